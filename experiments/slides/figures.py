@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 SCHEMES = {
     f"FIFO, {WITHOUT}": ("fifo", None),
     f"FAIR, {WITHOUT}": ("fair", None),
+    f"FIFO, {WITH}": ("fifo", WAITS),
     f"FAIR, {WITH}": ("fair", WAITS),
 }
 """The policy of sharing, and the waits."""

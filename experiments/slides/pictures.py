@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COLOURS = {
     f"FIFO, {WITHOUT}": RUNS[1],
     f"FAIR, {WITHOUT}": RUNS[0],
+    f"FIFO, {WITH}": RUNS[3],
     f"FAIR, {WITH}": RUNS[2],
     WITHOUT: RUNS[0],
     WITH: RUNS[2],

@@ -9,7 +9,7 @@ import altair as alt
 
 from experiments.unknown.experiment import Knower
 from experiments.unknown.row import ALL, UnknownRow
-from slotwise.report.palette import MUTED, RUNS
+from slotwise.report.palette import MUTED, job_colours
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 CUT = 1.7
@@ -68,7 +68,7 @@ def _panel(panel: str, axis: str, names: list[str], loads: list[float], least: f
         scale=alt.Scale(domain=[loads[0] - 0.03, loads[-1] + 0.03], nice=False, zero=False),
         axis=alt.Axis(grid=False, values=loads, format=".2~f"),
     )
-    scale = alt.Scale(domain=names, range=list(RUNS)[: len(names)])
+    scale = alt.Scale(domain=names, range=list(job_colours(names).values()))
     legend = alt.Legend(title=None, orient="top", columns=3, symbolType="circle")
     colour = alt.Color(field="name", type="nominal", scale=scale, legend=legend)
     base = alt.Chart(source(panel)).encode(x=x, color=colour)

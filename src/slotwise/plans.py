@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import ceil, inf
 from pathlib import Path
 
 from slotwise.allocation.planning import plan_schedules
@@ -18,8 +19,11 @@ from slotwise.model.job import Job
 from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import PLAN_SECONDS, check_budget, make_allocator
+from slotwise.scheduler import check_budget, make_allocator
 from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
+
+TASK_STEPS = 200_000
+"""Steps of the search of `dmrs-best`, times tasks + 100: a step costs as much as that."""
 
 
 def plan(
@@ -34,10 +38,12 @@ def plan(
 ) -> Plan:
     """The malleable schedule of an allocator when all jobs are present at time 0.
 
-    FLEX searches for `budget_seconds` (`PLAN_SECONDS` by default) or until nothing improves the
-    schedule. With `budget_steps` instead, the schedule is the same on every machine. Plans do
-    not copy data: a phase begins when all phases before it are done. A `history` gives the
-    estimated work of programs; slots have the stated speeds.
+    FLEX and FlowFlex search for a number of steps, which depends on the numbers of jobs and
+    phases unless `budget_steps` states it, or until the schedule is proven optimal or nothing
+    improves it. So the schedule does not depend on how busy the machine is. With
+    `budget_seconds` a clock ends the search instead. Plans do not copy data: a phase begins
+    when all phases before it are done. A `history` gives the estimated work of programs; slots
+    have the stated speeds.
     """
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
@@ -56,8 +62,11 @@ def plan(
         check_fits(job, cluster, source.pools())
         _refuse_gangs(job)
     begun = time.perf_counter()
-    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
     work = Work.estimated(jobs)
+    lowest = -inf
+    if aim.aggregate == "max":  # The bound of a sum takes longer, and needs a value.
+        lowest = objective_bound(aim, jobs, cluster, work)
+    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget, lowest)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
@@ -66,7 +75,9 @@ def plan(
     seconds = time.perf_counter() - begun
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
-    plan = Plan(allocator, aim, value, bound, seconds, best, aim.penalties(jobs))
+    plan = Plan(
+        allocator, aim, value, bound, seconds, best, aim.penalties(jobs), planned.was_short
+    )
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
 
@@ -84,15 +95,17 @@ def plan_tasks(
 
     The objective is the sum of weight times completion. `dmrs` is the algorithm of the paper,
     `dmrs-best` improves it by search; the others are the schedulers that the paper compares
-    DMRS with. A `history` gives the estimated work of programs and the speeds of hosts.
+    DMRS with. A `history` gives the estimated work of programs and the speeds of hosts. The
+    budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
-    budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
+    tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
+    budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     problem = related_machines(jobs, cluster, source.pools())
     begun = time.perf_counter()
@@ -144,8 +157,8 @@ def _refuse_gangs(job: Job) -> None:
             )
 
 
-def _budget(seconds: float | None, steps: int | None) -> Budget:
-    """A budget of steps, or one that a clock ends."""
+def _budget(seconds: float | None, steps: int | None) -> Budget | None:
+    """A budget of steps, one that a clock ends, or none for the default."""
     if seconds is not None and steps is not None:
         raise InputError("budget_seconds and budget_steps are both given; give one of them")
     if steps is not None:
@@ -153,7 +166,7 @@ def _budget(seconds: float | None, steps: int | None) -> Budget:
             raise InputError(f"budget_steps is {steps!r}; give a number >= 0")
         return Budget(steps)
     check_budget(seconds)
-    return Budget(is_over=_Alarm(PLAN_SECONDS if seconds is None else seconds))
+    return None if seconds is None else Budget(is_over=_Alarm(seconds))
 
 
 class _Alarm:

@@ -27,7 +27,7 @@ class Plan:
 
     No schedule that keeps the min shares has a lower value than `bound`. FIFO keeps no min
     shares: there, no schedule at all has. `penalties` names the penalties of the jobs if some
-    have their own.
+    have their own. `was_short` tells whether the search stopped because its budget was spent.
     """
 
     allocator: str
@@ -37,6 +37,7 @@ class Plan:
     seconds: float
     schedule: Schedule = field(repr=False)
     penalties: tuple[str, ...] = field(default=(), repr=False)
+    was_short: bool = False
 
     @property
     def gap(self) -> float | None:
@@ -48,6 +49,11 @@ class Plan:
         """Whether the value is proven optimal: it equals the lower bound."""
         return self.value - self.bound <= EXACT * max(abs(self.value), abs(self.bound))
 
+    @property
+    def may_improve(self) -> bool:
+        """Whether a larger budget could help: the budget is spent, and the gap is open."""
+        return self.was_short and not self.is_exact
+
     def to_plain(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""
         return {
@@ -57,6 +63,7 @@ class Plan:
             "bound": self.bound,
             "gap": self.gap,
             "exact": self.is_exact,
+            "may_improve": self.may_improve,
             "seconds": self.seconds,
             "completion": self.schedule.completion(),
             "pieces": [[*p.phase, p.start, p.end, p.slots] for p in self.schedule.pieces],

@@ -21,7 +21,7 @@ from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.las import Las
-from slotwise.allocation.problem import Allocator, FinishReader
+from slotwise.allocation.problem import Allocator, reads_finish
 from slotwise.allocation.uwfq import Uwfq, virtual_time
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.broken import stop_broken
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 EPOCH_SECONDS = 0.5
 """Seconds between decisions on the allocation when no event requires one (FLEX 4.2)."""
-
-PLAN_SECONDS = EPOCH_SECONDS / 2
-"""How long a plan may search by default: it would be ready within an epoch."""
 
 REST_TIMES = 10
 """The least time between allocations, by that which an allocation is estimated to take."""
@@ -89,11 +86,13 @@ class Scheduler:
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
-            virtual = virtual_time(snapshot) if isinstance(allocator, FinishReader) else None
+            virtual = virtual_time(snapshot) if reads_finish(allocator) else None
             slots = allocate(allocator, snapshot, virtual)
             earliest = self._earliest(allocator, snapshot)
             until = max(self._epoch_after(snapshot.now), earliest)
             return [Reallocate(slots, until, earliest, virtual)]
+        if snapshot.is_settled:
+            return ()
         return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _allocator(self, snapshot: Snapshot) -> Allocator:

@@ -231,7 +231,8 @@ def _stated(entry: Entry) -> Job | Described:
 def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where there are any."""
     if isinstance(execution, HasInputSizes):
-        return rates.job(execution.job, execution.program, execution.sizes)
+        job = rates.job(execution.job, execution.program, execution.sizes)
+        return replace(job, program=execution.program)
     return execution.job
 
 
@@ -241,8 +242,7 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
         from slotwise.programs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
-        # A dataflow may write several folders in its output; it checks them when it opens them.
-        if entry.settings.get("overwrite") and not isinstance(entry, DataflowJob):
+        if entry.settings.get("overwrite"):
             check_overwritten(absolute(entry.output, workload.folder))
         return planned
     return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry

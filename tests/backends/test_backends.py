@@ -25,10 +25,17 @@ from slotwise.record.log import Log, read_log
 from slotwise.record.log_file import LogFile
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
+from slotwise.scheduler import QUEUEINGS
 
 SLOTS = 2
 WORK = 0.01
 """The seconds of a normal task."""
+
+OF_ASSIGNERS = {
+    "simulated": ("test_backends", "test_gang", "test_wide"),
+    "live": ("test_gang",),
+}
+"""The modules that also run with the assigner flow by default."""
 
 Place = tuple[str, str, int]
 Slots = int | Mapping[str, int]
@@ -77,12 +84,23 @@ class Play:
         return [d for turn in self.log.turns for d in turn.decisions if isinstance(d, kind)]
 
 
-@pytest.fixture(params=["simulated", "live"])
+@pytest.fixture(params=["simulated", "live", "simulated-flow", "live-flow"])
 def stage(
     request: pytest.FixtureRequest, watched: Callable[..., object], tmp_path: Path
 ) -> Stage:
-    """Each test that uses a stage runs on every backend."""
-    return Simulated(watched) if request.param == "simulated" else Live(watched, tmp_path)
+    """Each test that uses a stage runs on every backend, with two assigners.
+
+    By default `flow` runs only the tests of what every assigner decides, and on processes only
+    those of gangs.
+    """
+    backend, _, assigner = request.param.partition("-")
+    assigner = assigner or "greedy"
+    is_slow = request.config.getoption("--slow")
+    if assigner == "flow" and not is_slow and request.path.stem not in OF_ASSIGNERS[backend]:
+        pytest.skip("slow; run with --slow")
+    if backend == "simulated":
+        return Simulated(watched, assigner)
+    return Live(watched, tmp_path, assigner)
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,7 @@ class Simulated:
     """Failures are faults of the simulation."""
 
     watched: Callable[..., object]
+    assigner: str = "greedy"
 
     def __call__(
         self,
@@ -111,7 +130,14 @@ class Simulated:
         cluster = LocalBackend.cluster(slots)
         backend = SimulatedBackend(cluster, jobs, Simulation(fault=fault))
         watch = self.watched(
-            backend, jobs, cluster, pools, name, attempts_max=attempts_max, epoch_seconds=0.05
+            backend,
+            jobs,
+            cluster,
+            pools,
+            name,
+            assigner=assigner_of(name, self.assigner),
+            attempts_max=attempts_max,
+            epoch_seconds=0.05,
         )
         return Play(watch.log, watch.state.completed, watch.state.failed)
 
@@ -122,6 +148,7 @@ class Live:
 
     watched: Callable[..., object]
     folder: Path
+    assigner: str = "greedy"
 
     def __call__(
         self,
@@ -151,6 +178,7 @@ class Live:
                 cluster,
                 pools,
                 name,
+                assigner=assigner_of(name, self.assigner),
                 attempts_max=attempts_max,
                 epoch_seconds=0.05,
                 backend_name="live",
@@ -166,6 +194,11 @@ class Live:
             {execution.job.id: execution.results for execution in executions},
             begun,
         )
+
+
+def assigner_of(name: str, assigner: str) -> str:
+    """The assigner; schedulers with queues of hosts place tasks themselves."""
+    return "greedy" if name in QUEUEINGS else assigner
 
 
 def body(

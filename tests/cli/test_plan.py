@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-KEYS = "allocator objective value bound gap exact seconds completion pieces".split()  # noqa: SIM905
+KEYS = "allocator objective value bound gap exact may_improve seconds completion pieces".split()  # noqa: SIM905
 WORK = {("small", "map"): 40.0, ("large", "map"): 400.0, ("large", "reduce"): 60.0}
 WEIGHT = {"small": 1.0, "large": 2.0}
 SIZE = {"small": 40.0, "large": 460.0}
@@ -92,6 +92,41 @@ def test_a_plan_is_shown_without_json(slotwise: Any) -> None:
     first, *jobs = done.stdout.splitlines()
     assert first.startswith("flex: max of makespan 55, bound 5")
     assert [line.split()[-1] for line in jobs] == ["small", "large"]
+
+
+OPEN = """\
+slotwise: 1
+cluster: {slots: 4}
+jobs:
+  - {id: a, phases: [{name: m, work: 9, slots_max: 3},
+     {name: n, work: 4, after: [m], slots_max: 2}]}
+  - {id: b, phases: [{name: m, work: 8, slots_max: 3}]}
+  - {id: c, phases: [{name: m, work: 5, slots_max: 2}, {name: n, work: 3, after: [m]}]}
+"""
+"""Jobs whose plan is not proven optimal, although the search ends by itself."""
+
+SPENT = "the search spent its budget; a larger one could find better (--budget-steps)"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_short"),
+    [
+        ("--objective response", False),
+        ("--objective response --budget-steps 0", True),
+        ("--objective response --budget-seconds 0", True),
+        ("--objective makespan --aggregate max --budget-steps 0", False),
+    ],
+)
+def test_a_plan_tells_whether_a_larger_budget_could_help(
+    options: str, is_short: bool, slotwise: Any, folder: Path
+) -> None:
+    """Not if the search ended by itself, and not if the value is proven optimal."""
+    (folder / "open.yaml").write_text(OPEN)
+    command = ["plan", "open.yaml", "--allocator", "flowflex", *options.split()]
+    plan = json.loads(slotwise(*command, "--json").stdout)
+    assert plan["exact"] == ("makespan" in options)
+    assert plan["may_improve"] is is_short
+    assert (SPENT in slotwise(*command).stdout.splitlines()) is is_short
 
 
 COPYING = """\

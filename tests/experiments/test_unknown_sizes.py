@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 from rich.console import Console
@@ -12,13 +14,14 @@ from experiments.reproduce import reproduce
 from experiments.unknown import figures, workloads
 from experiments.unknown.experiment import (
     FACTOR,
+    RERUN,
     Knower,
     Misinforming,
     UnknownDraw,
     experiment,
     knowers,
     mean_response,
-    misstated,
+    told_of,
 )
 from experiments.unknown.figures import UNKNOWN_SIZES
 from experiments.unknown.row import ALL, FAIR, KNOWING, rows_of
@@ -86,7 +89,7 @@ def test_wrong_work_is_ten_times_the_true_one_or_a_tenth() -> None:
     """The same factor for all phases of a job; both occur."""
     jobs = drawn("Pareto tasks", 0.5, (0, 0))
     factors = set()
-    for told, job in zip(misstated(jobs, (0, 0)).values(), jobs, strict=True):
+    for told, job in zip(told_of("wrong", jobs, (0, 0)).values(), jobs, strict=True):
         found = {
             round(wrong.tasks.work / right.tasks.work, 9)
             for wrong, right in zip(told.phases, job.phases, strict=True)
@@ -94,6 +97,21 @@ def test_wrong_work_is_ten_times_the_true_one_or_a_tenth() -> None:
         assert len(found) == 1
         factors |= found
     assert factors == {FACTOR, 1 / FACTOR}
+
+
+def test_a_history_is_as_wrong_as_those_of_published_traces() -> None:
+    """A factor for each phase; about one of six is wrong by a factor of 2 or more."""
+    factors = []
+    for number in range(20):
+        jobs = drawn("Pareto tasks", 0.5, (0, number))
+        told = told_of("history", jobs, (0, number))
+        for job in jobs:
+            for wrong, right in zip(told[job.id].phases, job.phases, strict=True):
+                factors.append(wrong.tasks.work / right.tasks.work)
+    far = sum(not 0.5 < factor < 2 for factor in factors) / len(factors)
+    assert far == pytest.approx(2 * NormalDist().cdf(-log(2) / RERUN), abs=0.02)
+    assert 0.08 < far < 0.23
+    assert told_of("stated", jobs, (0, 0)) == told_of("none", jobs, (0, 0)) == {}
 
 
 def test_a_backend_can_tell_of_other_work_than_it_runs() -> None:
@@ -128,6 +146,7 @@ def test_every_allocator_is_compared_with_all_that_it_can_know() -> None:
     assert {FAIR, Knower("fifo", "none"), KNOWING} <= set(found)
     assert [one.knowledge for one in found if one.allocator == "flex"] == [
         "stated",
+        "history",
         "none",
         "wrong",
     ]

@@ -71,11 +71,12 @@ def test_a_node_whose_process_is_killed_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_group_that_is_killed_is_no_failure_of_those_beside_it(tmp_path: Path) -> None:
-    """A worker process is lost, which is no failed attempt; others say nothing."""
+@pytest.mark.parametrize("kind", ["tcp", "shm"])
+def test_a_node_that_is_killed_is_no_failed_attempt(kind: str, tmp_path: Path) -> None:
+    """It is lost: a group beside others, or a node in a process of its own in the group."""
     marker = tmp_path / "marker"
     marker.touch()
-    job = flow_with(dying_once, "tcp", marker=str(marker)).job("a", tmp_path / "out")
+    job = flow_with(dying_once, kind, marker=str(marker)).job("a", tmp_path / "out")
     with slotwise.Session(3, attempts_max=1) as session:
         session.run(job).result()
     assert (tmp_path / "out" / "part-n-00000").read_text() == f"{sum(range(0, 200_000, 2))}\n"

@@ -41,6 +41,7 @@ from slotwise.record.log_file import LogFile
 from slotwise.record.plausible import Plausible
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.initial import initial_state
+from slotwise.runtime.learned import Learned
 from slotwise.runtime.loop import turn
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.simulated.outages import Outage
@@ -220,4 +221,5 @@ def test_all_invariants_hold_for_many_hours(name: str, tmp_path: Path) -> None:
     short = play(name, 1, tmp_path / "short.jsonl")
     for state in (long, short):
         state._finished = Finished()  # It has the last phases, on any number of hosts.
+        state._learned = Learned(1.0)  # It has sums by pool, by program and by job.
     assert size_of(long) <= size_of(short) + 20

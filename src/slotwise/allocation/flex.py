@@ -18,7 +18,9 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import Order, by_area, contended_area
 from slotwise.allocation.search.solution import MalleableSolution
 from slotwise.allocation.search.solve import solve
+from slotwise.model.job import Job, Phase
 from slotwise.objective.cost import Cost
+from slotwise.objective.costs import Floats
 from slotwise.objective.objective import Objective
 
 STEP_SECONDS = 3e-5
@@ -128,15 +130,40 @@ longer search would gain (docs/algorithms/flex.md)."""
 
 
 def contended_first(claims: Claims, weight: Sequence[float]) -> list[int]:
-    """The claims by contended area over weight: Smith's rule. Ties by place. O(J log J)."""
-    work, max_share = (
-        np.asarray(values, dtype=float) for values in (claims.work, claims.max_share)
-    )
+    """The claims by contended area over weight: Smith's rule. Ties by place. O(J log J).
+
+    A claim counts with the remaining work of its whole job, since only the last phase completes
+    it.
+    """
+    work, max_share = of_whole_jobs(claims), np.asarray(claims.max_share, dtype=float)
     keys = (
         contended_area(work, np.minimum(max_share, claims.capacity), claims.capacity) / weight
     )
     order: list[int] = np.argsort(keys, kind="stable").tolist()
     return order
+
+
+def of_whole_jobs(claims: Claims) -> Floats:
+    """The remaining work of the job of each claim, in slot-seconds of the claimed slots.
+
+    Work on another kind of slot counts by the part of these slots that it takes. O(phases).
+    """
+    work = np.array(claims.work, dtype=float)
+    if not claims.left:
+        return work
+    for number, (job, phase) in enumerate(claims.owner):
+        if len(job.phases) > 1:
+            work[number] = _whole(job, phase, claims)
+    return work
+
+
+def _whole(job: Job, phase: Phase, claims: Claims) -> float:
+    left, slots = claims.left[job.id], claims.cluster.capacity
+    if len(slots) == 1:
+        return sum(left)
+    kinds = [claims.cluster.slot_kind(one.kind) for one in job.phases]
+    load = sum([work / max(1, slots[kind]) for work, kind in zip(left, kinds, strict=True)])
+    return load * max(1, slots[claims.cluster.slot_kind(phase.kind)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from slotwise.allocation.claims import build_claims, with_standing
 from slotwise.allocation.kinds import share_all
 from slotwise.allocation.mcnaughton import merged, wrap_around
-from slotwise.allocation.problem import Allocator, Claims, FinishReader, ServiceReader
+from slotwise.allocation.problem import Allocator, Claims, reads_finish, reads_service
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.allocation.uwfq import Sized, advanced
 from slotwise.model.cluster import Cluster
@@ -161,9 +161,9 @@ class _Standing:
     ) -> None:
         self.attained: dict[str, float] = {}
         self.finish: Mapping[str, float] = {}
-        if isinstance(allocator, ServiceReader):
+        if reads_service(allocator):
             self.attained = dict.fromkeys([job.id for job in jobs], 0.0)
-        if isinstance(allocator, FinishReader):
+        if reads_finish(allocator):
             slots = sum(cluster.capacity.values())
             sized = [Sized(job, job.work or 0.0, 0.0) for job in jobs]
             self.finish = advanced(VirtualTime(0.0, slots), sized, pools, 0.0, slots).finish
@@ -194,7 +194,7 @@ def _share(
     }
     shares, length = [0.0] * len(ready), inf
     for kind, of_kind in share_all(allocator, claims, is_whole=True).items():
-        if isinstance(allocator, ServiceReader):
+        if reads_service(allocator):
             length = min(length, allocator.holds_for(claims[kind], of_kind))
         for n, share in zip(numbers[kind], of_kind, strict=True):
             shares[n] = share

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import ceil, floor, inf
 from typing import Any
 
-from slotwise.allocation.problem import Allocator, Claims, Group, JointAllocator
+from slotwise.allocation.problem import Allocator, Claims, Group, is_joint
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool_tree import ShareKey
@@ -41,7 +41,7 @@ def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -
     """
 
     def give(claims: ByKind) -> Slots:
-        if isinstance(allocator, JointAllocator):
+        if is_joint(allocator):
             return allocator.share_all(claims) if claims else {}
         return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
 
@@ -341,6 +341,7 @@ def _joined(
         max_share=[slots[kind][n] for kind, n in members],
         group=[index[forest.path(member)[0]] for member in members],
         groups=groups,
+        left={job: left for c in claims.values() for job, left in c.left.items()},
         **columns,
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import chain, compress
 from math import floor, inf
 
 from slotwise.allocation.problem import Claims, Group
@@ -21,11 +21,13 @@ def with_measuring(claims: Claims) -> Claims:
     """The claims with min shares raised to the slots of one task for those that are unseen.
 
     FLEX extrapolates from finished tasks, so "we ensure that its number of minimum slots is at
-    least 1" (FLEX 4.2). Unseen claims are raised in order of arrival while there is room. Room
+    least 1" (FLEX 4.2). Unseen claims are raised while there is room, in turn the one of least
+    estimated work and the one that arrived first: small jobs are measured soon, and all of them
+    at last. Room
     is what is not guaranteed to others, within the max shares of the pools, and only `PART` of
     that if seen claims can use the rest. So with two or more slots, measuring alone never makes
     seen claims wait, however many unseen phases arrive. No guarantee of a claim or a pool
-    becomes smaller. O(J) for each level of pools.
+    becomes smaller. O(J log J), and O(J) for each level of pools.
     """
     if not any(claims.unseen):
         return claims
@@ -33,7 +35,7 @@ def with_measuring(claims: Claims) -> Claims:
     pools = [*claims.groups, Group(1.0, claims.capacity, inf)]  # All slots are number -1.
     held, room = _rooms(claims, pools)
     left = sum(room)
-    for claim in compress(range(len(claims)), claims.unseen):
+    for claim in _in_turn(claims):
         path = [claims.group[claim]]
         while path[-1] >= 0:
             path.append(pools[path[-1]].parent)
@@ -53,6 +55,13 @@ def with_measuring(claims: Claims) -> Claims:
         if left < SLOT and not any(room):
             break  # Nothing is left for the others, which may be thousands.
     return replace(claims, min_share=min_share)
+
+
+def _in_turn(claims: Claims) -> Iterable[int]:
+    """The unseen claims: the one of least work, the one that arrived first, and so on."""
+    by_arrival = list(compress(range(len(claims)), claims.unseen))
+    by_work = sorted(by_arrival, key=lambda claim: claims.work[claim] / claims.weight[claim])
+    return dict.fromkeys(chain.from_iterable(zip(by_work, by_arrival, strict=True)))
 
 
 def _rooms(claims: Claims, pools: Sequence[Group]) -> tuple[list[float], list[float]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import ceil, inf
 
+from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
@@ -38,11 +39,31 @@ class Planned:
     min_share  slots that each of these jobs holds until it is done, in all of the schedules
     bound      lower bound on the value of every schedule that keeps these min shares; -inf if
                none is known
+    was_short  whether a search stopped because its budget was spent
     """
 
     schedules: Sequence[Schedule]
     min_share: Mapping[str, float] = field(default_factory=dict)
     bound: float = -inf
+    was_short: bool = False
+
+
+FLOW_STEPS = 1_500_000
+"""Steps of a plan by FlowFlex, times phases + 100: a compiled step costs as much as that. So 20
+flows of 20 phases get 3,000 steps, which take about a second."""
+
+FLEX_STEPS = 1_500_000
+"""Steps of a plan by FLEX, times jobs + 100, if a step is the packing scheme."""
+
+PROMISE_STEPS = 80_000_000
+"""Steps of a plan by FLEX, times (jobs + 100)^2, if a step promises due dates."""
+
+PLAIN_STEPS = 1 / 20
+"""The part of the steps without compiled code (extra `fast`): a step takes 20 times as long."""
+
+PLAIN_MOST = 15
+"""Phases up to which all steps are taken without compiled code: they are fast enough, and
+numba, which takes as long to import as such a plan, need not be imported to count them."""
 
 
 def plan_schedules(
@@ -51,6 +72,7 @@ def plan_schedules(
     pools: Mapping[str, Pool],
     allocator: Allocator,
     budget: Budget | None = None,
+    lowest: float = -inf,
 ) -> Planned:
     """The plans of an allocator for jobs that are all present at time 0.
 
@@ -59,12 +81,15 @@ def plan_schedules(
     has a min or max share. In all other cases shares are decided again at each completion; FLEX
     then also tries Smith's order on the height. InputError for jobs that no plan can include:
     late arrival, unknown work, no work, or work lost in rounding.
+
+    budget  of the search; by default a number of steps that depends on the problem alone
+    lowest  a known lower bound on the value, at which the search ends
     """
     _refuse_lost_work(jobs, cluster)
     tree = pools if isinstance(pools, PoolTree) else PoolTree(pools.values())
     if isinstance(allocator, Fifo) and not any(pool.slots_max for pool in tree.values()):
         return Planned([fifo_schedule(jobs, cluster)])
-    claims, budget = plain_claims(jobs, cluster, tree), budget or Budget()
+    claims = plain_claims(jobs, cluster, tree)
     min_share = {}
     if claims is not None and allocator.keeps_min_shares:
         floors = scale_to(claims.capacity, claims.min_share)
@@ -72,12 +97,13 @@ def plan_schedules(
             job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)
         }
     if isinstance(allocator, FlowFlex) and jobs and _are_free(jobs, tree):
-        plans = [_plan_flows(jobs, cluster, allocator, budget)]
+        plans = [_plan_flows(jobs, cluster, allocator, budget, lowest)]
         if claims is not None and allocator.method != "paper":
             # Sharing slots in time may beat every list schedule; FLEX considers it.
             plans.append(_plan_malleable(claims, Flex(allocator.objective), budget))
         schedules = [schedule for plan in plans for schedule in plan.schedules]
-        return Planned(schedules, {}, max(plan.bound for plan in plans))
+        was_short = any(plan.was_short for plan in plans)
+        return Planned(schedules, {}, max(plan.bound for plan in plans), was_short)
     if isinstance(allocator, Flex) and claims is not None:
         return replace(_plan_malleable(claims, allocator, budget), min_share=min_share)
     if isinstance(allocator, Fair) and claims is not None and _are_sliced(claims, tree):
@@ -90,24 +116,41 @@ def plan_schedules(
     return Planned(schedules, min_share)
 
 
-def _plan_malleable(claims: Claims, flex: Flex, budget: Budget) -> Planned:
+def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planned:
     """The plan by FLEX for a problem of malleable jobs."""
+    if budget is None:
+        size = len(claims) + 100
+        is_packed = flex.problem(claims).costs.are_lines
+        steps = FLEX_STEPS / size if is_packed else PROMISE_STEPS / size**2
+        budget = _steps(steps, len(claims))
     _, solution = flex.solve(claims, budget)
     phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
     pieces = merged(whole_slots(phases, solution.packing))
-    return Planned([Schedule(pieces)], {}, solution.bound)
+    return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
 
 
 def _plan_flows(
-    jobs: Sequence[Job], cluster: Cluster, flowflex: FlowFlex, budget: Budget
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    flowflex: FlowFlex,
+    budget: Budget | None,
+    lowest: float,
 ) -> Planned:
     """The plan by FlowFlex for whole jobs."""
     for job in jobs:
         for phase in job.phases:
             progress_of(job, phase)  # For its InputError.
     flows, ids = whole_flows(jobs, cluster, flowflex.objective)
-    solution = solve_flows(flows, budget, flowflex.method)
-    return Planned([Schedule(merged(pieces_of(flows, solution, ids)))], {}, solution.bound)
+    budget = budget or _steps(FLOW_STEPS / (len(ids) + 100), len(ids))
+    solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
+    pieces = merged(pieces_of(flows, solution, ids))
+    return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
+
+
+def _steps(steps: float, phases: int) -> Budget:
+    """A budget of about this number of steps, which are stated for compiled code."""
+    is_fast = phases <= PLAIN_MOST or has_numba()
+    return Budget(ceil(steps if is_fast else steps * PLAIN_STEPS))
 
 
 def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
@@ -52,12 +52,15 @@ class Claims:
     priority   as a number: where jobs are served in order, higher ones come first; empty if all
                are normal
     place      in order of arrival, among the claims on all kinds of slots
-    unseen     whether nothing is known about its work; empty if no claim is unseen
+    unseen     whether its work is too uncertain to be ranked; empty if no claim is unseen
+    left       by job, for jobs with several phases: the estimated remaining work of each
+               phase, slot-seconds; empty for plans
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
 
-    For an allocator that does not read work, `work`, `owner` and `unseen` are empty.
+    For an allocator that does not read work, `work`, `owner`, `unseen` and `left` are
+    empty.
     """
 
     capacity: int
@@ -74,6 +77,7 @@ class Claims:
     priority: Sequence[float] = ()
     place: Sequence[int] = ()
     unseen: Sequence[bool] = ()
+    left: Mapping[str, Sequence[float]] = field(default_factory=dict)
     present: Mapping[str, int] = field(default_factory=dict)
     attained: Sequence[float] = ()
     finish: Sequence[float] = ()
@@ -145,7 +149,6 @@ class Allocator(Protocol):
         ...
 
 
-@runtime_checkable
 class JointAllocator(Allocator, Protocol):
     """An allocator that considers the claims on all kinds of slots at once."""
 
@@ -154,7 +157,6 @@ class JointAllocator(Allocator, Protocol):
         ...
 
 
-@runtime_checkable
 class ServiceReader(Allocator, Protocol):
     """An allocator that reads the service that jobs have attained, which grows all the time."""
 
@@ -163,7 +165,6 @@ class ServiceReader(Allocator, Protocol):
         ...
 
 
-@runtime_checkable
 class FinishReader(Allocator, Protocol):
     """An allocator that reads the virtual finish of jobs in a reference system."""
 
@@ -171,3 +172,19 @@ class FinishReader(Allocator, Protocol):
     def reads_finish(self) -> bool:
         """Whether it reads it."""
         ...
+
+
+def is_joint(allocator: Allocator) -> TypeGuard[JointAllocator]:
+    """Whether it considers all kinds of slots at once."""
+    # Asked at each decision: `isinstance` of a protocol takes as long as dividing the slots.
+    return hasattr(allocator, "share_all")
+
+
+def reads_service(allocator: Allocator) -> TypeGuard[ServiceReader]:
+    """Whether it reads the service that jobs have attained."""
+    return hasattr(allocator, "holds_for")
+
+
+def reads_finish(allocator: Allocator) -> TypeGuard[FinishReader]:
+    """Whether it reads the virtual finish of jobs."""
+    return hasattr(allocator, "reads_finish")

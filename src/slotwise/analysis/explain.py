@@ -179,12 +179,13 @@ def _why_more(phase: PhaseState) -> str:
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     """Why a backlogged phase below its limits holds no more slots."""
     if phase.deferred_until is not None and phase.deferred_until > state.now:
+        assert phase.deferred_since is not None
         since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
         if phase.width > 1:
             return f"it has waited since {since} for {phase.width} free slots of one host"
+        waited = f"{state.now - phase.deferred_since:.6g} s"
         return (
-            f"it has waited since {since} for a slot near its input, and waits until {until} at"
-            " most"
+            f"it has waited {waited} for a slot near its input, and waits until {until} at most"
         )
     if phase.allocated <= 0 and state.is_stale:
         return (

@@ -25,7 +25,8 @@ class Delay:
     A phase that is only offered slots far from its input lets them pass to the next phase. For
     the first `rack_after` seconds it accepts node-local slots only, then also rack-local ones,
     and from `any_after` seconds on any slot. The wait begins at the first offer that it lets
-    pass and ends with any launch: the analysis of delay scheduling counts from each launch. The
+    pass and ends with any launch: the analysis of delay scheduling counts from each launch. It
+    stands still while slots are offered to others only (`runtime.offers`). The
     phases of a pool that is overdue (preemption) accept any slot immediately. A gang accepts
     slots for all of its tasks, none farther than these waits allow; `together` places them.
     InputError unless 0 <= rack_after <= any_after < inf.
@@ -49,6 +50,7 @@ class Delay:
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, preceded by the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
+        resumed: list[PhaseView] = []
         now, rack_after = snapshot.now, self.rack_after
         of_kind = ""
         waits = Waits(snapshot, self.any_after) if snapshot.has_wide else None
@@ -71,14 +73,16 @@ class Delay:
                 continue
             near = freed if phase.has_passed else hosts
             launch = local(phase, near) if near else None
-            if launch is None:
-                since = phase.deferred_since
-                if overrides_delay or now >= (now if since is None else since) + rack_after:
-                    launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
+            if launch is None and (overrides_delay or now >= begun(phase, now) + rack_after):
+                launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
             if launch:
                 return [*decisions, launch]
             if phase.unit == 1 and is_due and not phase.is_pinned:
-                decisions.append(self.deferral(phase, now))
+                if resumes(phase):
+                    resumed.append(phase)
+                else:
+                    decisions.append(self.deferral(phase, now))
+        decisions += [self.deferral(phase, now) for phase in resumed]
         return [*decisions, *(waits.defer() if waits else ())]
 
     def farthest(self, phase: PhaseView, now: float) -> Locality:
@@ -89,16 +93,34 @@ class Delay:
         """
         if phase.is_pinned:
             return Locality.NODE
-        since = now if phase.deferred_since is None else phase.deferred_since
+        since = begun(phase, now)
         if phase.overrides_delay or now >= since + self.any_after:
             return Locality.ANY
         return Locality.RACK if now >= since + self.rack_after else Locality.NODE
 
     def deferral(self, phase: PhaseView, now: float) -> Defer:
         """Begin the wait of a phase that launches nothing, or continue it."""
-        since = now if phase.deferred_since is None else phase.deferred_since
+        since = begun(phase, now)
         due = since + self.rack_after
         return Defer(phase.id, since, due if due > now else since + self.any_after)
+
+
+def begun(phase: PhaseView, now: float) -> float:
+    """The beginning of the wait of a phase that is offered slots now; now if it has not waited.
+
+    It is later by the time in which the wait stood still.
+    """
+    return now - phase.waited if phase.deferred_since is None else phase.deferred_since
+
+
+def resumes(phase: PhaseView) -> bool:
+    """Whether the wait of a phase that is offered slots now has stood still since its `Defer`.
+
+    It needs another one only if slots stay free. If a phase after it takes the last one, the
+    state knows that this one skipped it.
+    """
+    has_waited = phase.waited > 0 or phase.deferred_since is not None
+    return has_waited and phase.deferred_until is None
 
 
 def check_waits(assigner: str, rack_after: float, any_after: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay, check_waits
+from slotwise.assignment.delay import Delay, check_waits, resumes
 from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
@@ -77,7 +77,8 @@ class Flow:
             begun = list(_in_turn(turns.phases, placed))
             launched = {launch.phase for launch in begun}
             passed = [p for p in one.asked if p.may_launch and p.id not in launched]
-            decisions: list[Decision] = [*begun, *_deferrals(delay, passed, now)]
+            waits = [p for p in passed if not (begun and resumes(p))]
+            decisions: list[Decision] = [*begun, *_deferrals(delay, waits, now)]
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
@@ -114,10 +115,25 @@ class Flow:
         """
         room = {host: count // phase.width for host, count in free.items()}
         one = Round(snapshot, phase.pool.slot_kind, lambda *_: farthest, self.core_cost, room)
-        placed = one.placed([phase] * phase.pending, place)[phase.id]
+        found = one.placed([phase] * phase.pending, place)[phase.id]
+        placed = {task: (host, locality) for task, host, locality in found}
         if len(placed) < phase.pending:
-            return ()
-        return launches(phase, {task: (host, locality) for task, host, locality in placed})
+            _place_the_homeless(phase, room, placed)
+        return launches(phase, placed) if len(placed) == phase.pending else ()
+
+
+def _place_the_homeless(
+    phase: PhaseView, room: dict[str, int], placed: dict[int, tuple[str, Locality]]
+) -> None:
+    """Place the tasks without homes, which are near their input anywhere, in what is left."""
+    for host, _ in placed.values():
+        room[host] -= 1
+    has_home = set(phase.homes.copies().tasks.tolist())
+    places = (host for host, count in room.items() for _ in range(count))
+    for task in phase.pending_tasks():
+        is_near = task not in placed and task not in has_home
+        if is_near and (found := next(places, None)) is not None:
+            placed[task] = found, phase.locality(task, found)
 
 
 def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:

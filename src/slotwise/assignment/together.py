@@ -11,7 +11,7 @@ from slotwise.model.views import PhaseView
 Together = Callable[[Snapshot, PhaseView, Mapping[str, int], Locality], Sequence[Launch]]
 """Launches all tasks of a gang on hosts with these free slots, or none.
 
-No task runs farther from its input than the given locality.
+No task with input on hosts runs farther from it than the given locality.
 """
 
 
@@ -37,7 +37,7 @@ def near_first(
                 placed[task] = _take(room, min(near, key=position.__getitem__)), Locality.NODE
         if farthest >= Locality.RACK:
             _place_in_racks(snapshot, tasks, homes, room, placed)
-        if farthest < Locality.ANY and len(placed) < len(tasks):
+        if farthest < Locality.ANY and any(t not in placed and t in homes for t in tasks):
             return ()
     places = (host for host, count in room.items() for _ in range(count))
     for task in tasks:

@@ -43,7 +43,7 @@ from slotwise.cli.trace import trace
 from slotwise.model.errors import InputError
 from slotwise.report.progress import Progress
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import ALLOCATORS, PLAN_SECONDS, SCHEDULERS
+from slotwise.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.sources import read_source
 
 app = typer.Typer(
@@ -128,12 +128,18 @@ def _plan(
     budget_seconds: Annotated[
         float | None,
         typer.Option(
-            min=0, help=f"How long flex or dmrs-best may search [default: {PLAN_SECONDS}]."
+            min=0,
+            help="How long flex, flowflex or dmrs-best may search; the plan then depends on how"
+            " busy the machine is.",
         ),
     ] = None,
     budget_steps: Annotated[
         int | None,
-        typer.Option(min=0, help="The same as a number of steps, for the same plan each time."),
+        typer.Option(
+            min=0,
+            help="How many steps they may search, for the same plan each time [default: by the"
+            " number of phases; about a second or less].",
+        ),
     ] = None,
     history: Known = None,
     as_json: Json = False,

@@ -152,6 +152,8 @@ def show_unknown(source: Source, history: Path | None) -> None:
 def show_plan(plan: Plan) -> None:
     """Print a plan as text."""
     print(plan.summary())
+    if plan.may_improve:
+        print("the search spent its budget; a larger one could find better (--budget-steps)")
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {printable(job)}")
 

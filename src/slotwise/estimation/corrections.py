@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
@@ -12,8 +12,9 @@ from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
 from slotwise.estimation.rates import SETTLED
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Seen
+from slotwise.model.snapshot import Seen, SeenByHost
 from slotwise.model.views import PhaseView
+from slotwise.objective.costs import Floats
 
 TRUST = 1.0
 """The weight of a stated speed, as a number of tasks that ran on the host."""
@@ -45,6 +46,17 @@ class Corrected:
             factor = self.of_jobs.get(phase.id.job, 1.0)
         return max(phase.expected(task) * factor, WORK_LEAST)
 
+    def works(self, phase: PhaseView, tasks: Sequence[int]) -> Floats:
+        """The work of several tasks."""
+        each = phase.phase.tasks.work
+        if not isinstance(each, tuple):
+            return np.full(len(tasks), self.work(phase, tasks[0]))
+        factor = self.factors.get(phase.id)
+        if factor is None:
+            factor = self.of_jobs.get(phase.id.job, 1.0)
+        works: Floats = np.maximum(np.array(each)[tasks] * factor, WORK_LEAST)
+        return works
+
     def seconds_left(
         self, phase: PhaseView, launch: Launch, started: float, now: float
     ) -> float:
@@ -74,10 +86,12 @@ def corrected(
     tasks = np.zeros((len(seen), len(hosts)))
     costs = np.zeros_like(tasks)
     for row, by_host in enumerate(seen.values()):
-        for host, one in by_host.items():
-            if one.seconds > 0 and one.expected > 0:
-                tasks[row, hosts[host]] = one.tasks
-                costs[row, hosts[host]] = log(one.seconds * stated[host] / one.expected)
+        known = by_host.known if isinstance(by_host, SeenByHost) else None
+        if known is None or known[0] is not stated:
+            known = stated, *_row(by_host, stated, hosts)
+            if isinstance(by_host, SeenByHost):
+                by_host.known = known
+        _, tasks[row], costs[row] = known
     of_phase, of_host = np.maximum(tasks.sum(axis=1), TINY), tasks.sum(axis=0) + TRUST
     slowness = np.zeros(len(hosts))
     for _ in range(SWEEPS_MOST):
@@ -100,3 +114,15 @@ def corrected(
             )
         },
     )
+
+
+def _row(
+    by_host: Mapping[str, Seen], stated: Mapping[str, float], hosts: Mapping[str, int]
+) -> tuple[Floats, Floats]:
+    """The tasks of a phase that finished on each host, and the logarithms of their costs."""
+    tasks, costs = np.zeros(len(hosts)), np.zeros(len(hosts))
+    for host, one in by_host.items():
+        if one.seconds > 0 and one.expected > 0:
+            tasks[hosts[host]] = one.tasks
+            costs[hosts[host]] = log(one.seconds * stated[host] / one.expected)
+    return tasks, costs

@@ -18,16 +18,17 @@ def work_left(
     expected_finished: float,
     observed: float,
     elapsed: float,
+    factor_before: float = 1.0,
 ) -> float:
     """The extrapolated remaining work of a phase, in seconds at speed 1, > 0.
 
     The `expected` sums are the initial estimates of the pending, running and finished tasks.
     `observed` is the real work of the finished tasks, `elapsed` the work done so far on the
     running ones. The ratio of `observed` to `expected_finished` is applied to the remaining
-    tasks; it is 1 before the first task finishes. With equal tasks this is the paper's rule:
-    the average so far times the number of remaining tasks. O(1).
+    tasks; it is `factor_before` until the first task finishes. With equal tasks this is the
+    paper's rule: the average so far times the number of remaining tasks. O(1).
     """
-    factor = observed / expected_finished if expected_finished > WORK_LEAST else 1.0
+    factor = observed / expected_finished if expected_finished > WORK_LEAST else factor_before
     running = expected_running * factor
     running_left = max(running - elapsed, RUNNING_FLOOR * running)
     return max(expected_pending * factor + running_left, WORK_LEAST)

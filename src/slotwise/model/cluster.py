@@ -95,6 +95,11 @@ class Cluster:
         return {host.name: host for host in self.hosts}
 
     @cached_property
+    def speeds(self) -> dict[str, float]:
+        """The speed of each host."""
+        return {host.name: host.speed for host in self.hosts}
+
+    @cached_property
     def position(self) -> dict[str, int]:
         """The index of each host in `hosts`."""
         return {host.name: number for number, host in enumerate(self.hosts)}

@@ -68,7 +68,8 @@ class Defer:
 
     They were far from its input (delay scheduling), too few on each host for one of its tasks,
     or too few for its gang. It has been waiting since `since` and is considered again at
-    `until`. A launch ends the wait.
+    `until`. A wait for locality stands still while slots are offered to other phases only; the
+    `since` of the next `Defer` is later by this time. A launch ends the wait.
     """
 
     phase: PhaseId

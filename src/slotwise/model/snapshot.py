@@ -6,7 +6,8 @@ It holds estimates only: no policy can see how long a task will really take.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
@@ -17,8 +18,9 @@ from slotwise.model.views import PhaseView, PoolView
 from slotwise.model.virtual_time import VirtualTime
 
 
-class Seen(NamedTuple):
-    """Totals over the finished tasks of a phase on one host.
+@dataclass(slots=True)
+class Seen:
+    """Totals over the finished tasks of a phase on one host. The state updates them in place.
 
     expected  their work as estimated beforehand, in seconds at speed 1
     seconds   the seconds that they computed
@@ -30,7 +32,18 @@ class Seen(NamedTuple):
     tasks: int
 
 
-NOTHING_SEEN = Seen(0.0, 0.0, 0)
+class SeenByHost(dict[str, Seen]):
+    """The totals of a phase by host.
+
+    known  what was computed from it, until a total changes: the speeds of the hosts, the
+           tasks that finished on each, and the logarithms of their costs
+    """
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: tuple[Mapping[str, float], Any, Any] | None = None
 
 
 class Turns(NamedTuple):
@@ -98,6 +111,14 @@ class Snapshot(Protocol):
         ...
 
     @property
+    def is_settled(self) -> bool:
+        """Whether no slot is free, no pool is overdue and no phase takes several slots at once.
+
+        Then nothing can be launched, taken back or kept for others.
+        """
+        ...
+
+    @property
     def lost(self) -> Collection[str]:
         """The hosts where nothing can begin: unresponsive ones, and those that will leave."""
         ...
@@ -114,6 +135,10 @@ class Snapshot(Protocol):
 
     def phase(self, name: PhaseId) -> PhaseView:
         """A phase of a job that is not over."""
+        ...
+
+    def phases_of(self, job: str) -> Sequence[PhaseView]:
+        """The phases of a job that is not over, in its order."""
         ...
 
     def jobs_left(self) -> Iterable[Sequence[PhaseView]]:

@@ -199,12 +199,23 @@ class PhaseView(Protocol):
 
     @property
     def deferred_since(self) -> float | None:
-        """When its wait for other free slots began (last `Defer`); None without one."""
+        """When its wait for other free slots began (last `Defer`); None without one.
+
+        For a wait that stood still it is later by that time; None while it stands still.
+        """
+        ...
+
+    @property
+    def waited(self) -> float:
+        """The seconds of a wait that stands still; 0 without one.
+
+        A wait for locality stands still while slots are offered to other phases only.
+        """
         ...
 
     @property
     def deferred_until(self) -> float | None:
-        """When it is considered again."""
+        """When it is considered again at the latest; None until it is offered slots again."""
         ...
 
     @property
@@ -260,16 +271,15 @@ class PhaseView(Protocol):
         """Like `next_task`, among the tasks with input in this rack."""
         ...
 
-    def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work.
-
-        Its work is not stated, none of its tasks has ended, and none has run for longer than
-        the default estimate of a task.
-        """
-        ...
-
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
+        ...
+
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of the time of its tasks.
+
+        The latter is 0 if a task has finished, and if work is stated and was exact so far.
+        """
         ...
 
     def attained(self, now: float) -> float:

@@ -1,5 +1,7 @@
 """The output directory of a job: one writer, parts staged first and moved into place on commit.
 
+A part is named by its file and, if it has one, its folder: "good/part-n-00000".
+
 Only files that slotwise wrote, the parts listed in a manifest, are ever removed or replaced.
 `_SUCCESS` is the manifest of a complete output. Other files in the directory are kept.
 See docs/decisions/0019-output-locks-and-leftovers.md.
@@ -13,7 +15,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,7 +29,9 @@ from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1
-PART = re.compile(r"part-[a-z]-\d{5,}(\.[a-z]+)?|task-\d{5,}\.(out|err)")
+PART = re.compile(
+    r"([A-Za-z0-9][\w.-]*/)?(part-[a-z]-\d{5,}(\.[a-z]+)?|task-\d{5,}\.(out|err))", re.ASCII
+)
 """The pattern of part names; a manifest that lists any other name is ignored."""
 
 TEMPORARY = "_temporary"
@@ -50,17 +54,6 @@ def check_output(output: str, overwrite: bool) -> None:
         raise _is_being_written(output, owner)
     if _names(fs, path) != {TEMPORARY}:
         raise _exists(output)
-
-
-def check_folders(output: str, folders: Collection[str], overwrite: bool) -> None:
-    """Do as `check_output` for a directory whose parts are in these folders of it."""
-    fs, path = _find(output)
-    found = set() if fs.isfile(path) else _names(fs, path)
-    if found and found <= set(folders):
-        for folder in sorted(found):
-            check_output(f"{output}/{folder}", overwrite)
-    else:
-        check_output(output, overwrite)
 
 
 def check_overwritten(output: str) -> None:
@@ -126,8 +119,8 @@ class OutputDirectory:
         OSError the commit can be retried. Raises FileExistsError if a file that slotwise did
         not write has the name of a part.
         """
-        present = _names(self._fs, self._path)
         ours = self._earlier | self._placed
+        present = self._present({*staged, *ours})
         for name in sorted(present & {*staged, SUCCESS, *ours}):
             if name not in ours or self._fs.isdir(f"{self._path}/{name}"):
                 raise FileExistsError(
@@ -138,6 +131,7 @@ class OutputDirectory:
         self._write(self._layout.placing, {*staged, *self._earlier} - {SUCCESS})
         for name in (SUCCESS, *sorted(self._earlier - self._placed)):
             self._remove_file(name)
+        self._change_folders(_folders(self._earlier), _folders(staged))
         for name, path in sorted(staged.items()):
             if name not in self._placed:
                 self._place(path, name)
@@ -152,7 +146,7 @@ class OutputDirectory:
         """Remove what the job created, and nothing else."""
         for name in sorted(self._placed):
             self._remove_file(name)
-        left = _names(self._fs, self._path) & self._earlier
+        left = self._present(self._earlier) & self._earlier
         if not left or SUCCESS in left:
             self._remove_placing()
         else:  # The rest of a partly overwritten output: the next job may remove it.
@@ -188,7 +182,11 @@ class OutputDirectory:
             raise _exists(output)
         if self._overwrite:
             check_overwritten(output)
-        if foreign := sorted(names & self._parts - self._earlier):
+        folders = _folders(self._parts)
+        files = {name for name in folders & names if self._fs.isfile(f"{self._path}/{name}")}
+        if foreign := sorted(
+            (self._present(self._parts) & self._parts - self._earlier) | files
+        ):
             raise InputError(
                 f"output {output!r} holds {foreign[0]!r}, which no job has written, so it is"
                 " not overwritten; move that file, or name another directory"
@@ -205,6 +203,27 @@ class OutputDirectory:
             # Another job may have put its output next to ours.
             with suppress(OSError):
                 self._fs.rmdir(empty)
+
+    def _present(self, parts: Iterable[str]) -> set[str]:
+        """The names in the directory, and those in the folders of these parts."""
+        names = _names(self._fs, self._path)
+        inside = (
+            f"{folder}/{name}"
+            for folder in _folders(parts) & names
+            for name in _names(self._fs, f"{self._path}/{folder}")
+        )
+        return {*names, *inside}
+
+    def _change_folders(self, earlier: set[str], needed: set[str]) -> None:
+        """Remove folders that are not needed any more and empty, and create missing ones."""
+        for folder in sorted(earlier - needed):
+            with suppress(OSError):
+                self._fs.rmdir(f"{self._path}/{folder}")
+        for folder in sorted(needed):
+            path = f"{self._path}/{folder}"
+            if not self._fs.exists(path):
+                self._made.insert(0, path)
+                self._fs.makedirs(path, exist_ok=True)
 
     def _inner(self, path: str) -> str:
         inner: str = self._fs._strip_protocol(path)
@@ -259,6 +278,11 @@ def _names(fs: Any, path: str) -> set[str]:
     except FileNotFoundError:
         return set()
     return {entry.rstrip("/").rpartition("/")[2] for entry in listed}
+
+
+def _folders(parts: Iterable[str]) -> set[str]:
+    """The folders of parts."""
+    return {folder for part in parts if (folder := part.rpartition("/")[0])}
 
 
 def _manifest(fs: Any, path: str) -> list[str] | None:

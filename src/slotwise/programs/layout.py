@@ -41,11 +41,6 @@ class Layout:
         """The directory for the intermediate files of one attempt."""
         return Path(self.work_dir) / f"{phase}-{task}-{attempt}"
 
-    def inside(self, folder: str) -> Layout:
-        """The layout of a folder in the output."""
-        return Layout(self.work_dir, f"{self.output}/{folder}" if folder else self.output)
-
     def staged(self, part: str, attempt: int) -> str:
         """The path at which an attempt writes a part of the output, perhaps in a folder."""
-        folder, _, name = part.rpartition("/")
-        return f"{self.inside(folder).staging}/{attempt}-{name}"
+        return f"{self.staging}/{attempt}-{part.replace('/', '+')}"

@@ -1,4 +1,4 @@
-"""The errors of a task that reads output of other tasks, which is missing or incomplete."""
+"""The errors of a task that has lost what it needs: output of other tasks, or a process."""
 
 from __future__ import annotations
 
@@ -47,3 +47,11 @@ class LostInputError(BaseException):
             f"{self.place} is missing or incomplete; find out what removes or changes files"
             " there while jobs run"
         )
+
+
+class LostAttemptError(BaseException):
+    """A process of the attempt has ended without a word: the attempt is lost, not failed.
+
+    The worker process of a task need not be the only one. Like LostInputError it is no
+    Exception, and is sent as it is.
+    """

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.observation import Sizes
+from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.layout import Layout
-from slotwise.programs.outputs import Outputs
 from slotwise.programs.task_result import TaskResult
 from slotwise.programs.work_folder import WorkFolder
 
@@ -101,7 +101,7 @@ class StagedExecution:
         self._layout = layout
         tasks = ((name, task) for name in job.by_name for task in range(_count(job, name)))
         parts = [part for name, task in tasks for part in stages.parts(name, task)]
-        self._output = Outputs(layout, overwrite, job.id, parts)
+        self._output = OutputDirectory(layout, overwrite, job.id, parts)
         self._work_folder = WorkFolder(layout.work_dir)
         self._done: dict[str, dict[int, Done]] = {name: {} for name in job.by_name}
         self._is_open = self._has_begun = self._is_closed = False
@@ -193,7 +193,7 @@ class StagedExecution:
         self._remove_files(phase, task, attempt)
         if self._is_open:
             for part in self._stages.parts(phase, task):
-                self._output.discard(part, attempt)
+                self._output.discard(self._layout.staged(part, attempt))
         if self._is_closed:
             self._work_folder.remove()
 
@@ -207,7 +207,7 @@ class StagedExecution:
         if succeeded:
             self._output.commit(
                 {
-                    part: done.attempt
+                    part: self._layout.staged(part, done.attempt)
                     for phase, tasks in self._done.items()
                     for task, done in tasks.items()
                     for part in self._stages.parts(phase, task)

@@ -180,6 +180,7 @@ def encode_job(job: Job) -> Plain:
         "steps": [list(step) for step in job.steps],
         "penalty": job.penalty,
         "priority": job.priority,
+        **({"program": job.program} if job.program else {}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -196,6 +197,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         steps=tuple((at, cost) for at, cost in plain["steps"]),
         penalty=plain["penalty"],
         priority=plain.get("priority", "normal"),
+        program=plain.get("program", ""),
     )
 
 

@@ -16,6 +16,7 @@ from slotwise.report.scene import scene_of
 from slotwise.report.tables import Columns, is_numeric, job_columns, metrics_in_short
 
 if TYPE_CHECKING:
+    from slotwise.programs.dataflow.stages import StagedGraph
     from slotwise.report.pictures.picture import Picture
 
 ROWS_MOST = 30
@@ -61,6 +62,13 @@ def plan_html(
     return _framed([*parts, *_pictures(draw)])
 
 
+def dataflow_html(staged: StagedGraph) -> str:
+    """The picture of a dataflow."""
+    from slotwise.report.dataflow.svg import svg_of
+
+    return _framed([_embedded(svg_of(staged), "dataflow")])
+
+
 def _pictures(draw: Callable[[], Sequence[Picture]]) -> list[str]:
     """Pictures with their captions, or a message if the extra `plots` is missing."""
     try:
@@ -73,10 +81,16 @@ def _pictures(draw: Callable[[], Sequence[Picture]]) -> list[str]:
 def _image(picture: Picture) -> str:
     """A picture as an image with embedded data: no scripts, styles or requests."""
     svg: str = import_module("vl_convert").vegalite_to_svg(picture.spec())
-    data = b64encode(svg.encode()).decode()
     return (
         f"<p><strong>{escape(picture.title)}.</strong> {escape(picture.sentence)}</p>"
-        f'<img alt="{escape(picture.title)}" style="max-width: 100%; background: white"'
+        + _embedded(svg, picture.title)
+    )
+
+
+def _embedded(svg: str, title: str) -> str:
+    data = b64encode(svg.encode("utf-8", "backslashreplace")).decode()
+    return (
+        f'<img alt="{escape(title)}" style="max-width: 100%; background: white"'
         f' src="data:image/svg+xml;base64,{data}">'
     )
 

@@ -23,7 +23,7 @@ from slotwise.model.event import (
 from slotwise.model.job import PhaseId
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution
-from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.lost_input import LostAttemptError, LostInputError
 from slotwise.runtime.commits import Commits
 from slotwise.runtime.live_job import DONE, LiveJob, Pickle
 from slotwise.runtime.signals import undisturbed
@@ -152,11 +152,13 @@ class Executing:
     def failed(self, launch: Launch, reason: object, *, lost: bool = False) -> None:
         """An attempt has failed, or was lost with its worker or its host.
 
-        The reason is a text, or a LostInputError: then the lost output is reported, too.
+        The reason is a text, or one of the errors of `lost_input`: with a LostInputError, the
+        lost output is reported, too.
         """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task
         lacks_input = False
+        lost = lost or isinstance(reason, LostAttemptError)
         if isinstance(reason, LostInputError):
             try:
                 lacks_input, lost = self._lacks(live, reason), True

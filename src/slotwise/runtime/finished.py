@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import NOTHING_SEEN, Seen
+from slotwise.model.snapshot import Seen, SeenByHost
 
 PHASES_MOST = 32
 """The number of phases to keep. Beyond it, the one with the earliest first entry is dropped."""
@@ -15,7 +15,7 @@ class Finished:
     """Totals over finished tasks, by phase and host. `note` is O(1)."""
 
     def __init__(self) -> None:
-        self._by_phase: dict[PhaseId, dict[str, Seen]] = {}
+        self._by_phase: dict[PhaseId, SeenByHost] = {}
 
     @property
     def by_phase(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
@@ -28,11 +28,18 @@ class Finished:
         if by_host is None:
             if len(self._by_phase) == PHASES_MOST:
                 del self._by_phase[next(iter(self._by_phase))]
-            by_host = self._by_phase[phase] = {}
-        expected, computed, tasks = by_host.get(host, NOTHING_SEEN)
-        by_host[host] = Seen(expected + work, computed + seconds, tasks + 1)
+            by_host = self._by_phase[phase] = SeenByHost()
+        by_host.known = None
+        total = by_host.get(host)
+        if total is None:
+            by_host[host] = Seen(work, seconds, 1)
+        else:
+            total.expected += work
+            total.seconds += seconds
+            total.tasks += 1
 
     def forget(self, host: str) -> None:
         """Drop the totals of a host that has left; one that comes back may differ."""
         for by_host in self._by_phase.values():
             by_host.pop(host, None)
+            by_host.known = None

@@ -116,7 +116,8 @@ class Hosts:
     def new_turn(self) -> None:
         """Begin a turn: clear the lists of hosts on which slots became free."""
         for free in self.free.values():
-            free.freed.clear()
+            if free.freed:
+                free.freed.clear()
 
     def lose(self, host: str) -> None:
         """A host became unresponsive. No effect if it has left, as a drained host may."""

@@ -53,8 +53,9 @@ class Jobs:
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""
-        self.completed.clear()
-        self.failed.clear()
+        if self.completed or self.failed:
+            self.completed.clear()
+            self.failed.clear()
 
     def is_given_up(self, name: str) -> bool:
         """Whether a job was given up and still holds slots."""

@@ -6,6 +6,9 @@ from math import inf
 
 from slotwise.allocation.tolerances import SLOTS
 
+STARVING = 3.0
+"""Puts starving shares before all others: other ranks are at least -2."""
+
 Rank = tuple[float, float, int, "ShareNode"]
 """How far a node is below the slots that it should hold: the smallest is served first."""
 
@@ -24,18 +27,19 @@ class ShareNode:
     away       slots that it holds on unresponsive hosts; they are not shared or counted
     unit       slots that it takes at once: those of a task or of a gang; 1 for a pool
     served     the service that it has received, relative to its allocation
+    starving   shares of pools that are starving among itself and those below it; 0 for a phase
     order      breaks ties
     """
 
     __slots__ = (
         *("allocated", "away", "order", "owed", "parent", "rank", "running", "served"),
-        "unit",
+        *("starving", "unit"),
     )
 
     def __init__(self, order: int, parent: ShareNode | None, unit: int = 1) -> None:
         self.order, self.parent, self.unit = order, parent, unit
         self.allocated = self.owed = self.served = 0.0
-        self.running = self.away = 0
+        self.running = self.away = self.starving = 0
         self.rank: Rank | None = None
 
     def ranked(self) -> Rank:
@@ -46,6 +50,9 @@ class ShareNode:
         least service relative to its allocation, so that half a slot is a slot half of the
         time. Nodes without an allocation come last, by arrival. For a phase of wide tasks, the
         slots of a task take the place of one slot; for a gang, those of all its tasks.
+
+        Shares that are starving, or contain such, come before all others: so the slots taken
+        back for them do not go to shares that also lack some.
         """
         allocated, running = self.allocated, self.running - self.away
         if allocated <= 0:
@@ -60,6 +67,8 @@ class ShareNode:
             held -= 2.0 if running < int(self.owed + SLOTS) else 1.0
         elif held < 1.0:
             held = 0.0
+        if self.starving:
+            held -= STARVING
         return (held, self.served, self.order, self)
 
     def in_units(self, share: float) -> int:
@@ -72,12 +81,14 @@ class ShareNode:
         `service` is the level at which siblings last won a turn. A node that arrives late, or
         had no tasks for a while, starts at this level, without credit or debt from the past.
         """
-        if self.allocated <= 0:
+        allocated, served = self.allocated, self.served
+        if allocated <= 0:
             return service
-        # It has just won the turn for a fraction of a slot, or of a unit.
-        if self.running - self.away > (
-            int(self.allocated + SLOTS) if self.unit == 1 else self.in_units(self.allocated)
-        ):
-            service = max(service, self.served)
-        self.served = max(self.served, service) + slots / self.allocated
+        if served > service:
+            own = int(allocated + SLOTS) if self.unit == 1 else self.in_units(allocated)
+            if self.running - self.away > own:
+                service = served  # It has just won the turn for a fraction of a slot or unit.
+        else:
+            served = service
+        self.served = served + slots / allocated
         return service

@@ -1,4 +1,7 @@
-"""The progress of one phase: its pending, running and done tasks, and their measured times."""
+"""The progress of one phase: its pending, running and done tasks, and their measured times.
+
+Longer than 400 lines: a phase changes only through its methods, which share its fields.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
-from slotwise.runtime.ordering import ShareNode
+from slotwise.runtime.learned import Learned
+from slotwise.runtime.phase_wait import WaitingNode
 from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.task_homes import (
@@ -21,7 +25,7 @@ from slotwise.runtime.task_homes import (
 )
 
 
-class PhaseState(ShareNode):
+class PhaseState(WaitingNode):
     """A phase in progress. It changes only through its methods, and each is O(1).
 
     Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
@@ -47,13 +51,10 @@ class PhaseState(ShareNode):
         "behind",
         "blocked",
         "counted",
-        "deferred_since",
-        "deferred_until",
         "done",
         "dropped",
         "early",
         "has_homes",
-        "has_passed",
         "homes",
         "id",
         "is_broken",
@@ -77,8 +78,6 @@ class PhaseState(ShareNode):
     )
 
     parent: PoolState
-    deferred_since: float | None
-    deferred_until: float | None
 
     def __init__(
         self,
@@ -89,6 +88,7 @@ class PhaseState(ShareNode):
         pools: PoolTree,
         cluster: Cluster,
         default_work: float,
+        learned: Learned,
     ) -> None:
         super().__init__(order, pool, phase.unit)
         count = phase.tasks.count
@@ -103,6 +103,7 @@ class PhaseState(ShareNode):
         self.is_pinned = phase.continues is not None
         self.is_open = phase.grows
         self._cluster = cluster
+        self.work = PhaseWork(job, phase, default_work, learned)
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         is_blocked = self.is_pinned or phase.gated
@@ -114,22 +115,19 @@ class PhaseState(ShareNode):
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.lacks_input = False  # It waits again, because input of it was lost.
-        self.deferred_since = None
-        self.deferred_until = None
-        self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
         self._status = bytearray([BLOCKED] * count if is_blocked else count)
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
-        self.work = PhaseWork(phase.tasks, default_work)
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
         """Count against the share of a pool from now on; the caller updates the counts."""
         self.parent = pool
+        self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
         self._limits, self._excusers = pool.limits, pool.excusers
         self.is_limited = bool(self._limits)
@@ -251,16 +249,14 @@ class PhaseState(ShareNode):
         task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
-    def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work; see `model.snapshot.PhaseView`."""
-        if self.phase.tasks.work is not None or self.done:
-            return False
-        is_early = self.early  # Its tasks may still wait or copy, which is not work.
-        return is_early or not self.running or self.work.is_within(now, len(self.launches))
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
+        left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        return self.width * left, spread
 
     def work_left(self, now: float) -> float:
-        """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        return self.width * self.work.left(now, self.done, len(self.launches), self.early)
+        """The first value of `estimate`."""
+        return self.estimate(now)[0]
 
     def attained(self, now: float) -> float:
         """The work that its finished and running tasks have done so far, in slot-seconds."""
@@ -275,8 +271,7 @@ class PhaseState(ShareNode):
         self.launches[task] = (launch, now, speed)
         self.pending -= 1
         self.running += self.width
-        self.deferred_since = None
-        self.deferred_until = None
+        self.end_wait()
         if self.running >= self.max_share:
             self.has_passed = False  # It is not offered slots until it may launch again.
         self.work.launch(task, now, speed)
@@ -389,8 +384,7 @@ class PhaseState(ShareNode):
 
     def put_back(self, task: int) -> None:
         """Make a task that has ended without a result pending again."""
-        self.deferred_since = None
-        self.deferred_until = None
+        self.end_wait()
         self.has_passed = False
         self._status[task] = PENDING
         self._tries[task] = self._tries.get(task, 0) + 1

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import log
+
 from slotwise.estimation.extrapolation import WORK_LEAST, work_left
-from slotwise.model.job import Tasks
+from slotwise.estimation.posterior import expected_if_late
+from slotwise.model.decision import Launch
+from slotwise.model.job import Job, Phase
+from slotwise.runtime.learned import Learned, Measured
 
 
 class PhaseWork:
@@ -17,19 +23,33 @@ class PhaseWork:
         "_each",
         "_elapsed_base",
         "_finished",
+        "_is_stated",
         "_kept",
+        "_learned",
+        "_mean",
+        "_measured",
         "_observed",
+        "_of_job",
+        "_program",
         "_running",
+        "_source",
         "_speed",
         "_total",
         "_works",
     )
 
-    def __init__(self, tasks: Tasks, default_work: float) -> None:
-        work = tasks.work
+    def __init__(self, job: Job, phase: Phase, default_work: float, learned: Learned) -> None:
+        """`learned` is what all phases tell about others; call `enter` before anything else."""
+        tasks, work = phase.tasks, phase.tasks.work
         self._works = work if isinstance(work, tuple) else None
         self._each = work if isinstance(work, float | int) else default_work
         self._total = self._each * tasks.count if self._works is None else sum(self._works)
+        self._mean = self._each if self._works is None else self._total / tasks.count
+        self._is_stated = work is not None
+        self._learned = learned
+        self._program = job.program, phase.name
+        self._of_job = learned.of_job(job.id) if len(job.phases) > 1 else None
+        self._measured: Measured | None = None
         self._finished = 0.0  # estimated, of done tasks
         self._running = 0.0  # estimated, of running tasks
         self._observed = 0.0  # measured, of done tasks
@@ -41,15 +61,52 @@ class PhaseWork:
         """The work of a task as estimated beforehand."""
         return self._each if self._works is None else self._works[task]
 
-    def left(self, now: float, done: int, running: int, is_early: bool) -> float:
-        """The estimated work of the tasks that are not done; above 0.
+    def enter(self, pool: str) -> None:
+        """From now on it is like the phases of this pool."""
+        self._source = self._learned.source(pool, *self._program)
 
-        With `is_early` they may still wait or copy, which is not work.
+    def estimate(
+        self,
+        now: float,
+        done: int,
+        running: Mapping[int, tuple[Launch, float, float]],
+        is_early: bool,
+    ) -> tuple[float, float]:
+        """The estimated work of the tasks that are not done, and its spread.
+
+        The work is above 0. The spread is the standard deviation of its logarithm; it is 0 once
+        a task is done. With `is_early` tasks may still wait or copy, which is not work.
         """
+        factor, spread = 1.0, 0.0
+        if not done and not (self._is_stated and self._learned.is_exact):
+            mean = max(self._mean, WORK_LEAST)
+            stated = log(mean) if self._is_stated else None
+            found = self._learned.estimate(self._source, self._of_job, stated)
+            seconds, spread = found.seconds, found.spread
+            if running and not is_early:
+                _, started, speed = next(iter(running.values()))  # The oldest.
+                seconds = expected_if_late(found.log, (now - started) * speed)
+            factor = seconds / mean
+        return self._left(now, done, len(running), is_early, factor), spread
+
+    def learn(self, done: int) -> None:
+        """Note how long its done tasks took, for estimates of other phases."""
+        finished = self._finished if self._works is not None else self._each * done
+        if finished <= WORK_LEAST:
+            return
+        if self._measured is None:
+            scale = log(self._mean)
+            self._measured = Measured(self._source, self._of_job, scale, self._is_stated)
+        self._learned.note(self._measured, self._observed / finished)
+
+    def _left(
+        self, now: float, done: int, running: int, is_early: bool, factor: float
+    ) -> float:
+        """The work left; the estimates are wrong by `factor` while no task is done."""
         finished, expected = self._finished, self._running
         if self._works is None:
             if not done and not running:  # Most phases, if thousands wait.
-                return max(self._total, WORK_LEAST)
+                return max(self._total * factor, WORK_LEAST)
             finished, expected = self._each * done, self._each * running
         return work_left(
             expected_pending=max(0.0, self._total - finished - expected),
@@ -57,6 +114,7 @@ class PhaseWork:
             expected_finished=finished,
             observed=self._observed,
             elapsed=0.0 if is_early else self.elapsed(now),
+            factor_before=factor,
         )
 
     def attained(self, now: float, is_early: bool) -> float:
@@ -66,10 +124,6 @@ class PhaseWork:
     def elapsed(self, now: float) -> float:
         """The work that its running tasks have done so far."""
         return max(0.0, self._speed * now - self._elapsed_base)
-
-    def is_within(self, now: float, running: int) -> bool:
-        """Whether the running tasks took no longer yet than equal tasks are estimated to."""
-        return self.elapsed(now) < self._each * running
 
     def grow(self, count: int) -> None:
         """Tasks were added, as large as all others."""

@@ -18,9 +18,6 @@ from slotwise.model.views import PhaseView
 from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.ordering import Rank, ShareNode, whole
 
-STARVING = 3.0
-"""Puts starving shares before all others: other ranks are at least -2."""
-
 _CHILD = itemgetter(3)  # of a Rank
 
 
@@ -79,7 +76,6 @@ class PoolState(ShareNode):
         "preemption",
         "service",
         "slot_kind",
-        "starving",
         "stopping",
         "total",
     )
@@ -112,7 +108,7 @@ class PoolState(ShareNode):
         self.limits = tuple(share for share in (self, *above) if share.max_share < inf)
         self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
-        self.demand = self.stopping = self.coming = self.starving = 0
+        self.demand = self.stopping = self.coming = 0
         self.excess = 0
         self.service = 0.0
         self.backlogged: list[Rank] = []
@@ -132,14 +128,6 @@ class PoolState(ShareNode):
     def name(self) -> str:
         """The name of the pool."""
         return self.key.pool
-
-    def ranked(self) -> Rank:
-        """Its key in the order; shares that are starving, or contain such, come first.
-
-        So the slots taken back for it do not go to other shares that also lack some.
-        """
-        rank = super().ranked()
-        return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
 
     @property
     def is_full(self) -> bool:

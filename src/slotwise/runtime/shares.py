@@ -142,11 +142,11 @@ class Shares:
         Each one, from its pool upwards, gets its place in the order, or none without a backlog.
         A share without siblings keeps its place while it has a backlog, and takes no turns.
         """
-        pending, is_ready = phase.pending, phase.is_ready
-        is_hungry = pending > 0 and is_ready
-        demand = phase.demand if is_ready else 0
-        more = demand - phase.counted
-        phase.counted = demand
+        is_hungry, more = False, -phase.counted
+        if phase.is_ready:
+            is_hungry = phase.pending > 0
+            more += phase.demand
+        phase.counted += more
         child: ShareNode = phase
         pool: PoolState | None = phase.parent
         whole = self.whole
@@ -161,12 +161,13 @@ class Shares:
             if pool.below != 1:
                 if held > 0:
                     pool.service = child.serve(pool.service, held)
-                if old is not None:
-                    del order[bisect_left(order, old)]
-                    child.rank = None
-                if is_hungry:
-                    child.rank = rank = child.ranked()
-                    insort(order, rank)
+                new = child.ranked() if is_hungry else None
+                if new != old:
+                    if old is not None:
+                        del order[bisect_left(order, old)]
+                    if new is not None:
+                        insort(order, new)
+                    child.rank = new
             elif is_hungry != (old is not None):
                 child.rank = child.ranked() if is_hungry else None
                 order[:] = [child.rank] if child.rank is not None else []

@@ -52,6 +52,7 @@ from slotwise.model.event import (
 )
 from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
+from slotwise.runtime.offers import Offers
 from slotwise.runtime.phase_check import check_phase
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.state_gates import StateGates
@@ -133,6 +134,8 @@ class State(StateRequests, StateHosts, StateGates):
     def at(self, now: float) -> State:
         """The state at this instant, for reading only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
+        for kind, offers in self._offers.items():
+            offers.end_turn(self.now, has_free=bool(self._hosts.free[kind].by_host))
         self.now = now
         self._queues.has_heard = True
         self._jobs.new_turn()
@@ -178,6 +181,9 @@ class State(StateRequests, StateHosts, StateGates):
         work = phase.work.expected(event.task)
         self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
+        done = phase.done
+        if not done & (done - 1) or done == phase.phase.tasks.count:
+            phase.work.learn(done)  # Not after each task: the mean changes less and less.
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
         self._settle_end(phase, launch)
         if phase.behind:
@@ -227,7 +233,12 @@ class State(StateRequests, StateHosts, StateGates):
         phase = self._phases[launch.phase]
         # After its first task, a gang may launch the others.
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
-        self._hosts.free[phase.slot_kind].take(launch.host, phase.width)
+        free, offers = self._hosts.free[phase.slot_kind], self._offers.get(phase.slot_kind)
+        if offers:
+            offers.skip(self.backlogged(phase.slot_kind), phase, self.now)
+        free.take(launch.host, phase.width)
+        if offers and not free.by_host:
+            offers.take_last(self.now)
         phase.launch(launch, self.now, self.cluster.by_name[launch.host].speed)
         if self._queues.by_host:
             self._queues.launched(launch)
@@ -237,6 +248,10 @@ class State(StateRequests, StateHosts, StateGates):
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
+        phase.waited = 0.0
+        if phase.slot_kind not in self._offers:
+            self._offers[phase.slot_kind] = Offers()
+        self._offers[phase.slot_kind].defer(phase)
         # While phases wait for several slots at once, some may be kept from it.
         phase.has_passed = not phase.is_limited and not self.has_wide
         heappush(self._waits, (decision.until, decision.phase))
@@ -291,3 +306,5 @@ class State(StateRequests, StateHosts, StateGates):
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
             self._jobs.check(kind, self.pools)
             self._of_kind[kind].check(phases)
+        for offers in self._offers.values():
+            offers.check()

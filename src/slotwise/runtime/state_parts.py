@@ -17,6 +17,8 @@ from slotwise.model.virtual_time import VirtualTime
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
+from slotwise.runtime.learned import Learned
+from slotwise.runtime.offers import Offers
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
@@ -47,8 +49,10 @@ class StateParts(StateView):
         self._is_closed = False  # No more jobs arrive.
         self._default_work, self._limits = default_work, limits
         self._hosts = Hosts(cluster)
+        self._offers: dict[str, Offers] = {}  # of the kinds of slots for which phases waited
         self._queues = Queues()
         self._finished = Finished()
+        self._learned = Learned(default_work)
         self._jobs = Jobs(cluster.capacity)
         self._phases = self._jobs.phases
         self.completed, self.failed = self._jobs.completed, self._jobs.failed
@@ -152,6 +156,8 @@ class StateParts(StateView):
 
     def _make_unready(self, phase: PhaseState) -> None:
         self._jobs.make_unready(phase)
+        if phase.slot_kind in self._offers:
+            self._offers[phase.slot_kind].leave(phase, self.now)
         self._settle(phase, 0)
         self.is_stale = True
 
@@ -180,9 +186,8 @@ class StateParts(StateView):
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
-        return PhaseState(
-            job, phase, order, share, self.pools, self.cluster, self._default_work
-        )
+        learned, default = self._learned, self._default_work
+        return PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
 
     def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""

@@ -58,6 +58,17 @@ class StateView:
         """The shares of pools that have lacked slots for as long as their time-out."""
         return self._shares.of[slot_kind].overdue
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no slot is free, no pool is overdue and no phase takes several slots."""
+        if self._jobs.has_wide:
+            return False
+        shares = self._shares.of
+        for kind, free in self._hosts.free.items():
+            if free.by_host or shares[kind].overdue:
+                return False
+        return True
+
     def shares(self, slot_kind: str) -> Sequence[PoolState]:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()

@@ -80,9 +80,10 @@ class TaskHomes:
         return None
 
     def locality(self, task: int, host: str) -> Locality:
-        """How far a task with an input block would run from it on this host."""
-        homes = self._blocks[task].hosts
-        if host in homes:
+        """How far a task would run from its input block on this host; NODE without input."""
+        block = self._blocks[task]
+        homes = block.hosts
+        if host in homes or not (homes or block.size_bytes):
             return Locality.NODE
         rack_of = self._cluster.rack_of
         is_near = any(rack_of.get(home) == rack_of[host] for home in homes)

@@ -12,19 +12,19 @@ from heapq import heappop, heappush, heapreplace
 
 from slotwise.model.snapshot import Turns
 from slotwise.runtime.ordering import Rank, ShareNode, whole
-from slotwise.runtime.pool_state import STARVING, PhaseBelow, PoolState
+from slotwise.runtime.pool_state import PhaseBelow, PoolState
 
 
 class _Ahead(ShareNode):
     """A phase or a pool as it will be after some turns."""
 
-    __slots__ = ("is_starving", "node", "starving")
+    __slots__ = ("is_starving", "node")
 
     def __init__(self, node: ShareNode) -> None:
         super().__init__(node.order, None, node.unit)
         self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
         self.running, self.away = node.running, node.away
-        self.node, self.starving, self.is_starving = node, 0, False
+        self.node, self.is_starving = node, False
 
 
 class _PhaseAhead(_Ahead):
@@ -52,11 +52,6 @@ class _PoolAhead(_Ahead):
         self.had_turns: list[Rank] = []
         self.rest = iter(pool.backlogged)
         self.next = next(self.rest, None)
-
-    def ranked(self) -> Rank:
-        """Its key in the order, as in `PoolState.ranked`."""
-        rank = super().ranked()
-        return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
 
     @property
     def has_one_child(self) -> bool:

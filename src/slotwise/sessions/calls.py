@@ -198,6 +198,7 @@ class CallSubmitter:
         """
         self._check_open(had_waited=False)
         future: Future[T] = Future(self._host)
+        program = getattr(fn, "__qualname__", "")
         try:
             call, inputs = pickled_call(fn, args, kwargs)
         except Exception as error:
@@ -208,9 +209,9 @@ class CallSubmitter:
                 "a future of another session is among the arguments; give its result instead"
             )
         if inputs:
-            self._wait(future, call, inputs)
+            self._wait(future, program, call, inputs)
         else:
-            self._add(future, (call,), had_waited=False)
+            self._add(future, program, (call,), had_waited=False)
         return future
 
     def close(self) -> None:
@@ -227,10 +228,10 @@ class CallSubmitter:
             added = [f for one in self._streams for f in list(one.of_task.values())]
             return [*added, *self._waiting.values()]
 
-    def _add(self, future: Future[Any], call: Call, *, had_waited: bool) -> None:
+    def _add(self, future: Future[Any], program: str, call: Call, *, had_waited: bool) -> None:
         with self._host.lock:
             self._check_open(had_waited=had_waited)
-            self._stream().add(future, call)
+            self._stream(program).add(future, call)
 
     def _check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
@@ -238,22 +239,25 @@ class CallSubmitter:
             raise RuntimeError("cannot schedule new futures after shutdown")
         self._host.check_open(had_waited=had_waited)
 
-    def _stream(self) -> OpenCalls:
-        """The job that gets the next call."""
+    def _stream(self, program: str) -> OpenCalls:
+        """The job that gets the next call; a new one is of this program."""
         streams = self._streams
         if streams and streams[-1].stream.count < CALLS_MOST:
             return streams[-1]
         host, job, now = self._host, self._job, self._host.now
         host.check_job(job)
         deadline = None if job.deadline is None else now + job.deadline
-        stream = OpenCalls(host, job.again(host.unused(job.id), now, deadline))
+        again = job.again(host.unused(job.id), now, deadline, program)
+        stream = OpenCalls(host, again)
         if self._grows:
             for full in streams:
                 full.close()
             self._streams = [*(one for one in streams if one.of_task), stream]
         return stream
 
-    def _wait(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
+    def _wait(
+        self, future: Future[Any], program: str, call: bytes, inputs: list[Future[Any]]
+    ) -> None:
         """Submit a call when its inputs are there."""
         left = len(inputs)
         with self._host.lock:
@@ -268,7 +272,7 @@ class CallSubmitter:
                 is_last = left == 0
             if is_last:
                 try:
-                    self._add_after(future, call, inputs)
+                    self._add_after(future, program, call, inputs)
                 finally:
                     with self._host.lock:
                         del self._waiting[id(future)]
@@ -279,7 +283,9 @@ class CallSubmitter:
         for one in inputs:
             one.when_done(one_is_done)
 
-    def _add_after(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
+    def _add_after(
+        self, future: Future[Any], program: str, call: bytes, inputs: list[Future[Any]]
+    ) -> None:
         """Submit a call that has waited. It fails or is cancelled like an input."""
         if any(one.cancelled() for one in inputs):
             future.cancel()
@@ -288,6 +294,6 @@ class CallSubmitter:
         elif not future.cancelled():
             try:
                 packed = (one.packed() for one in inputs)
-                self._add(future, (call, *packed), had_waited=True)
+                self._add(future, program, (call, *packed), had_waited=True)
             except Exception as refused:
                 future.fail(refused)

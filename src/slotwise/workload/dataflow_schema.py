@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from slotwise.workload.entry import Entry, Name, Place, Seconds
+from slotwise.workload.entry import Entry, InputHosts, Name, Place, Seconds
 
 COPIES_MOST = 100_000
 """The maximum number of copies of a node."""
@@ -37,6 +37,7 @@ class NodeEntry(Entry):
     input_format: Name | None = None
     split_bytes: Annotated[int, Field(ge=1)] | None = None
     tables: bool | None = None
+    input_hosts: InputHosts | None = None
     values: list[Any] | None = None
 
     @model_validator(mode="after")
@@ -52,7 +53,7 @@ class NodeEntry(Entry):
 
 NODE_KEYS = {
     "function": ("reads", "copies", "parameters", "outputs", "work"),
-    "inputs": ("input_format", "split_bytes", "tables"),
+    "inputs": ("input_format", "split_bytes", "tables", "input_hosts"),
     "values": ("copies",),
 }
 """The further keys of each kind of node."""

@@ -34,6 +34,7 @@ Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x
 Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
+InputHosts = dict[Place, Annotated[list[Name], Field(min_length=1)]]
 Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
 Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
 Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]

@@ -13,6 +13,7 @@ from slotwise.model.job import Job
 from slotwise.opening import open_to_read
 from slotwise.workload.building import build
 from slotwise.workload.complaint import complaint, place
+from slotwise.workload.entry import InputHosts
 from slotwise.workload.schema import PhaseEntry, WorkloadEntry
 from slotwise.workload.text import Lines, Path, parse_text
 from slotwise.workload.workload import Described, Workload
@@ -108,6 +109,11 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
         for place_of, phase in enumerate(job.phases or []):
             where = ("jobs", number, "phases", place_of)
             yield from _phase_faults(phase, where, names)
+        yield from _host_faults(job.input_hosts, ("jobs", number), names)
+        nodes = (job.dataflow and job.dataflow.nodes) or []
+        for place_of, node in enumerate(nodes):
+            place_in = ("jobs", number, "dataflow", "nodes", place_of)
+            yield from _host_faults(node.input_hosts, place_in, names)
 
 
 def _phase_faults(
@@ -125,12 +131,20 @@ def _phase_faults(
             f"{given} blocks for {count} tasks; give one list of hosts for each task",
         )
     for number, block in enumerate(phase.blocks):
-        for host in block:
-            if host not in hosts:
-                yield (
-                    (*where, "blocks", number),
-                    f"unknown host {host!r}; use the names of hosts in cluster.hosts",
-                )
+        yield from _unknown(block, (*where, "blocks", number), hosts)
+
+
+def _host_faults(
+    stated: InputHosts | None, where: Path, hosts: set[str]
+) -> Iterator[tuple[Path, str]]:
+    for place_of, names in (stated or {}).items():
+        yield from _unknown(names, (*where, "input_hosts", place_of), hosts)
+
+
+def _unknown(names: list[str], where: Path, hosts: set[str]) -> Iterator[tuple[Path, str]]:
+    for host in names:
+        if host not in hosts:
+            yield where, f"unknown host {host!r}; use the names of hosts in cluster.hosts"
 
 
 def _twice(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]]:

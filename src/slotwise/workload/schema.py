@@ -19,6 +19,7 @@ from slotwise.workload.entry import (
     Cost,
     Count,
     Entry,
+    InputHosts,
     Name,
     Part,
     Place,
@@ -222,6 +223,7 @@ class JobEntry(Entry):
     cwd: Place | None = None
     work: Positive | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
+    input_hosts: InputHosts | None = None
     output: Place | None = None
     reducers: Annotated[int, Field(ge=0, le=REDUCERS_MOST)] | None = None
     parameters: dict[str, Any] | None = None

@@ -21,6 +21,7 @@ from slotwise.workload.copies import Policy
 SETTINGS = (
     "reducers",
     "parameters",
+    "input_hosts",
     "input_format",
     "output_format",
     "split_bytes",

@@ -18,7 +18,7 @@ from slotwise.allocation.flowflex.solve import Method
 from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
 from slotwise.allocation.kinds import share_all
 from slotwise.allocation.planning import plan_schedules
-from slotwise.allocation.problem import Claims, JointAllocator
+from slotwise.allocation.problem import Claims, is_joint
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
@@ -62,7 +62,7 @@ def test_the_names_by_which_users_know_it() -> None:
         "flowflex-fast": "fast",
         "flowflex-paper": "paper",
     }
-    assert all(isinstance(allocator, JointAllocator) for allocator in made.values())
+    assert all(is_joint(allocator) for allocator in made.values())
 
 
 @pytest.mark.parametrize("method", METHODS)

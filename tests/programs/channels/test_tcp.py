@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from contextlib import ExitStack
@@ -147,3 +148,57 @@ def test_a_writer_may_come_again() -> None:
         thread.join()
         assert accepted == {"last": ["last"], "it": [2]}
         first.fail("another one came")
+
+
+def test_a_writer_that_was_cut_off_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener drops it as the oldest of too many peers, or because it was too slow."""
+    drops, take = [True, True], Listener._take
+
+    def take_or_drop(self: Listener) -> None:
+        take(self)
+        if drops and self._greetings:
+            drops.pop()
+            self._drop_oldest()
+
+    monkeypatch.setattr(Listener, "_take", take_or_drop)
+    with Listener("127.0.0.1", SECRET) as listener:
+        child = Child(lambda: write(listener.address, "it"))
+        assert list(listener.accept(["it"], 30)["it"]) == ["it"]
+        assert child.outcome() == ("done", None)
+    assert drops == []
+
+
+def test_a_listener_that_was_stopped_takes_what_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time of its peers is over when it looks, but they have answered."""
+    monkeypatch.setattr(handshake, "GREETING_SECONDS", 0.0)
+    with Listener("127.0.0.1", SECRET) as listener:
+        child = Child(lambda: write(listener.address, "it"))
+        while not listener._greetings:
+            listener._serve(0.0, 1e6)
+        (greeting,) = listener._greetings
+        select.select([greeting.socket], [], [], 30)
+        assert list(listener.accept(["it"], 30)["it"]) == ["it"]
+        assert child.outcome() == ("done", None)
+
+
+def test_hundreds_of_idle_peers_keep_no_writer_away() -> None:
+    """More than the listener keeps connect before and after the writers."""
+    with Listener("127.0.0.1", SECRET) as listener, ExitStack() as peers:
+        host, port = listener.address.split(":")
+
+        def idle() -> None:
+            peers.enter_context(socket.create_connection((host, int(port))))
+
+        for _ in range(200):
+            idle()
+        names = [str(number) for number in range(5)]
+        children = [Child(lambda name=name: write(listener.address, name)) for name in names]
+        for _ in range(100):
+            idle()
+        found = listener.accept(names, 30)
+        assert {name: list(reader) for name, reader in found.items()} == {
+            name: [name] for name in names
+        }
+        assert [child.outcome() for child in children] == 5 * [("done", None)]

@@ -20,7 +20,7 @@ from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.together import run_together
 from slotwise.programs.descendants import descendants
-from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.lost_input import LostAttemptError, LostInputError
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_a_killed_child_breaks_its_channel_and_is_the_cause() -> None:
         ring.writer().write(1)
         killed()
 
-    with pytest.raises(SlotwiseError, match=r"b: its process \d+ was killed by signal 9"):
+    with pytest.raises(LostAttemptError, match=r"b: its process \d+ was killed by signal 9"):
         run_together({"own": read, "b": write})
 
 

@@ -98,6 +98,8 @@ def _left(
     cluster: Cluster,
 ) -> tuple[list[FlowNode], list[tuple[Place, ...]]]:
     """The unfinished phases of a job as nodes, and the claims of each node."""
+    works = claims[next(iter(ready.values())).kind].left.get(job.id, ())
+    left = dict(zip([phase.name for phase in job.phases], works, strict=False))
     nodes: list[FlowNode] = []
     places: list[tuple[Place, ...]] = []
     index: dict[str, int] = {}
@@ -108,7 +110,8 @@ def _left(
             if not before:
                 continue  # It is done: it is not ready, and nothing that it waits for is left.
             kind = kinds[cluster.slot_kind(phase.kind)]
-            nodes.append(FlowNode(_work_of(phase), phase.slots_most, tuple(before), kind))
+            work = left.get(phase.name) or _work_of(phase)
+            nodes.append(FlowNode(work, phase.slots_most, tuple(before), kind))
             places.append(())
         else:
             of_kind = claims[place.kind]

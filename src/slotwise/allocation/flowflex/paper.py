@@ -149,17 +149,21 @@ def minimax_deadlines(flows: FlowProblem, greedy: GreedyScheme) -> Sequence[Floa
 
 
 def least_level(
-    flows: FlowProblem, high: float, is_reached: Callable[[Floats], bool]
+    flows: FlowProblem,
+    high: float,
+    is_reached: Callable[[Floats], bool],
+    low: float = -inf,
 ) -> tuple[float, Floats]:
     """A level of cost whose deadlines are met, slightly above one whose deadlines are not.
 
     high        a level whose deadlines are met; only lower ones are tried
     is_reached  whether a schedule is found that is good enough for these deadlines
+    low         a known lower bound
 
     Returns the level and the deadlines, inf for flows that may complete at any time. At most
     `LEVELS_MOST` + 1 calls of `is_reached`.
     """
-    low = flows.value(flows.alone)  # Line 1; no flow completes earlier.
+    low = max(low, flows.value(flows.alone))  # Line 1; no flow completes earlier.
     if is_reached(due := deadlines_at(flows, low)):
         return low, due
     for _ in range(LEVELS_MOST):  # Line 2.

@@ -18,6 +18,9 @@ ROUNDS = 30
 REACH = 0.3
 """The maximum shift of a phase, as a part of all phases."""
 
+SHAKE = 0.1
+"""The maximum move of a phase when a ranking is shaken, as a part of all phases."""
+
 PATIENCE = 15
 """Steps per phase without improvement after which the search ends."""
 
@@ -105,6 +108,18 @@ def shift(
         if found <= kept:
             best, kept = candidate, found
     return best
+
+
+def shaken(ranking: Ints, number: int) -> Ints:
+    """A ranking near this one: each phase moves by at most `SHAKE` of all places.
+
+    Every number gives another ranking, the same one each time.
+    """
+    count = len(ranking)
+    place, other = STRIDES
+    by = (np.arange(1, count + 1) * place + (number + 1) * other) % 1.0
+    found: Ints = ranking[np.argsort(np.arange(count) + SHAKE * count * by, kind="stable")]
+    return found
 
 
 def _with_phase_moved(ranking: Ints, source: int, by: float) -> Ints:

@@ -28,14 +28,21 @@ from slotwise.allocation.flowflex.paper import (
     shape_shift,
     three_stages,
 )
-from slotwise.allocation.flowflex.refine import by_last_end, finite, latest_alike, repair, shift
+from slotwise.allocation.flowflex.refine import (
+    by_last_end,
+    finite,
+    latest_alike,
+    repair,
+    shaken,
+    shift,
+)
 from slotwise.allocation.mcnaughton import whole_slots
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
-from slotwise.objective.cost import MET
-from slotwise.objective.costs import Floats, Ints
+from slotwise.objective.cost import MET, Line
+from slotwise.objective.costs import Costs, Floats, Ints
 
 Method = Literal["best", "fast", "paper"]
 """Everything; without the minimum cost flow (5.2); only the three stages of the paper."""
@@ -46,11 +53,21 @@ BUDGET_STEPS = 2000
 SHARED_MOST = 500
 """Phases; above this number, sharing slots by level takes longer than it is worth."""
 
+PROVEN = 1e-9
+"""Relative; a value this close to a lower bound is optimal up to rounding."""
+
 FLAT_STEPS = 1000
 """Steps of FLEX's search for flows as malleable jobs."""
 
+SHARED_PHASES, SHARE_STEPS = 4800, 600
+"""Slots are shared by level for SHARED_PHASES phases in all, or once for each SHARE_STEPS steps
+if that is more. Sharing once takes as long as some hundred compiled list schedules."""
+
 STARTS, PARTS = 2, 6
 """STARTS orders of flows are improved, each with at most 1 / PARTS of the steps."""
+
+RESTARTS = 4
+"""How often a search that has found nothing better starts again from a shaken schedule."""
 
 
 def solve(
@@ -59,6 +76,7 @@ def solve(
     method: Method = "best",
     *,
     listed: bool = False,
+    lowest: float = -inf,
 ) -> FlowSchedule:
     """The best schedule found within a budget of search steps, one list schedule per step.
 
@@ -69,16 +87,21 @@ def solve(
     use k > 1 kinds of slots, there are no pseudo-jobs, and deadlines that can be met are met on
     slots that are 1 + k times as fast.
 
-    listed  only list schedules of the flows themselves, without pseudo-jobs and shared slots
+    The search ends as soon as the value is proven optimal.
+
+    listed  only list schedules of the flows themselves, without pseudo-jobs and shared slots,
+            from fewer starts: for a scheduler, whose budget is small
+    lowest  a known lower bound on the value
     """
     if not len(flows):
         return FlowSchedule(np.zeros(0, np.int64), np.zeros(0), 0.0)
     if method == "paper":
         return three_stages(flows, listed=listed)
-    search = _FlowSearch(flows, budget or Budget(BUDGET_STEPS), listed, method == "best")
+    search = _FlowSearch(
+        flows, budget or Budget(BUDGET_STEPS), listed, method == "best", lowest
+    )
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
-    lowest = max(bound, flows.value(flows.alone))  # No flow completes before `alone`.
-    if search.best.value > lowest:
+    if not search.is_proven:
         search.improve()
     return replace(search.best, bound=bound)
 
@@ -105,17 +128,34 @@ def pieces_of(
     ]
 
 
+def _maxima(flows: FlowProblem) -> list[FlowProblem]:
+    """Maxima whose plans are good starts for a sum: the highest cost, the highest lateness.
+
+    A sum of late flows is often low where the maximum is. If all due dates can be met, the plan
+    of the least lateness meets them.
+    """
+    due = finite(latest_alike(flows, flows.alone))
+    lateness = Costs([Line(1.0, at) for at in due.tolist()])
+    return [replace(flows, costs=costs, aggregate="max") for costs in (flows.costs, lateness)]
+
+
 class _FlowSearch:
     """Tries schedules and keeps the best.
 
     has_all  whether the minimum cost flow and pseudo-jobs are used, too
     """
 
-    def __init__(self, flows: FlowProblem, budget: Budget, listed: bool, has_all: bool) -> None:
+    def __init__(
+        self, flows: FlowProblem, budget: Budget, listed: bool, has_all: bool, lowest: float
+    ) -> None:
         self._flows, self._budget, self._has_all = flows, budget, has_all
         self._lister = PhaseLister(flows, budget.steps)
         self._greedy = GreedyScheme(flows, listed or not has_all)
-        self._shares = not listed and len(flows.work) <= SHARED_MOST
+        self._listed = listed
+        shares = not listed and len(flows.work) <= SHARED_MOST
+        most = max(SHARED_PHASES / len(flows.work), budget.steps / SHARE_STEPS)
+        self._shares_left = most if shares else 0
+        self._lowest = max(lowest, flows.value(flows.alone))  # None completes before `alone`.
         self._dates: list[Floats] = []
         self._best: FlowSchedule | None = None
         self._best_listed: FlowSchedule | None = None
@@ -126,11 +166,23 @@ class _FlowSearch:
         assert self._best is not None, "something was tried"
         return self._best
 
+    @property
+    def _best_ranking(self) -> Ints:
+        """That of the best list schedule of the flows themselves."""
+        assert self._best_listed is not None, "something was tried"
+        return self._best_listed.ranking
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether no schedule can be better than the best so far."""
+        return self.best.value - self._lowest <= PROVEN * abs(self._lowest)
+
     def try_sums(self) -> float:
         """Try deadlines for a sum; returns the proven lower bound."""
         flows, bound = self._flows, -inf
         if self._has_all:
             deadlines, bound = minisum_deadlines(flows)
+            self._lowest = max(self._lowest, bound)
             for dates in deadlines:
                 self._try(dates)
         flat = flat_completions(flows, self._part(FLAT_STEPS))
@@ -148,7 +200,7 @@ class _FlowSearch:
         for dates in minimax_deadlines(self._flows, self._greedy):
             self._try(dates)
         self._try(flat_completions(self._flows, self._part(FLAT_STEPS)))
-        least_level(self._flows, self.best.value, self._are_met)
+        least_level(self._flows, self.best.value, self._are_met, self._lowest)
         return -inf
 
     def improve(self) -> None:
@@ -159,15 +211,26 @@ class _FlowSearch:
             part = self._part(len(flows) ** 2)
             found, _ = improve(order, self._value_of_order, part)
             self._list(by_flows(flows, np.array(found)))
+        maxima: list[FlowProblem] = []
         if flows.aggregate == "sum" and not flows.costs.are_lines:
             self._are_met(latest_alike(flows, self.best.completion))
-        assert self._best_listed is not None
-        start, completions = self._best_listed.ranking, self._lister.completions
-        self._list(shift(flows, start, completions, self._budget))
+            maxima = [] if self._listed else _maxima(flows)
+        # It is unknown which start is best, so all have equal parts of the steps.
+        self._shift(self._best_ranking, self._budget.equal_part(1 + len(maxima)))
+        for searches, maximum in zip((2, 1), maxima, strict=False):
+            part = self._budget.equal_part(searches)
+            start = solve(maximum, part.equal_part(2), "fast", listed=True).ranking
+            self._list(start)
+            self._shift(start, part)
+        for number in range(0 if self._listed else RESTARTS):
+            self._shift(shaken(self._best_ranking, number), self._budget)
+
+    def _shift(self, start: Ints, budget: Budget) -> None:
+        self._list(shift(self._flows, start, self._lister.completions, budget))
 
     def _part(self, steps: float) -> Budget:
         """A budget of at most `steps`; limited, to leave steps for other searches."""
-        return self._budget.part(min(steps, self._budget.steps / PARTS))
+        return self._budget.part(steps, PARTS)
 
     def _try(self, dates: Floats) -> None:
         """Try schedules by these deadlines: the paper's, and those of the flows themselves."""
@@ -197,6 +260,8 @@ class _FlowSearch:
     def _keep(self, found: FlowSchedule) -> None:
         if self._best is None or found.value < self._best.value:
             self._best = found
+            if self.is_proven:
+                self._budget.end()
 
     def _value_of_order(self, order: Sequence[int]) -> float:
         ranking = by_flows(self._flows, np.array(order))
@@ -209,6 +274,11 @@ class _FlowSearch:
         late = due * (1 + MET)
         return (
             bool(np.all(self._list(by_deadline(self._flows, due)) <= late))
-            or (self._shares and bool(np.all(self._share(due) <= late)))
+            or (self._may_share() and bool(np.all(self._share(due) <= late)))
             or repair(self._flows, due, self._list, self._budget)
         )
+
+    def _may_share(self) -> bool:
+        """Whether slots may be shared by level once more; if so, counts it."""
+        self._shares_left -= 1
+        return self._shares_left >= 0

@@ -98,6 +98,7 @@ def _best_order(
 ) -> tuple[Order, Floats]:
     """The best order that search finds from any of the known ones, and its due dates."""
     starts, ends = list(_orders(problem)), problem.ends
+    lowest = problem.value(problem.heights)  # No job completes before its height.
     # Each is needed several times, and with many equal jobs most of the orders are the same.
     known = {start: dates(list(start)) for start in dict.fromkeys(map(tuple, starts))}
 
@@ -106,7 +107,10 @@ def _best_order(
         return dates(order) if found is None else found
 
     def value(order: Sequence[int]) -> float:
-        return problem.value(np.minimum(dates_of(order), ends))
+        reached = problem.value(np.minimum(dates_of(order), ends))
+        if reached <= lowest:
+            budget.end()
+        return reached
 
     found = [improve(start, value, budget) for start in sorted(starts, key=value)]
     order, _ = min(found, key=lambda one: one[1])

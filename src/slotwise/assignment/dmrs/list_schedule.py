@@ -11,7 +11,7 @@ import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
 from slotwise.assignment.dmrs.problem import RelatedMachines
-from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.assignment.dmrs.schedule import RunColumns, Runs
 from slotwise.objective.costs import Floats
 
 COMPILED_FROM = 2_000_000
@@ -26,26 +26,33 @@ class TaskLister:
 
     def __init__(self, problem: RelatedMachines, asked: float = 1) -> None:
         self._problem = problem
-        stages = [(j, s) for j, job in enumerate(problem.jobs) for s in range(len(job.stages))]
-        self._stage_of = np.array(stages, dtype=np.int64).reshape(-1, 2)
-        tasks = [stage for job in problem.jobs for stage in job.stages]
-        self._largest = [stage.largest_first for stage in tasks]
-        first = np.cumsum([0, *(len(job.stages) for job in problem.jobs)])
+        of_jobs = [len(job.stages) for job in problem.jobs]
+        first = np.cumsum([0, *of_jobs])
+        stages = [stage for job in problem.jobs for stage in job.stages]
+        counts = [len(stage.work) for stage in stages]
+        task_first = np.cumsum([0, *counts])
+        # The stage of each task in the row of all stages, and the tasks, the largest first.
+        row = np.repeat(np.arange(len(stages)), counts)
+        work = np.concatenate([stage.work for stage in stages])
+        largest = np.lexsort((-work, row))
+        job = np.repeat(np.arange(len(of_jobs)), of_jobs)[row]
+        self._tasks = job, row - first[job], largest - task_first[row]
         before = [
-            [int(first[j]) + other for other in problem.jobs[j].stages[s].before]
-            for j, s in stages
+            [begin + other for other in stage.before]
+            for begin, job in zip(first.tolist(), problem.jobs, strict=False)
+            for stage in job.stages
         ]
         numbers = (
             problem.speed.astype(float),
             problem.free.astype(float),
             problem.earliest,
             first,
-            np.cumsum([0, *(len(stage.work) for stage in tasks)]),
-            np.concatenate([s.work[o] for s, o in zip(tasks, self._largest, strict=True)]),
+            task_first,
+            work[largest],
             np.cumsum([0, *map(len, before)]),
             np.array([other for others in before for other in others], dtype=np.int64),
         )
-        self._count = len(numbers[5])
+        self._stages, self._count = len(stages), len(work)
         self._is_fast = (
             self._count * len(problem.speed) * asked >= COMPILED_FROM and has_numba()
         )
@@ -69,20 +76,20 @@ class TaskLister:
         self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
     ) -> Runs:
         """The whole schedule."""
+        return Runs.of(self._problem, self.placed(order, fills, slowest).runs())
+
+    def placed(
+        self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
+    ) -> RunColumns:
+        """The whole schedule in arrays."""
         _, machine, start, end = self._run(order, fills, slowest)
-        first = self._numbers[4]
-        runs = []
-        for number, (j, s) in enumerate(self._stage_of.tolist()):
-            for task, place in zip(
-                self._largest[number], range(first[number], first[number + 1]), strict=True
-            ):
-                runs.append(Run(j, s, task, int(machine[place]), start[place], end[place]))
-        return Runs.of(self._problem, runs)
+        machines = np.asarray(machine, np.int64)
+        return RunColumns(*self._tasks, machines, np.asarray(start), np.asarray(end))
 
     def _run(
         self, order: Sequence[int], fills: bool, slowest: Sequence[float] | None
     ) -> tuple[Numbers, ...]:
-        count, stages = self._count, len(self._largest)
+        count, stages = self._count, self._stages
         floors = [0.0] * stages if slowest is None else list(slowest)
         if self._is_fast:
             ends, start, end = np.zeros(stages), np.zeros(count), np.zeros(count)
@@ -90,7 +97,7 @@ class TaskLister:
             run = compiled(run_tasks, RUN_TASKS)
             which = np.array(order, np.int64), np.array(floors)
             run(*self._numbers, *which, fills, ends, machine, start, end)
-            return ends, machine.tolist(), start.tolist(), end.tolist()
+            return ends, machine, start, end
         lists = [0.0] * stages, [0] * count, [0.0] * count, [0.0] * count
         numbers = [*self._numbers, list(order), floors, fills, *lists]
         run_tasks(*numbers)

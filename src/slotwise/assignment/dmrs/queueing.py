@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+import numpy as np
+
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.algorithm import by_completion, program_order
@@ -13,13 +15,14 @@ from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.remaining import Remaining, remaining
-from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.assignment.dmrs.schedule import RunColumns
 from slotwise.assignment.dmrs.search import best_order
 from slotwise.assignment.giving_up import give_up
 from slotwise.estimation.corrections import Corrected, corrected
 from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
+from slotwise.objective.costs import Ints
 
 LISTINGS = 1_000
 """The approximate number of list schedules in a run, enough to make machine code worthwhile."""
@@ -33,6 +36,9 @@ MORE_MACHINES = 4
 
 BUDGET_SECONDS = 0.01
 """For the search at each plan, by default."""
+
+EVERY = slice(None)
+"""All places of a schedule."""
 
 Task = tuple[PhaseId, int]
 
@@ -59,7 +65,7 @@ class Queueing:
     with `fills` of all jobs.
     """
 
-    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], Runs]]
+    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], RunColumns]]
     checks: bool = True
     fills: bool = False
 
@@ -69,28 +75,33 @@ class Queueing:
             return give_up(snapshot)
         queues = snapshot.queues
         if queues.is_outdated:
-            return [self._enqueue(snapshot)]
+            return [self._enqueue(snapshot, _estimates(snapshot))]
         heads = _heads(snapshot)
-        is_asked = self.checks and queues.has_heard and (heads or self.fills)
-        if is_asked and self._is_better_otherwise(snapshot, heads):
-            return [self._enqueue(snapshot)]
+        if self.checks and queues.has_heard and (heads or self.fills):
+            estimates = _estimates(snapshot)
+            if self._is_better_otherwise(snapshot, heads, estimates):
+                return [self._enqueue(snapshot, estimates)]
         return heads
 
-    def _enqueue(self, snapshot: Snapshot) -> Enqueue:
+    def _enqueue(self, snapshot: Snapshot, estimates: Corrected) -> Enqueue:
         """Queues for all tasks that have not begun, and the order of the jobs."""
-        left = remaining(snapshot, _estimates(snapshot))
+        left = remaining(snapshot, estimates)
         if left.problem is None:
             return Enqueue({})
-        order, runs = self.plan(left.problem, _order(left, snapshot.queues.jobs))
+        order, placed = self.plan(left.problem, _order(left, snapshot.queues.jobs))
         queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
-        for run in sorted(runs.runs, key=_place):
-            queues[left.hosts[run.machine]].append(_task(left, run))
+        of_machine = [queues[host] for host in left.hosts]
+        machines, tasks = placed.machine.tolist(), _tasks(left, placed)
+        for place in placed.queued():
+            of_machine[machines[place]].append(tasks[place])
         return Enqueue(
             {host: tuple(queue) for host, queue in queues.items()},
             tuple(left.jobs[number] for number in order),
         )
 
-    def _is_better_otherwise(self, snapshot: Snapshot, heads: Sequence[Launch]) -> bool:
+    def _is_better_otherwise(
+        self, snapshot: Snapshot, heads: Sequence[Launch], estimates: Corrected
+    ) -> bool:
         """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
         another task could use a slot that they leave idle."""
         queues = snapshot.queues
@@ -98,30 +109,29 @@ class Queueing:
         if not self.fills:
             last = max(jobs.index(launch.phase.job) for launch in heads)
             jobs = jobs[: last + 1]
-        estimates = _estimates(snapshot)
         left = remaining(snapshot, estimates, jobs)
         if left.problem is None:
             return False
-        runs = TaskLister(left.problem, LISTINGS).runs(_order(left, jobs), self.fills).runs
-        by_task = {_task(left, run): run for run in runs}
+        placed = TaskLister(left.problem, LISTINGS).placed(_order(left, jobs), self.fills)
         for launch in heads:
-            run = by_task[launch.phase, launch.task]
+            run = placed.find(*left.number(launch.phase, launch.task))
             work = estimates.work(snapshot.phase(launch.phase), launch.task)
             here = work / estimates.speeds[launch.host]
-            if left.hosts[run.machine] != launch.host and run.end < here * (1 - CLOSE):
+            is_elsewhere = left.hosts[placed.machine[run]] != launch.host
+            if is_elsewhere and placed.end[run] < here * (1 - CLOSE):
                 return True
         if not self.fills:
             return False
         begun = {(launch.phase, launch.task) for launch in heads}
+        soon = np.flatnonzero(placed.start <= 0)
         return any(
-            run.start <= 0 and task not in begun and snapshot.phase(task[0]).is_ready
-            for task, run in by_task.items()
+            task not in begun and snapshot.phase(task[0]).is_ready
+            for task in _tasks(left, placed, soon)
         )
 
 
 def _estimates(snapshot: Snapshot) -> Corrected:
-    stated = {host.name: host.speed for host in snapshot.cluster.hosts}
-    return corrected(snapshot.seen, stated)
+    return corrected(snapshot.seen, snapshot.cluster.speeds)
 
 
 def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
@@ -131,19 +141,14 @@ def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
     return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
 
 
-def _place(run: Run) -> tuple[float, bool, int, int]:
-    """The key by which runs are queued: each after all runs that it waits for.
-
-    At late instants, short tasks may end when they begin, because of rounding. Then the tasks
-    that wait for them begin at the same instant.
-    """
-    return run.start, run.end > run.start, run.stage, run.machine
-
-
-def _task(left: Remaining, run: Run) -> Task:
-    """The task of a run."""
-    phase, numbers = left.tasks[run.job][run.stage]
-    return phase, numbers[run.task]
+def _tasks(left: Remaining, placed: RunColumns, places: Ints | slice = EVERY) -> list[Task]:
+    """The tasks of the runs at these places."""
+    columns = placed.job[places], placed.stage[places], placed.task[places]
+    found = []
+    for job, stage, task in zip(*(column.tolist() for column in columns), strict=True):
+        phase, numbers = left.tasks[job][stage]
+        found.append((phase, numbers[task]))
+    return found
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:
@@ -161,15 +166,17 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
     return launches
 
 
-def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+def by_program(
+    problem: RelatedMachines, before: Sequence[int]
+) -> tuple[Sequence[int], RunColumns]:
     """The plan by Algorithm 1."""
     order = program_order(problem)
-    return order, TaskLister(problem, LISTINGS).runs(order)
+    return order, TaskLister(problem, LISTINGS).placed(order)
 
 
 def by_search(
     problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
-) -> tuple[Sequence[int], Runs]:
+) -> tuple[Sequence[int], RunColumns]:
     """The plan by the best order found in about `seconds` seconds, with gaps filled.
 
     The search starts with the previous order, so that each plan continues the search of the
@@ -179,16 +186,20 @@ def by_search(
     each = LIST_SECONDS * tasks * (len(problem.speed) + MORE_MACHINES)
     steps = (BUDGET_SECONDS if seconds is None else seconds) / each
     order = best_order(problem, Budget(steps), before)
-    return order, TaskLister(problem, LISTINGS).runs(order, fills=True)
+    return order, TaskLister(problem, LISTINGS).placed(order, fills=True)
 
 
-def by_identical(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+def by_identical(
+    problem: RelatedMachines, before: Sequence[int]
+) -> tuple[Sequence[int], RunColumns]:
     """The plan as if all machines had the same speed (`identical_machine`)."""
     runs = identical_machine(problem)
-    return by_completion(runs.completion), runs
+    return by_completion(runs.completion), RunColumns.of(runs.runs)
 
 
-def by_maps(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+def by_maps(
+    problem: RelatedMachines, before: Sequence[int]
+) -> tuple[Sequence[int], RunColumns]:
     """The plan by the maps only; all later tasks on random machines (`map_only`)."""
     runs = map_only(problem)
-    return by_completion(runs.completion), runs
+    return by_completion(runs.completion), RunColumns.of(runs.runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,14 @@ class Remaining:
     jobs: Sequence[str]
     tasks: Sequence[Sequence[tuple[PhaseId, Sequence[int]]]]
     hosts: Sequence[str]
+
+    def number(self, phase: PhaseId, task: int) -> tuple[int, int, int]:
+        """The job and the stage of a task in the problem, and its index there."""
+        job = self.jobs.index(phase.job)
+        for stage, (name, tasks) in enumerate(self.tasks[job]):
+            if name == phase:
+                return job, stage, bisect_left(tasks, task)
+        raise AssertionError("the task has not begun")
 
 
 def remaining(
@@ -91,7 +100,7 @@ def _left(
         waits_for = phase.phase.waits_for
         before = tuple(sorted(place[name] for name in waits_for if name in place))
         ready = max((ends[name] for name in waits_for if name in ends), default=0.0)
-        work = np.array([estimates.work(phase, task) for task in pending])
+        work = estimates.works(phase, pending)
         place[phase.id.phase] = len(stages)
         stages.append(Stage(work, before, ready, follows=len(before) < len(waits_for)))
         tasks.append((phase.id, pending))

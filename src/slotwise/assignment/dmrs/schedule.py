@@ -11,7 +11,7 @@ import numpy as np
 
 from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.problem import RelatedMachines
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 
 class Run(NamedTuple):
@@ -24,6 +24,44 @@ class Run(NamedTuple):
     machine: int
     start: float
     end: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunColumns:
+    """The runs of all tasks as arrays, for schedules of which only a part is read."""
+
+    job: Ints
+    stage: Ints
+    task: Ints
+    machine: Ints
+    start: Floats
+    end: Floats
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> RunColumns:
+        """These runs, in the same order."""
+        columns = [np.array(column) for column in zip(*runs, strict=True)]
+        return cls(*columns)
+
+    def runs(self) -> list[Run]:
+        """The runs, in the same order."""
+        columns = (self.job, self.stage, self.task, self.machine, self.start, self.end)
+        return list(map(Run, *(column.tolist() for column in columns)))
+
+    def queued(self) -> list[int]:
+        """The places of the runs in queues: each run after all runs that it waits for.
+
+        At late instants, short tasks may end when they begin, because of rounding. Then the
+        tasks that wait for them begin at the same instant.
+        """
+        keys = (self.machine, self.stage, self.end > self.start, self.start)
+        places: list[int] = np.lexsort(keys).tolist()
+        return places
+
+    def find(self, job: int, stage: int, task: int) -> int:
+        """The place of the run of a task."""
+        is_it = (self.job == job) & (self.stage == stage) & (self.task == task)
+        return int(is_it.argmax())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import socket
+from math import inf
 from struct import Struct
 from time import monotonic
 
@@ -25,8 +26,15 @@ class ImpostorError(Exception):
     """The peer does not know the secret. It never leaves the package."""
 
 
+class CutOffError(ImpostorError):
+    """The peer has closed the connection, perhaps because this end was too slow."""
+
+
 class Greeting:
-    """The listener's side with one peer, whose socket does not block."""
+    """The listener's side with one peer, whose socket does not block.
+
+    ends  until when the peer may answer; one that has proved its knowledge has no limit
+    """
 
     def __init__(self, peer: socket.socket, secret: bytes) -> None:
         self.socket = peer
@@ -34,7 +42,7 @@ class Greeting:
         self._secret = secret
         self._ours = secrets.token_bytes(NONCE_BYTES)
         self._expects, self._have = NONCE_BYTES + HMAC_BYTES, b""
-        self._is_known = self._knows_length = False
+        self.is_known = self._knows_length = False
         _send(peer, PROTOCOL + self._ours)
 
     def step(self) -> str | None:
@@ -52,7 +60,7 @@ class Greeting:
             self._have += came
             if len(self._have) == self._expects:
                 taken, self._have = self._have, b""
-                if not self._is_known:
+                if not self.is_known:
                     self._check(taken)
                 elif not self._knows_length:
                     (self._expects,) = _LENGTH.unpack(taken)
@@ -65,7 +73,7 @@ class Greeting:
         if not hmac.compare_digest(proof, _proof(self._secret, b"writer", self._ours, theirs)):
             raise ImpostorError("it does not know the secret of the run")
         _send(self.socket, _proof(self._secret, b"reader", self._ours, theirs))
-        self._is_known, self._expects = True, _LENGTH.size
+        self.is_known, self.ends, self._expects = True, inf, _LENGTH.size
 
 
 def greet(peer: socket.socket, secret: bytes, name: str, ends: float) -> None:
@@ -99,7 +107,7 @@ def _receive(peer: socket.socket, size: int, ends: float) -> bytes:
         peer.settimeout(max(ends - monotonic(), 1e-3))
         came = peer.recv(size - len(data))
         if not came:
-            raise ImpostorError(
+            raise CutOffError(
                 "it closed the connection during the authentication, as it does if it does not"
                 " know the same secret"
             )

@@ -10,6 +10,7 @@ from time import monotonic
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE, hold, release
 from slotwise.programs.channels.handshake import (
+    CutOffError,
     Greeting,
     ImpostorError,
     greet,
@@ -35,6 +36,9 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 
 BACKLOG = 1024
 """The number of peers that may connect while the listener does not accept."""
+
+TRIES_MOST = 3
+"""How often a writer connects if the listener breaks off."""
 
 UNKNOWN_MOST = 256
 """The number of peers that are not authenticated; the oldest is dropped for another one."""
@@ -96,8 +100,6 @@ class Listener:
 
     def _serve(self, now: float, until: float) -> None:
         """Wait for peers, and take one step with each that has sent something."""
-        for greeting in [each for each in self._greetings if each.ends <= now]:
-            self._drop(greeting)
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         for greeting in self._greetings:
@@ -107,6 +109,9 @@ class Listener:
         for greeting in list(self._greetings):
             if greeting.socket.fileno() in ready:
                 self._step(greeting)
+        # Only now: while this process was stopped, peers may have answered in time.
+        for greeting in [each for each in self._greetings if each.ends <= now]:
+            self._drop(greeting)
         if self._socket.fileno() in ready:
             self._take()
 
@@ -120,10 +125,10 @@ class Listener:
         except OSError:  # There is no descriptor left.
             if not self._greetings:
                 raise
-            self._drop(self._greetings[0])
+            self._drop_oldest()
             return
         if len(self._greetings) >= UNKNOWN_MOST:
-            self._drop(self._greetings[0])
+            self._drop_oldest()
         peer.setblocking(False)
         try:
             self._greetings.append(Greeting(peer, self._secret))
@@ -144,6 +149,10 @@ class Listener:
                 self._early[name].close()
             self._early[name] = greeting.socket
 
+    def _drop_oldest(self) -> None:
+        unknown = (greeting for greeting in self._greetings if not greeting.is_known)
+        self._drop(next(unknown, self._greetings[0]))
+
     def _drop(self, greeting: Greeting) -> None:
         greeting.socket.close()
         self._greetings.remove(greeting)
@@ -153,30 +162,36 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
     """The writer of a channel whose reader is at the listener with this address.
 
     It returns when both have authenticated each other, perhaps before the listener accepts the
-    channel. Raises BrokenChannelError if that takes longer than `timeout` seconds.
+    channel. A listener that breaks off is tried again, because it does so if this process is
+    too slow. Raises BrokenChannelError if that takes longer than `timeout` seconds.
     """
-    ends = monotonic() + timeout
+    ends, tries = monotonic() + timeout, 0
     host, _, port = address.rpartition(":")
-    try:
-        connected = socket.create_connection((host.strip("[]"), int(port)), timeout)
-    except TimeoutError:
-        raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
-    except OSError as error:
-        raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
-    try:
-        greet(connected, secret, name, ends)
-        connected.settimeout(None)
-        _prepare(connected)
-    except BaseException as error:
-        connected.close()
-        if isinstance(error, TimeoutError):
-            reason = f"{address} did not authenticate itself within {timeout:g} s"
-        elif isinstance(error, (OSError, ImpostorError)):
-            reason = f"{address}, for the channel {name}: {error}"
-        else:
-            raise
-        raise BrokenChannelError(reason) from None
-    return Writer(_SocketSink(Wire(connected)))
+    while True:
+        tries += 1
+        left = max(ends - monotonic(), 1e-3)
+        try:
+            connected = socket.create_connection((host.strip("[]"), int(port)), left)
+        except TimeoutError:
+            raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
+        except OSError as error:
+            raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
+        try:
+            greet(connected, secret, name, ends)
+            connected.settimeout(None)
+            _prepare(connected)
+        except BaseException as error:
+            connected.close()
+            if isinstance(error, CutOffError | ConnectionError) and tries < TRIES_MOST:
+                continue
+            if isinstance(error, TimeoutError):
+                reason = f"{address} did not authenticate itself within {timeout:g} s"
+            elif isinstance(error, (OSError, ImpostorError)):
+                reason = f"{address}, for the channel {name}: {error}"
+            else:
+                raise
+            raise BrokenChannelError(reason) from None
+        return Writer(_SocketSink(Wire(connected)))
 
 
 class _SocketSink:

@@ -11,6 +11,7 @@ from typing import Any
 from slotwise.model.errors import InputError
 from slotwise.model.typed import NUMBER, WHOLE
 from slotwise.programs.dataflow.declared import Declared, Files, StreamReading
+from slotwise.programs.formats import held
 from slotwise.programs.formats.inputs import INPUT_FORMATS, NUMBERS
 from slotwise.workload.workload import DATAFLOW_SETTINGS
 
@@ -89,7 +90,13 @@ def work(node: str, given: object) -> float | None:
     return float(given)
 
 
-def inputs(given: object, input_format: object, split_bytes: object, tables: object) -> Files:
+def inputs(
+    given: object,
+    input_format: object,
+    split_bytes: object,
+    tables: object,
+    input_hosts: object,
+) -> Files:
     """The input files of a source."""
     one = isinstance(given, str | os.PathLike)
     paths = [given] if one else list(given) if isinstance(given, Iterable) else []
@@ -111,7 +118,11 @@ def inputs(given: object, input_format: object, split_bytes: object, tables: obj
         )
     if not isinstance(tables, bool):
         raise InputError(f"flow.read: tables is {tables!r:.80}; give True or False")
-    return Files(tuple(map(str, paths)), str(input_format), int(split_bytes), tables)
+    try:
+        hosts = held.checked(input_hosts)
+    except InputError as error:
+        raise InputError(f"flow.read: {error}") from None
+    return Files(tuple(map(str, paths)), str(input_format), int(split_bytes), tables, hosts)
 
 
 def records(given: object) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ import cloudpickle
 
 from slotwise.model.errors import InputError
 from slotwise.programs.dataflow.nodes import OUT, Kind, RecordSource, SplitSource, ValueSource
+from slotwise.programs.formats.held import held_by
 from slotwise.programs.formats.planned import PlannedInput
 
 
@@ -29,18 +30,22 @@ class StreamReading:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Input files that are not looked for yet."""
+    """Input files that are not looked for yet, and hosts that hold some, by path or glob."""
 
     patterns: tuple[str, ...]
     format_name: str
     split_bytes: int
     tables: bool
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def source(self, base_dir: str | Path) -> RecordSource:
         """The splits of the files. InputError if there are none."""
         planned = PlannedInput.of_files(self.patterns, self.format_name, base_dir or None)
         return SplitSource(
-            self.format_name, tuple(planned.splits(self.split_bytes)), self.tables
+            self.format_name,
+            tuple(planned.splits(self.split_bytes)),
+            self.tables,
+            held_by(self.hosts, base_dir or None),
         )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 
 from slotwise.model.observation import Sizes
+from slotwise.programs.dataflow.estimates import bytes_of_copies
+from slotwise.programs.dataflow.inputs import sources_read
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
@@ -31,12 +34,19 @@ class DataflowStages:
         self._intermediate = frozenset().union(*self._read.values())
         self._attempts: dict[str, tuple[int, ...]] = {}
 
-    @property
+    @cached_property
     def sizes(self) -> Mapping[str, Sizes]:
-        """The bytes of the input files of each group, for stages that read some."""
+        """The bytes of each group, for stages in which none is 0.
+
+        They are those of its input, if each group of the stage reads some; else an estimate of
+        what its longest copy reads, from the input of the nodes before it.
+        """
         found: dict[str, Sizes] = {}
+        estimated = bytes_of_copies(self._staged.graph)
         for stage in self._staged.stages:
             sizes = tuple(sum(map(self._input_bytes, group)) for group in stage.groups)
+            if not all(sizes):
+                sizes = tuple(int(max(map(estimated.__getitem__, g))) for g in stage.groups)
             if all(sizes):
                 found[stage.name] = sizes
         return found
@@ -107,24 +117,10 @@ class DataflowStages:
             for writer in graph.writers(channel, copy.copy)
         }
 
-    def _sources(self, copy: NodeCopy) -> Iterable[NodeCopy]:
-        """The copies of sources that a copy reads itself, or the copy, if it is a source."""
-        graph = self._staged.graph
-        if graph.nodes[copy.node].source is not None:
-            return [copy]
-        return [
-            NodeCopy(channel.writer, writer)
-            for channel in graph.inputs(copy.node)
-            if channel.kind == "direct"
-            for writer in graph.writers(channel, copy.copy)
-        ]
-
     def _input_bytes(self, copy: NodeCopy) -> int:
-        nodes = self._staged.graph.nodes
-        found = ((nodes[one.node].source, one.copy) for one in self._sources(copy))
-        return sum(source.bytes_of(number) for source, number in found if source is not None)
+        found = sources_read(self._staged.graph, copy)
+        return sum(source.bytes_of(number) for source, number in found)
 
     def _inputs(self, copy: NodeCopy) -> list[str]:
-        nodes = self._staged.graph.nodes
-        found = ((nodes[one.node].source, one.copy) for one in self._sources(copy))
-        return [source.describe(number) for source, number in found if source is not None]
+        found = sources_read(self._staged.graph, copy)
+        return [source.describe(number) for source, number in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from slotwise.programs.dataflow.declared import Declared, StreamReading, Values
 from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.map_reduce import MapNode, ReduceNode, checked, key_of
 from slotwise.programs.dataflow.nodes import OUT, Graph, Kind, Written
+from slotwise.programs.dataflow.stages import derive
 from slotwise.programs.formats.outputs import check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES
 from slotwise.programs.loading import AnyProgram, load
@@ -128,14 +130,16 @@ class Dataflow:
         input_format: str = "text",
         split_bytes: int = SPLIT_BYTES,
         tables: bool = False,
+        input_hosts: Mapping[str, Sequence[str]] | None = None,
         name: str | None = None,
     ) -> Stream:
         """A source: files, by paths, globs or folders, in splits as in MapReduce jobs.
 
         A record is a line without its end (text), the value of a line (jsonl) or a row as a
         dict (parquet). With `tables`, records are pyarrow Tables of many lines or rows.
+        `input_hosts` names the hosts that hold files, by path, glob or folder.
         """
-        files = check.inputs(inputs, input_format, split_bytes, tables)
+        files = check.inputs(inputs, input_format, split_bytes, tables, input_hosts)
         return self._source(name, "input", files)
 
     def values(
@@ -299,6 +303,19 @@ class Dataflow:
             id, self, str(output), arrival, pool, weight, deadline, tuple(steps), penalty,
             priority, settings,
         )  # fmt: skip
+
+    def _repr_html_(self) -> str | None:
+        """As a notebook shows it: the picture that `slotwise show` draws.
+
+        None, so that the notebook shows the text, while the graph cannot run yet.
+        """
+        try:
+            staged = derive(self.graph())
+        except InputError:
+            return None
+        # Pictures belong to a package above this one, which nothing that runs needs.
+        html: str = import_module("slotwise.report.notebook").dataflow_html(staged)
+        return html
 
     def _source(self, name: str | None, kind: str, given: Any) -> Stream:
         if name is None:

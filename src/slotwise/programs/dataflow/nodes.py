@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple, Protocol
 
 from slotwise.programs.formats.inputs import input_format
-from slotwise.programs.formats.splits import Split
+from slotwise.programs.formats.splits import HeldBy, Split, bytes_on_hosts
 
 Kind = Literal["file", "tcp", "shm", "direct"]
 """How records get from a writer to a reader.
@@ -61,6 +61,10 @@ class RecordSource(Protocol):
         """About how many bytes one part has, for estimates."""
         ...
 
+    def bytes_on_hosts(self, copy: int) -> Mapping[str, int]:
+        """How many bytes of one part each host holds that is known to hold some."""
+        ...
+
     def describe(self, copy: int) -> str:
         """The part, for messages."""
         ...
@@ -70,12 +74,14 @@ class RecordSource(Protocol):
 class SplitSource:
     """The splits of input files. A record is a line, a value of JSON, or a row (a dict).
 
-    With `tables`, records are Arrow tables of many lines or rows.
+    With `tables`, records are Arrow tables of many lines or rows. `held` are the hosts that are
+    known to hold a file.
     """
 
     format_name: str
     splits: tuple[Split, ...]
     tables: bool = False
+    held: HeldBy = field(default_factory=dict)
 
     @property
     def copies(self) -> int:
@@ -94,6 +100,10 @@ class SplitSource:
     def bytes_of(self, copy: int) -> int:
         """The bytes of a split."""
         return sum(piece.size_bytes for piece in self.splits[copy])
+
+    def bytes_on_hosts(self, copy: int) -> Mapping[str, int]:
+        """The bytes of a split on each host."""
+        return bytes_on_hosts(self.splits[copy], self.held)
 
     def describe(self, copy: int) -> str:
         """The file of the split, or how many there are."""
@@ -120,6 +130,10 @@ class ValueSource:
     def bytes_of(self, copy: int) -> int:
         """The bytes of the pickled records."""
         return self.sizes[copy]
+
+    def bytes_on_hosts(self, copy: int) -> Mapping[str, int]:
+        """None: values are sent with the task."""
+        return {}
 
     def describe(self, copy: int) -> str:
         """The number of records."""

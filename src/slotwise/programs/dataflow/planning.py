@@ -9,16 +9,18 @@ from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster
 from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.programs.commit import check_folders
+from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.programs.commit import check_output
 from slotwise.programs.dataflow.execution import DataflowStages
 from slotwise.programs.dataflow.graph import Dataflow
 from slotwise.programs.dataflow.group import GroupRunner
+from slotwise.programs.dataflow.inputs import bytes_on_hosts
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.loading import load_flow
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph, derive
 from slotwise.programs.dataflow.stated import flow_of
 from slotwise.programs.formats.files import absolute
+from slotwise.programs.formats.held import blocks
 from slotwise.programs.staged import StagedExecution
 from slotwise.programs.work_folder import work_folder_name
 
@@ -64,13 +66,16 @@ def plan_dataflow(
     staged = staged_graph(flow, base_dir)
     if not staged.graph.written:
         raise InputError(f"job {job_id!r}: the dataflow writes nothing; add flow.write(node)")
-    check_folders(place, {one.folder for one in staged.graph.written}, overwrite)
+    check_output(place, overwrite)
     if cluster is not None:
         for stage in staged.stages:
             check_fits(stage, cluster)
     job = Job(
         job_id,
-        tuple(_phase(stage, slots_min, slots_max) for stage in staged.stages),
+        tuple(
+            _phase(stage, _homes(staged, stage, cluster), slots_min, slots_max)
+            for stage in staged.stages
+        ),
         arrival,
         pool,
         weight,
@@ -124,11 +129,20 @@ def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
         )
 
 
-def _phase(stage: DataflowStage, slots_min: int, slots_max: int | None) -> Phase:
+def _homes(
+    staged: StagedGraph, stage: DataflowStage, cluster: Cluster | None
+) -> tuple[Block, ...]:
+    """A block for each group with the hosts that hold most of its input, if some are known."""
+    return blocks([bytes_on_hosts(staged.graph, group) for group in stage.groups], cluster)
+
+
+def _phase(
+    stage: DataflowStage, homes: tuple[Block, ...], slots_min: int, slots_max: int | None
+) -> Phase:
     is_equal = len(set(stage.work)) == 1  # One number then stands for all tasks.
     return Phase(
         stage.name,
-        Tasks(len(stage.groups), stage.work[0] if is_equal else stage.work),
+        Tasks(len(stage.groups), stage.work[0] if is_equal else stage.work, homes),
         after=stage.after,
         slots_min=slots_min,
         slots_max=slots_max,

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from slotwise.model.errors import InputError
 from slotwise.programs.dataflow.circles import find_circle, on_circles
-from slotwise.programs.dataflow.estimates import work_of_copies
+from slotwise.programs.dataflow.estimates import bytes_of_copies, work_of_copies
 from slotwise.programs.dataflow.nodes import RUNNING, Channel, Graph, NodeCopy
 
 Copies = tuple[NodeCopy, ...]
@@ -84,7 +84,7 @@ def derive(graph: Graph) -> StagedGraph:
     _check_files(graph, joined)
     parts = list(_ordered(graph, joined))
     graph = _with_spills(graph)
-    work = work_of_copies(graph)
+    work = work_of_copies(graph, bytes_of_copies(graph))
     stages: list[DataflowStage] = []
     bundles_of: dict[str, list[str]] = {}
     for nodes in parts:

@@ -47,7 +47,7 @@ def flow_of(stated: Mapping[str, Any], base_dir: str | Path | None) -> Dataflow:
 def _node(flow: Dataflow, node: Mapping[str, Any], base_dir: str | Path | None) -> Stream:
     name = node["name"]
     if "inputs" in node:
-        keys = ("input_format", "split_bytes", "tables")
+        keys = ("input_format", "split_bytes", "tables", "input_hosts")
         settings = {key: node[key] for key in keys if key in node}
         return flow.read(node["inputs"], name=name, **settings)
     if "values" in node:

@@ -22,7 +22,7 @@ from slotwise import task
 from slotwise.model.errors import SlotwiseError
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.descendants import descendants
-from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.lost_input import LostAttemptError, LostInputError
 from slotwise.story import story
 
 CAUSE_SECONDS = 2.0
@@ -36,8 +36,9 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
 
     Results must be picklable. If one fails, or its process ends without a word, the others are
     killed and the first cause is raised: as it is if it was raised here or is a LostInputError,
-    else as a SlotwiseError, or as a BrokenChannelError if the cause is in no function. In
-    children, functions of `slotwise.task` have no effect.
+    as a LostAttemptError if it is the end of a process, else as a SlotwiseError, or as a
+    BrokenChannelError if the cause is in no function. In children, functions of `slotwise.task`
+    have no effect.
     """
     (_, first), *others = bodies.items()
     children = _Children()
@@ -170,7 +171,7 @@ def _look(child: _Child) -> bool:
         outcome = pickle.loads(data)
     except Exception:  # Its end is missing: the process was killed.
         reason = f"{child.name}: its process {child.pid} {how} before its function returned"
-        outcome = Failure(True, time.monotonic(), SlotwiseError(reason))
+        outcome = Failure(True, time.monotonic(), LostAttemptError(reason))
     if isinstance(outcome, Failure):
         child.failure = outcome
     else:

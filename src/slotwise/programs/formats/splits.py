@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from slotwise.programs.formats.versions import Version
@@ -34,6 +35,18 @@ class SplitPiece:
 
 
 Split = tuple[SplitPiece, ...]
+
+HeldBy = Mapping[str, frozenset[str]]
+"""The hosts that hold a copy of each file, by the path of the file."""
+
+
+def bytes_on_hosts(pieces: Iterable[SplitPiece], held: HeldBy) -> Counter[str]:
+    """How many bytes of these pieces each host holds."""
+    found: Counter[str] = Counter()
+    for piece in pieces:
+        for host in held.get(piece.path, ()):
+            found[host] += piece.size_bytes
+    return found
 
 
 def pack(pieces: Iterable[SplitPiece], split_bytes: int) -> list[Split]:

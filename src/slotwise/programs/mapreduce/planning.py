@@ -9,14 +9,15 @@ from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs.commit import check_output
 from slotwise.programs.formats.files import absolute
+from slotwise.programs.formats.held import blocks, held_by
 from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES, PlannedInput
-from slotwise.programs.formats.splits import Split
+from slotwise.programs.formats.splits import Split, bytes_on_hosts
 from slotwise.programs.loading import AnyProgram, load
 from slotwise.programs.mapreduce.layout import MapReduceLayout
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
@@ -39,6 +40,7 @@ def plan_mapreduce(
     *,
     reducers: int = 2,
     parameters: Mapping[str, Any] | None = None,
+    input_hosts: Mapping[str, Sequence[str]] | None = None,
     input_format: str = "text",
     output_format: str = "text",
     split_bytes: int = SPLIT_BYTES,
@@ -61,8 +63,9 @@ def plan_mapreduce(
 ) -> StagedExecution:
     """Check a MapReduce job and prepare it to run; nothing is written yet.
 
-    `program` is what `load` takes; `inputs` are paths, globs or directories. Relative paths are
-    relative to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
+    `program` is what `load` takes; `inputs` are paths, globs or directories, and `input_hosts`
+    are hosts that hold some of these, by path, glob or directory. Relative paths are relative
+    to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
     in a directory of the job under `work_dir` (default: the system's directory for temporary
     files). `slots_min` and `slots_max` apply to each phase, `slots` to each task of map and
     reduce. The phases are map and, unless
@@ -90,9 +93,11 @@ def plan_mapreduce(
     work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
     layout = MapReduceLayout(str(work), place, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
+    held = held_by(input_hosts, base_dir)
+    homes = blocks([bytes_on_hosts(split, held) for split in splits], cluster)
     job = Job(
         job_id,
-        _phases(made, sizes, count, (slots_min, slots_max), slots),
+        _phases(made, sizes, homes, count, (slots_min, slots_max), slots),
         arrival,
         pool,
         weight,
@@ -146,6 +151,7 @@ def _sizes(
 def _phases(
     program: AnyProgram,
     sizes: dict[str, Sizes],
+    homes: tuple[Block, ...],
     reducers: int,
     shares: tuple[int, int | None],
     slots: int,
@@ -153,7 +159,7 @@ def _phases(
     """The phases; work is estimated from bytes at the rates that the program states."""
     rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
     assert isinstance(maps, tuple)
-    map_tasks = Tasks(len(maps), tuple(size / rate for size in maps))
+    map_tasks = Tasks(len(maps), tuple(size / rate for size in maps), homes)
     after = frozenset({"sample"} if sample is not None else ())
     phases = [Phase("map", map_tasks, "map", after, *shares, slots=slots)]
     if isinstance(sample, int):

@@ -14,8 +14,15 @@ from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.mapreduce.program import MapReduce
 from slotwise.programs.mapreduce.reading import Records, SplitReader
 from slotwise.programs.mapreduce.setup import TaskSetup
-from slotwise.programs.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
-from slotwise.programs.shuffle.chunks import Columns, read_pairs, write_pairs
+from slotwise.programs.shuffle.buffers import (
+    Buffer,
+    Groups,
+    SumTable,
+    ValueTable,
+    buffer_for,
+    grouped,
+)
+from slotwise.programs.shuffle.chunks import Columns, Grouped, read_pairs, write_pairs
 from slotwise.programs.shuffle.hashing import hash_partitions
 from slotwise.programs.shuffle.order import Order
 from slotwise.programs.shuffle.pairs import PairStream
@@ -61,8 +68,12 @@ def reduce_task(
         _chunk_bytes(setup),
     )
     for path, partition in places:
-        for keys, values in read_pairs(path, partition):
-            buffer.add(keys, values)
+        for columns in read_pairs(path, partition):
+            if isinstance(columns, Grouped):
+                assert isinstance(buffer, ValueTable), "the maps had a buffer of the same type"
+                buffer.add_grouped(*columns)
+            else:
+                buffer.add(*columns)
             if buffer.is_full():
                 runs.spill(buffer.drain(in_order=True))
     part = setup.part("reduce", task, attempt)
@@ -109,20 +120,23 @@ class _Spread:
         else:
             self._partitions = lambda keys: _own_partitions(program, keys, setup.reducers)
 
-    def write(self, slices: Iterator[Columns]) -> None:
+    def write(self, slices: Iterator[Columns | Grouped]) -> None:
         """Append the pairs of the slices, in their order within each partition."""
-        for keys, values in slices:
-            self.records += len(keys)
+        for columns in slices:
+            keys, values = columns
+            is_grouped = isinstance(columns, Grouped)
+            self.records += sum(map(len, values)) if is_grouped else len(keys)
             if self._reducers == 1:
-                write_pairs(self._file, 0, (keys, values), self._chunk_bytes)
+                write_pairs(self._file, 0, columns, self._chunk_bytes)
                 continue
             parts = np.array(self._partitions(keys), dtype=np.int64)
             order = np.argsort(parts, kind="stable").tolist()
             ordered = [keys[i] for i in order], [values[i] for i in order]
             ends = np.cumsum(np.bincount(parts, minlength=self._reducers)).tolist()
             for number, (first, last) in enumerate(pairwise([0, *ends])):
-                columns = ordered[0][first:last], ordered[1][first:last]
-                write_pairs(self._file, number, columns, self._chunk_bytes)
+                part = ordered[0][first:last], ordered[1][first:last]
+                made = Grouped(*part) if is_grouped else part
+                write_pairs(self._file, number, made, self._chunk_bytes)
 
 
 def _own_partitions(program: MapReduce, keys: Sequence[Any], reducers: int) -> list[int]:
@@ -141,8 +155,13 @@ def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
         buffer.add(keys, values)
         pairs.pass_on(buffer.take)
         if buffer.is_full():
-            spread.write(buffer.drain(in_order=False))
-    spread.write(buffer.drain(in_order=False))
+            spread.write(_drained(buffer))
+    spread.write(_drained(buffer))
+
+
+def _drained(buffer: Buffer) -> Iterator[Columns | Grouped]:
+    """All pairs of a buffer in the form that takes least in the shuffle."""
+    return buffer.drain_grouped() if isinstance(buffer, ValueTable) else buffer.drain(False)
 
 
 def _fold(

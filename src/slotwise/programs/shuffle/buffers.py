@@ -9,7 +9,12 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from slotwise.programs.mapreduce.program import MapReduce, Pair
-from slotwise.programs.shuffle.chunks import Columns
+from slotwise.programs.shuffle.chunks import (
+    REFERENCE_BYTES,
+    Columns,
+    Grouped,
+    grouped_bytes,
+)
 from slotwise.programs.shuffle.keys import PLAIN, is_ordered, one, ones
 from slotwise.programs.shuffle.order import Order
 from slotwise.programs.shuffle.pairs import check_pair, checked_columns
@@ -23,7 +28,6 @@ _ABSENT = object()
 _REFERENCES_BYTES = 16
 _SORTING_BYTES = 40
 """An integer position and its reference in the sorted list of positions."""
-_PLACE_BYTES = 8
 _LIST_BYTES = 96
 """A list with capacity for four values."""
 
@@ -120,7 +124,7 @@ class ValueTable:
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Add columns of pairs; raises TypeError for a key that cannot be hashed."""
-        values_bytes = column_bytes(values) + _PLACE_BYTES * len(values)
+        values_bytes = column_bytes(values) + REFERENCE_BYTES * len(values)
         self.take(zip(ones(keys), values, strict=True), values_bytes, are_ones=True)
 
     def take(self, pairs: Iterator[Pair], values_bytes: int, are_ones: bool = False) -> None:
@@ -130,7 +134,7 @@ class ValueTable:
         list_of = many.get
         with self._order.hashing_errors():
             for pair in pairs:
-                if pair.__class__ is not tuple:
+                if type(pair) is not tuple:
                     check_pair(pair, f"map of {self._order.program_name}")
                 key, value = pair
                 if (held := list_of(key)) is not None:
@@ -146,6 +150,20 @@ class ValueTable:
         # New keys with two values have left `single`; older keys are measured in their place.
         self._entries_bytes += new_keys_bytes(single, len(single) + len(many) - known)
         self._entries_bytes += values_bytes
+
+    def add_grouped(self, keys: Sequence[Any], lists: Sequence[list[Any]]) -> None:
+        """Add keys, each with a list of values, which belongs to the table from now on."""
+        single, many = self._single, self._many
+        known = len(single) + len(many)
+        for key, values in zip(ones(keys), lists, strict=True):
+            if (held := many.get(key)) is not None:
+                held += values
+            elif key in single:
+                many[key] = [single.pop(key), *values]
+            else:
+                many[key] = values
+        self._entries_bytes += new_keys_bytes(many, len(single) + len(many) - known)
+        self._entries_bytes += grouped_bytes(lists)
 
     def is_full(self) -> bool:
         """Whether the pairs have reached the memory limit, even after combining."""
@@ -168,6 +186,14 @@ class ValueTable:
             lists = (many.pop(key) if key in many else [single.pop(key)] for key in keys)
             return self._slices(self._combined(keys, lists))
         return chain(_columns(single), self._slices(self._combined(many, many.values())))
+
+    def drain_grouped(self) -> Iterator[Columns | Grouped]:
+        """All pairs in slices; without a combine, the values of a key stay together."""
+        if self._combine is not None:
+            return self.drain(in_order=False)
+        single, many = self._single, self._many
+        self._single, self._many, self._entries_bytes = {}, {}, 0
+        return chain(_columns(single), _grouped_slices(many))
 
     def groups(self) -> Groups:
         """Each key, sorted, with its values in the order of arrival."""
@@ -196,7 +222,7 @@ class SumTable:
         self._add = add
         self._order = order
         self._limit_bytes = limit_bytes
-        self._table: Counter[Any] = Counter()
+        self._table: dict[Any, Any] = {}
         self._entries_bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
@@ -209,18 +235,23 @@ class SumTable:
         held_of = table.get
         with self._order.hashing_errors():
             for pair in pairs:
-                if pair.__class__ is not tuple:
+                if type(pair) is not tuple:
                     check_pair(pair, f"map of {self._order.program_name}")
                 key, value = pair
                 held = held_of(key, _ABSENT)
-                if held is _ABSENT and not are_ones and key.__class__ not in PLAIN:
-                    key = one(key)  # A known key is not found if it does not equal itself.
-                    held = held_of(key, _ABSENT)
-                table[key] = value if held is _ABSENT else add(held, value)
+                if held is not _ABSENT:
+                    table[key] = add(held, value)
+                elif are_ones or key.__class__ in PLAIN or (same := one(key)) is key:
+                    table[key] = value
+                else:  # It was not found, because the key does not equal itself.
+                    held = held_of(same, _ABSENT)
+                    table[same] = value if held is _ABSENT else add(held, value)
         self._measure(known)
 
     def fold(self, fold_chunk: Callable[[str, Counter[Any]], None], text: str) -> None:
         """Add the pairs of many lines with the program's `fold_chunk`."""
+        if not isinstance(self._table, Counter):
+            self._table = Counter(self._table)
         known = len(self._table)
         fold_chunk(text, self._table)
         new = list(islice(reversed(self._table), len(self._table) - known))
@@ -236,7 +267,7 @@ class SumTable:
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
         """All pairs in slices."""
-        table, self._table, self._entries_bytes = self._table, Counter(), 0
+        table, self._table, self._entries_bytes = self._table, {}, 0
         return _columns(table, self._order.keys(table) if in_order else None)
 
     def groups(self) -> Groups:
@@ -270,6 +301,24 @@ def _columns(table: dict[Any, Any], order: list[Any] | None = None) -> Iterator[
     values = iter(table.values()) if order is None else map(table.__getitem__, order)
     while part := list(islice(keys, SLICE_PAIRS)):
         yield part, list(islice(values, SLICE_PAIRS))
+
+
+def _grouped_slices(lists: dict[Any, list[Any]]) -> Iterator[Grouped]:
+    """The entries of a table of lists in slices of at most about SLICE_PAIRS values."""
+    keys: list[Any] = []
+    parts: list[list[Any]] = []
+    count = 0
+    for key, values in lists.items():
+        for first in range(0, len(values), SLICE_PAIRS):
+            part = values[first : first + SLICE_PAIRS] if len(values) > SLICE_PAIRS else values
+            keys.append(key)
+            parts.append(part)
+            count += len(part)
+            if count >= SLICE_PAIRS:
+                yield Grouped(keys, parts)
+                keys, parts, count = [], [], 0
+    if keys:
+        yield Grouped(keys, parts)
 
 
 def grouped(pairs: Iterator[Pair]) -> Groups:

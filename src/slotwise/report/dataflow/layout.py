@@ -13,6 +13,8 @@ from itertools import pairwise
 
 from slotwise.programs.dataflow.nodes import OUT, RUNNING, Graph
 from slotwise.programs.dataflow.stages import StagedGraph
+from slotwise.report.dataflow.routing import Router
+from slotwise.report.dataflow.shapes import Point, Rect
 from slotwise.report.dataflow.texts import source_text
 
 LETTER = 7.2
@@ -22,45 +24,6 @@ GAP = 26.0
 LAYER_GAP = 64.0
 FRAME = 14.0
 SWEEPS = 8
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Rect:
-    """A rectangle; x and y are its upper left corner."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def bottom(self) -> float:
-        """The lower edge."""
-        return self.y + self.height
-
-    @property
-    def middle(self) -> float:
-        """The centre, from left to right."""
-        return self.x + self.width / 2
-
-    def overlaps(self, other: Rect) -> bool:
-        """Whether the two have a point in common."""
-        return (
-            self.x < other.x + other.width
-            and other.x < self.x + self.width
-            and self.y < other.bottom
-            and other.y < self.bottom
-        )
-
-    def grown(self, by: float) -> Rect:
-        """The rectangle with a margin."""
-        return Rect(self.x - by, self.y - by, self.width + 2 * by, self.height + 2 * by)
-
-    def moved(self, x: float, y: float) -> Rect:
-        """The rectangle at another place."""
-        return Rect(self.x + x, self.y + y, self.width, self.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +69,10 @@ def arrange(staged: StagedGraph) -> Drawing:
     graph = staged.graph
     blocks = _blocks(graph)
     block_of = {name: number for number, block in enumerate(blocks) for name in block.boxes}
-    edges = [(channel.writer, channel.reader) for channel in graph.channels]
+    edges = [
+        (_input(graph, c.writer) if c.kind == "direct" else c.writer, c.reader)
+        for c in graph.channels
+    ]
     edges += [(written.node, f">{n}") for n, written in enumerate(graph.written)]
     joined = {(block_of[one], block_of[other]) for one, other in edges}
     layers, chains = _layers(blocks, sorted(pair for pair in joined if pair[0] != pair[1]))
@@ -120,11 +86,15 @@ def arrange(staged: StagedGraph) -> Drawing:
     bundles = [
         Rect(block.x, block.y, block.width, block.height) for block in blocks if block.is_bundle
     ]
-    ports = _ports(boxes, edges)
-    paths = {}
-    for place, (one, other) in enumerate(edges):
-        middle = _passed(blocks, chains.get((block_of[one], block_of[other]), ()))
-        paths[place] = [ports[place][0], *middle, ports[place][1]]
+    passed = [
+        _passed(blocks, chains.get((block_of[one], block_of[other]), ()))
+        for one, other in edges
+    ]
+    paths: dict[int, list[Point]] = {}
+    for _ in range(2):  # The second time, edges leave boxes towards where they then pass.
+        router = Router([box.place for box in boxes.values()])
+        for place, (begin, end) in enumerate(_ports(boxes, edges, paths)):
+            paths[place] = router.around([begin, *passed[place], end])
     return Drawing(
         boxes,
         groups,
@@ -147,12 +117,21 @@ def _blocks(graph: Graph) -> list[LaidOut]:
             continue
         bundle = _joined(graph, name, RUNNING)
         seen.update(bundle)
+        for one in bundle:
+            if any(channel.kind == "direct" for channel in graph.outputs(one)):
+                note = source_text(graph.nodes[one])
+                blocks.append(_single(_input(graph, one), one, note))
         blocks.append(_bundle(graph, bundle))
     for number, written in enumerate(graph.written):
         note = "" if written.output == OUT else written.output
         title = written.folder or "output"
         blocks.append(_single(f">{number}", title, note or written.output_format))
     return blocks
+
+
+def _input(graph: Graph, source: str) -> str:
+    """The box that readers of the input itself read: one beside the source, if that runs."""
+    return f"<{source}" if graph.runs(source) else source
 
 
 def _joined(graph: Graph, start: str, kinds: Sequence[str]) -> list[str]:
@@ -182,11 +161,11 @@ def _bundle(graph: Graph, nodes: Sequence[str]) -> LaidOut:
     """The nodes of a bundle: rows by the longest path in it, a column for each group."""
     row: dict[str, int] = {}
     for name in nodes:
-        before = [row[c.writer] + 1 for c in graph.inputs(name) if c.writer in nodes]
+        before = [row[c.writer] + 1 for c in graph.inputs(name) if c.kind in RUNNING]
         row[name] = max(before, default=0)
     for name in nodes:  # What begins in the bundle stands right above what reads it.
-        if not any(c.writer in nodes for c in graph.inputs(name)):
-            after = [row[c.reader] - 1 for c in graph.outputs(name) if c.reader in nodes]
+        if not any(c.kind in RUNNING for c in graph.inputs(name)):
+            after = [row[c.reader] - 1 for c in graph.outputs(name) if c.kind in RUNNING]
             row[name] = min(after, default=0)
     is_group = len(nodes) > 1 and len(_joined(graph, nodes[0], ("shm",))) == len(nodes)
     block = LaidOut(is_bundle=len(nodes) > 1 and not is_group)
@@ -332,9 +311,20 @@ def _passed(blocks: Sequence[LaidOut], chain: Sequence[int]) -> list[Point]:
 
 
 def _ports(
-    boxes: Mapping[str, Box], edges: Sequence[tuple[str, str]]
+    boxes: Mapping[str, Box],
+    edges: Sequence[tuple[str, str]],
+    paths: Mapping[int, Sequence[Point]],
 ) -> list[tuple[Point, Point]]:
-    """Where each edge leaves and enters a box: side by side, in the order of the other ends."""
+    """Where each edge leaves and enters a box: side by side, in the order of the other ends.
+
+    If the paths are known, in the order of the next points on them.
+    """
+
+    def towards(place: int, end: int) -> float:
+        if place in paths:
+            return paths[place][1 if end == 0 else -2][0]
+        return boxes[edges[place][1 - end]].place.middle
+
     found: list[list[Point]] = [[], []]
     for end in (0, 1):
         at: dict[str, list[int]] = {}
@@ -342,7 +332,7 @@ def _ports(
             at.setdefault(edge[end], []).append(place)
         points: dict[int, Point] = {}
         for name, places in at.items():
-            places.sort(key=lambda one: (boxes[edges[one][1 - end]].place.middle, one))
+            places.sort(key=lambda one: (towards(one, end), one))
             rect = boxes[name].place
             for order, place in enumerate(places):
                 x = rect.x + rect.width * (order + 1) / (len(places) + 1)

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from slotwise.programs.dataflow.stages import StagedGraph
-from slotwise.report.dataflow.layout import FRAME, LETTER, Box, Drawing, Rect, arrange
+from slotwise.report.dataflow.layout import FRAME, LETTER, Box, Drawing, arrange
+from slotwise.report.dataflow.routing import on_curve
+from slotwise.report.dataflow.shapes import Rect
 from slotwise.report.dataflow.texts import label_of
 from slotwise.report.palette import INK, MUTED
 from slotwise.report.printable import printable
@@ -104,14 +106,10 @@ def _labels(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
         label = label_of(staged.graph, channel)
         if not label:
             continue
-        (x, y), (to_x, to_y) = drawing.paths[place][-2:]
         width = len(label) * LETTER * 0.8
         tried = []
         for part in _PARTS:
-            # A point of the cubic curve that _edge draws, at this part of its parameter.
-            along = part * part * (3 - 2 * part)
-            high = 1.5 * part * (1 - part) + part**3
-            at_x, at_y = x + (to_x - x) * along, y + (to_y - y) * high
+            at_x, at_y = on_curve(drawing.paths[place][-2], drawing.paths[place][-1], part)
             tried.append(Rect(at_x - width / 2, at_y - 6, width, 13))
         found = next((one for one in tried if not any(map(one.overlaps, taken))), tried[0])
         taken.append(found)

@@ -39,7 +39,7 @@ DONE, ERROR, STOPPED, TORN = range(4)
 """TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
 
 LOST_INPUT = "slotwise.programs.lost_input"
-"""The module of the error that is sent as it is; all others are sent as text."""
+"""The module of the errors that are sent as they are; all others are sent as text."""
 
 WORD_BYTES = 40
 """Size of the shared memory: five doubles, of which the manager writes the first two.

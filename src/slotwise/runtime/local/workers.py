@@ -55,9 +55,9 @@ class Reply:
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
 
     `value` depends on `status`: the result of a task that is done; the traceback of an error,
-    or a LostInputError; the pickle of the value kept by a task that stopped on request (empty
-    if none); or, for a lost task, a sentence on the end of its worker process (its times are
-    then 0).
+    or an error of `programs.lost_input`; the pickle of the value kept by a task that stopped on
+    request (empty if none); or, for a lost task, a sentence on the end of its worker process
+    (its times are then 0).
     """
 
     slot: int

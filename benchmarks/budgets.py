@@ -1,0 +1,92 @@
+"""How long FlowFlex plans by default, and how much a larger budget would save.
+
+Random flows of FlowFlex 5.1 on 25 slots are planned with the default number of steps and with
+multiples of it. A line is an objective:
+
+- processor time of the default plan, with its bound: mean and most, in seconds;
+- plans that no larger budget can improve, as they say themselves (`may_improve`);
+- for each multiple, the part of the default value that the longer search saves, mean and most,
+  in percent; 100 if it finds 0.
+
+Choose seeds that no test uses. Every number except the times is the same on every machine that
+has the extra `fast`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from slotwise.allocation.planning import FLOW_STEPS
+from slotwise.model.job import Job
+from slotwise.objective.objective import Objective
+from slotwise.plans import plan
+from slotwise.workload.flow_generator import FlowGenerator
+
+SLOTS = 25
+PENALTIES = ("response", "stretch", "tardiness", "tardy", "sla")
+OBJECTIVES = [Objective(penalty, by) for by in ("sum", "max") for penalty in PENALTIES]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--flows", type=int, default=20)
+    parser.add_argument("--phases", type=int, default=20, help="of each flow")
+    parser.add_argument("--seed", type=int, default=1000, help="of the first workload")
+    parser.add_argument("--count", type=int, default=5, help="workloads of each objective")
+    parser.add_argument("--slack", type=float, default=1.0, help="of deadlines, at most")
+    parser.add_argument("--times", type=int, nargs="+", default=[10], metavar="N")
+    parser.add_argument("--objective", help="only objectives with this in their names")
+    options = parser.parse_args()
+    drawn = [draw(options, options.seed + number) for number in range(options.count)]
+    plan(drawn[0], "flowflex", slots=SLOTS, objective="tardiness")  # Loads all code.
+    print(f"{'objective':17} {'CPU s':>12} {'final':>7}", end="")
+    print("".join(f"{f'{times} times save':>18}" for times in options.times))
+    for objective in OBJECTIVES:
+        name = f"{objective.aggregate} of {objective.penalty}"
+        if not options.objective or options.objective in name:
+            print(f"{name:17} {line(drawn, objective, options.times)}", flush=True)
+
+
+def draw(options: argparse.Namespace, seed: int) -> tuple[Job, ...]:
+    """The flows of a seed, all of the same number of phases."""
+    sizes = {"flows_least": options.flows, "flows_most": options.flows}
+    phases = {"phases_least": options.phases, "phases_most": options.phases}
+    generator = FlowGenerator(**sizes, **phases, slots=SLOTS, deadline_most=options.slack)
+    return generator.draw(np.random.default_rng(seed))
+
+
+def line(
+    drawn: Sequence[tuple[Job, ...]], objective: Objective, multiples: Sequence[int]
+) -> str:
+    """Plan all workloads for one objective."""
+    taken, final = [], 0
+    saved: dict[int, list[float]] = {times: [] for times in multiples}
+    for jobs in drawn:
+        begun = time.process_time()
+        made = plan(jobs, "flowflex", objective=objective, slots=SLOTS)
+        taken.append(time.process_time() - begun)
+        final += not made.may_improve
+        steps = FLOW_STEPS / (sum(len(job.phases) for job in jobs) + 100)
+        for times, parts in saved.items():
+            value = made.value
+            if made.may_improve:
+                budget = ceil(times * steps)
+                more = plan(
+                    jobs, "flowflex", objective=objective, slots=SLOTS, budget_steps=budget
+                )
+                value = more.value
+            parts.append(100 * (1 - value / made.value) if value != made.value else 0.0)
+    counted = f"{final} of {len(drawn)}"
+    cells = [f"{statistics.fmean(part):8.2f} {max(part):7.2f} %" for part in saved.values()]
+    times_taken = f"{statistics.fmean(taken):.2f} {max(taken):.2f}"
+    return f"{times_taken:>12} {counted:>7}" + "".join(f"{cell:>18}" for cell in cells)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""What finished tasks tell about phases of which none has finished, as sums by source."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import exp, log, sqrt
+from typing import NamedTuple, Self, TypeVar
+
+from slotwise.estimation.extrapolation import WORK_LEAST
+from slotwise.estimation.posterior import Normal, Slope, Sums, combined
+
+SPREAD = 1.0
+"""The assumed variance of logarithms before any task has finished."""
+
+FIRST_COUNT = 0.1
+"""The weight of the time assumed before any task has finished, as a number of phases."""
+
+ENOUGH = 5
+"""Estimates by other phases begin with this number of phases with finished tasks."""
+
+EXACT = 1e-9
+"""Logarithms of factors this small are rounding errors."""
+
+SECONDS_LEAST = 1e-3
+"""Shorter tasks count as this long: differences between them do not matter."""
+
+GROUPS_MOST = 1000
+"""The groups of phases, and the jobs, to keep. The one used least lately is dropped."""
+
+PENDING_MOST = 32
+"""The measurements to keep until an estimate is asked for; older ones are dropped, if none was
+asked for yet."""
+
+
+TRUSTED = Normal(0.0, 0.0)
+"""The error of stated work before any task has finished."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TaskSource(NamedTuple):
+    """Phases that are alike: of the same name, of jobs of the same program in the same pool."""
+
+    pool: str
+    program: str
+    phase: str
+
+
+class Estimate(NamedTuple):
+    """The time of the tasks of a phase at speed 1: its logarithm, and the mean in seconds.
+
+    spread  the standard deviation of the logarithm
+    """
+
+    log: Normal
+    seconds: float
+    spread: float
+
+    @classmethod
+    def of(cls, one: Normal) -> Self:
+        """The estimate of this logarithm."""
+        return cls(one, one.expected, sqrt(one.variance))
+
+
+class OfJob:
+    """The deviations of the phases of one job: their number, and sums."""
+
+    __slots__ = ("by_alike", "by_stated", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_alike = self.by_stated = 0.0
+
+
+class Measured:
+    """A phase with finished tasks, and its entries in the sums.
+
+    scale      the logarithm of the estimated work of its tasks
+    is_stated  whether this was stated, or is the default
+    """
+
+    __slots__ = ("_entries", "_value", "is_stated", "job", "scale", "source")
+
+    def __init__(
+        self, source: TaskSource, job: OfJob | None, scale: float, is_stated: bool
+    ) -> None:
+        """`job`: None if it has no other phases."""
+        self.source, self.job, self.scale, self.is_stated = source, job, scale, is_stated
+        self._value = 0.0
+        self._entries: list[tuple[Sums, int, float]] = []
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is in no sums yet."""
+        return not self._entries
+
+    def enter(self, value: float, sums: Sums, shift: float) -> None:
+        """Add the logarithm of its factor, plus `shift`, to sums."""
+        self._value = value
+        self._entries.append((sums, sums.add(value + shift), shift))
+
+    def change(self, value: float) -> float:
+        """Replace the logarithm of its factor in all sums. The change of it."""
+        old, self._value = self._value, value
+        for sums, number, shift in self._entries:
+            sums.change(number, old + shift, value + shift)
+        return value - old
+
+
+class Learned:
+    """Sums over phases with finished tasks: of all, and by pool, by program and by job.
+
+    A phase counts once, with the mean of its finished tasks. `note` is O(1); what it notes is
+    added to the sums when an estimate is asked for.
+
+    is_exact  whether all stated work has been exact so far
+    """
+
+    def __init__(self, default_work: float) -> None:
+        at = log(max(default_work, WORK_LEAST)) - SPREAD / 2
+        self._default = Estimate(Normal(at, SPREAD), default_work, sqrt(SPREAD))
+        self._all = Sums()
+        self._groups: dict[tuple[str, ...], Sums] = {}
+        self._stated = Sums()
+        self._last_job, self._last = "", OfJob()
+        self._is_read = False
+        self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
+        self._pending: deque[tuple[Measured, float]] = deque(maxlen=PENDING_MOST)
+        self._kept: dict[TaskSource, Estimate] = {}
+        self._sources: dict[TaskSource, TaskSource] = {}
+        self.is_exact = True
+
+    def source(self, pool: str, program: str, phase: str) -> TaskSource:
+        """A source; equal ones are mostly the same object, so that phases share it."""
+        if len(self._sources) == GROUPS_MOST:
+            self._sources.clear()
+        found = TaskSource(pool, program, phase)
+        return self._sources.setdefault(found, found)
+
+    def note(self, phase: Measured, factor: float) -> None:
+        """The finished tasks of a phase took `factor` times their estimated work."""
+        if self._is_read and len(self._pending) == PENDING_MOST:
+            self._add_pending()
+        self._pending.append((phase, factor))
+        if phase.is_stated and abs(factor - 1) > EXACT:
+            self.is_exact = False
+
+    def of_job(self, job: str) -> OfJob:
+        """What the phases of a job share; they ask for it one after another."""
+        if job != self._last_job:
+            self._last_job, self._last = job, OfJob()
+        return self._last
+
+    def estimate(
+        self, source: TaskSource, of_job: OfJob | None, scale: float | None
+    ) -> Estimate:
+        """An estimate for a phase without finished tasks.
+
+        of_job  None if its job has no other phases
+        scale   the logarithm of the stated work of its tasks; None: it is not stated
+        """
+        self._is_read = True
+        if self._pending:
+            self._add_pending()
+        of_job = of_job if of_job is not None and of_job.count else None
+        if scale is None and of_job is None:
+            return self._alike(source)
+        found = self._alike(source).log
+        if of_job is not None and self._knows_enough:
+            found = self._by_alike.next(of_job.by_alike / of_job.count, found)
+        if scale is not None:
+            stated = self._stated.next(TRUSTED)
+            if of_job is not None:
+                stated = self._by_stated.next(of_job.by_stated / of_job.count, stated)
+            by_stated = Normal(scale + stated.mean, stated.variance)
+            found = combined(by_stated, found) if self._knows_enough else by_stated
+        return Estimate.of(found)
+
+    @property
+    def _knows_enough(self) -> bool:
+        return self._all.added >= ENOUGH
+
+    def _alike(self, source: TaskSource) -> Estimate:
+        """By all phases that are alike."""
+        if not self._knows_enough:
+            return self._default
+        found = self._kept.get(source)
+        if found is None:
+            estimate = self._all.next(self._default.log, FIRST_COUNT)
+            for group in _groups(source):
+                if (sums := self._groups.get(group)) is not None:
+                    estimate = sums.next(estimate)
+            if len(self._kept) == GROUPS_MOST:
+                self._kept.clear()
+            found = self._kept[source] = Estimate.of(estimate)
+        return found
+
+    def _add_pending(self) -> None:
+        while self._pending:
+            phase, factor = self._pending.popleft()
+            stated = exp(phase.scale)
+            value = log(max(factor * stated, SECONDS_LEAST) / max(stated, SECONDS_LEAST))
+            value = 0.0 if abs(value) < EXACT else value
+            if phase.is_new:
+                self._enter(phase, value)
+            else:
+                change = phase.change(value)
+                if phase.job is not None:
+                    phase.job.by_stated += change
+                    phase.job.by_alike += change
+            self._kept.clear()
+
+    def _enter(self, phase: Measured, value: float) -> None:
+        """Add a phase to the sums, and what it shows of the phases of its job."""
+        if phase.job is not None:
+            self._enter_in_job(phase, phase.job, value)
+        phase.enter(value, self._all, phase.scale)
+        for group in _groups(phase.source):
+            phase.enter(value, _used(self._groups, group, Sums), phase.scale)
+        if phase.is_stated:
+            phase.enter(value, self._stated, 0.0)
+
+    def _enter_in_job(self, phase: Measured, of_job: OfJob, value: float) -> None:
+        by_alike = value + phase.scale - self._alike(phase.source).log.mean
+        by_stated = value - self._stated.next(TRUSTED).mean if phase.is_stated else 0.0
+        if of_job.count:
+            self._by_alike.add(of_job.by_alike / of_job.count, by_alike)
+            if phase.is_stated:
+                self._by_stated.add(of_job.by_stated / of_job.count, by_stated)
+        of_job.count += 1
+        of_job.by_alike += by_alike
+        of_job.by_stated += by_stated
+
+
+def _groups(source: TaskSource) -> tuple[tuple[str, ...], ...]:
+    """The groups of phases that it is in, larger ones first."""
+    of_pool = ("pool", source.pool, source.phase)
+    if not source.program:
+        return (of_pool,)
+    return of_pool, ("program", source.program, source.phase)
+
+
+def _used(kept: dict[K, V], key: K, new: Callable[[], V]) -> V:
+    """The value of this key, which becomes the one that was used last. O(1)."""
+    found = kept.pop(key, None)
+    if found is None:
+        found = new()
+        if len(kept) == GROUPS_MOST:
+            del kept[next(iter(kept))]
+    kept[key] = found
+    return found

@@ -1,0 +1,90 @@
+"""The default budget of plans: the same on a busy machine, and enough for unseen flows."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slotwise import plans
+from slotwise.allocation import planning
+from slotwise.model.job import Job
+from slotwise.objective.objective import Objective
+from slotwise.plans import plan
+from slotwise.results import Plan
+from slotwise.workload.flow_generator import FlowGenerator
+
+SLOTS = 25
+
+
+def flows(seed: int, deadline_most: float = 1.0, **limits: int) -> tuple[Job, ...]:
+    """Random flows as in FlowFlex 5.1."""
+    generator = FlowGenerator(deadline_most=deadline_most, **limits)
+    return generator.draw(np.random.default_rng([seed, int(deadline_most * 10)]))
+
+
+def planned(jobs: tuple[Job, ...], penalty: str, **budget: int) -> Plan:
+    """The plan of FlowFlex for the sum."""
+    return plan(jobs, "flowflex", objective=Objective(penalty), slots=SLOTS, **budget)
+
+
+@pytest.mark.parametrize("allocator", ["flex", "flowflex"])
+def test_a_plan_does_not_depend_on_the_clock(
+    allocator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine so busy that an hour passes between two looks at the clock."""
+    jobs = flows(1, 0.5, flows_most=6, phases_least=1, phases_most=1)
+    aim = Objective("tardiness")
+    idle = plan(jobs, allocator, objective=aim, slots=SLOTS)
+    hours = count(step=3600.0)
+    monkeypatch.setattr(plans.time, "perf_counter", hours.__next__)
+    busy = plan(jobs, allocator, objective=aim, slots=SLOTS)
+    assert busy.schedule == idle.schedule
+    assert (busy.value, busy.may_improve) == (idle.value, idle.may_improve)
+    assert busy.seconds >= 3600
+
+
+@pytest.mark.parametrize(("has_numba", "steps"), [(True, 3000), (False, 150)])
+def test_a_plan_of_20_flows_of_20_phases_has_steps_for_a_second(
+    has_numba: bool, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes about 0.1 ms, or 2.5 ms without compiled code."""
+    budgets: list[Any] = []
+    solve = planning.solve_flows
+
+    def solved(problem: Any, budget: Any, *rest: Any, **named: Any) -> Any:
+        budgets.append(budget.steps)
+        budget.steps = 0  # Without the search itself.
+        return solve(problem, budget, *rest, **named)
+
+    monkeypatch.setattr(planning, "solve_flows", solved)
+    monkeypatch.setattr(planning, "has_numba", lambda: has_numba)
+    jobs = flows(1, flows_least=20, flows_most=20, phases_least=20, phases_most=20)
+    assert sum(len(job.phases) for job in jobs) == 400
+    assert planned(jobs, "response").may_improve
+    assert budgets == [steps]
+
+
+def test_a_sum_starts_from_the_plan_of_its_maximum() -> None:
+    """From other starts alone, the search ended with a cost of 6 after 200,000 steps."""
+    found = planned(flows(102), "tardy")
+    assert (found.value, found.is_exact, found.may_improve) == (1, True, False)
+
+
+@pytest.mark.parametrize("seed", [101, 104])
+@pytest.mark.parametrize("penalty", ["tardiness", "tardy"])
+def test_due_dates_that_can_all_be_met_are_met(seed: int, penalty: str) -> None:
+    """And the search ends there, with steps left."""
+    found = planned(flows(seed), penalty)
+    assert (found.value, found.may_improve) == (0, False)
+
+
+def test_a_spent_budget_shows_in_the_result() -> None:
+    """If the value is not proven optimal, and only then."""
+    jobs = flows(102)
+    short = planned(jobs, "response", budget_steps=1)
+    assert short.to_plain()["may_improve"]
+    single = flows(1, flows_least=1, flows_most=1, phases_least=1, phases_most=1)
+    assert not planned(single, "response", budget_steps=1).to_plain()["may_improve"]
