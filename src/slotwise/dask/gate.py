@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from slotwise.dask.computations import Computations, End, Key, Standing, Submitter
-from slotwise.dask.holding import Holding
+from slotwise.dask.holding import HeldTasks
 from slotwise.dask.options import GateOptions, client_name
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
@@ -81,7 +81,7 @@ class Gate(SchedulerPlugin):
         """Begin; called by Dask when the plugin is registered or the scheduler starts."""
         self._scheduler = scheduler
         self._stack = ExitStack()
-        self._holding = Holding(scheduler)
+        self._holding = HeldTasks(scheduler)
         self._parked: dict[frozenset[str], dict[Key, None]] = {}
         self._begin()
         self._holding.tell_of_secession(self._seceded)

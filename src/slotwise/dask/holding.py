@@ -1,4 +1,4 @@
-"""Holding tasks in Dask's scheduler, and letting them run: all that reaches into Dask.
+"""HeldTasks tasks in Dask's scheduler, and letting them run: all that reaches into Dask.
 
 A task is held by a resource that no worker has: once it is runnable, Dask finds no worker for
 it and puts it into the state "no-worker". To let it run, the resource is taken away and the
@@ -42,7 +42,7 @@ STANDINGS: dict[str, Standing] = {
 """What a state of Dask means; all others: the key need not be computed."""
 
 
-class Holding:
+class HeldTasks:
     """The tasks of a Dask scheduler that are held."""
 
     def __init__(self, scheduler: Any) -> None:

@@ -166,21 +166,16 @@ class Phase:
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
                 " `blocks`: it begins where the tasks of that phase ran"
             )
-
-        if self.grows and (
-            self.continues is not None
-            or self.tasks.blocks
-            or isinstance(self.tasks.work, tuple)
-        ):
+        is_unequal = isinstance(self.tasks.work, tuple)
+        if self.grows and (self.continues is not None or self.tasks.blocks or is_unequal):
             raise InputError(
                 f"phase {self.name!r} grows; leave out `continues` and `blocks`, and give one"
                 " value of work for all tasks, or none"
             )
         if self.gang:
             self._check_gang()
-        if self.gated and (
-            self.grows or self.gang or self.after or self.continues or self.tasks.blocks
-        ):
+        others = self.grows, self.gang, self.after, self.continues, self.tasks.blocks
+        if self.gated and any(others):
             raise InputError(
                 f"phase {self.name!r} is gated; leave out `after`, `blocks`, `continues`,"
                 " `gang` and `grows`"
