@@ -56,7 +56,9 @@ def cluster(way: str) -> Iterator[LocalCluster]:
     """A cluster with the gate, if the way has one."""
     with (
         dask.config.set({"distributed.logging.distributed": "error"}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as made,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as made,
     ):
         if way.startswith("gate"):
             with Client(made, set_as_default=False) as client:

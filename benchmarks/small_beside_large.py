@@ -21,13 +21,13 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-import dask
 import joblib
 from distributed import Client, LocalCluster
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV
 
+import dask
 import slotwise
 import slotwise.integrations.joblib
 

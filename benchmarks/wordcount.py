@@ -144,8 +144,9 @@ def ranges(text: Path) -> Iterator[tuple[Path, int, int]]:
 
 
 def by_dask(text: Path) -> Counter[str]:
-    import dask
     import dask.bag
+
+    import dask
 
     with dask.config.set(scheduler="processes", num_workers=PROCESSES):
         lines = dask.bag.read_text(

@@ -19,7 +19,7 @@ class Cluster:
             n_workers=workers,
             threads_per_worker=threads,
             processes=False,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             **options,
         )
         self.clients: list[Client] = []

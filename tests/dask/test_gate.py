@@ -44,7 +44,10 @@ def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
     return max(itertools.accumulate(change for _, change in sorted(changes)))
 
 
-@pytest.mark.parametrize("scheduler", ["fair", "flex", "uwfq", "las", "flowflex"])
+FURTHER = [pytest.param(name, marks=pytest.mark.slow) for name in ("uwfq", "las", "flowflex")]
+
+
+@pytest.mark.parametrize("scheduler", ["fair", "flex", *FURTHER])
 def test_a_small_graph_does_not_wait_behind_a_large_one(
     scheduler: str, make_cluster: Callable[..., Cluster]
 ) -> None:

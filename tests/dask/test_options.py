@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotwise.dask.holding import ahead_of
 from slotwise.dask.options import GateOptions, client_name
 from slotwise.model.errors import InputError
 
@@ -108,3 +109,14 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "gate.yaml"
     file.touch()
     assert GateOptions.read(file) == GateOptions()
+
+
+@pytest.mark.parametrize(
+    ("threads", "seconds", "ahead"),
+    [(4, 0.0, 4), (4, 0.005, 4), (4, 0.02, 2), (1, 0.1, 1), (16, 0.1, 2), (4, 0.5, 0)],
+)
+def test_workers_have_more_tasks_ahead_if_these_are_short(
+    threads: int, seconds: float, ahead: int
+) -> None:
+    """As many as end during the delay of a message; none where little is gained."""
+    assert ahead_of(threads, seconds) == ahead

@@ -242,10 +242,10 @@ class Driver:
         if status == "runnable" and self.random.random() < 0.2:
             self.status[key] = "blocked"
             return [TasksBlocked(self.now, phase, (task,))]
-        if status == "done" and self.random.random() < 0.2:
-            if any(self.status[k] not in ("done", "dropped") for k in self._of(phase.job)):
-                self.status[key] = "blocked"
-                return [OutputLost(self.now, phase, (task,))]
+        is_alive = any(self.status[k] not in ("done", "dropped") for k in self._of(phase.job))
+        if status == "done" and is_alive and self.random.random() < 0.2:
+            self.status[key] = "blocked"
+            return [OutputLost(self.now, phase, (task,))]
         return []
 
     def _of(self, job: str) -> list[tuple[PhaseId, int]]:
@@ -253,7 +253,7 @@ class Driver:
 
 
 @pytest.mark.parametrize("name", ["fifo", "fair", "flex", "uwfq", "flowflex"])
-@pytest.mark.parametrize("seed", range(examples(4, slow=200)))
+@pytest.mark.parametrize("seed", range(examples(1, slow=200)))
 def test_random_gates(name: str, seed: int) -> None:
     """Only runnable tasks are launched, all jobs end, and the log is replayed and measured."""
     pools = (Pool("a", slots_min={ANY_KIND: 1}), Pool("b", slots_max={ANY_KIND: 2}, jobs_max=2))

@@ -2,7 +2,8 @@
 
 Install it with `slotwise.dask.install(client)`, or start the scheduler with
 `dask scheduler --preload slotwise.dask --slotwise-config FILE`. Without a file the options are
-those under `slotwise:` in the configuration of Dask. docs/dask.md describes them.
+those under `slotwise:` in the configuration of Dask. docs/howto/share-a-dask-cluster.md
+describes them.
 """
 
 from __future__ import annotations

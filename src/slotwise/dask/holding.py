@@ -4,8 +4,8 @@ A task is held by a resource that no worker has: once it is runnable, Dask finds
 it and puts it into the state "no-worker". To let it run, the resource is taken away and the
 transition to "processing" is asked for; Dask chooses among the workers that have room.
 
-What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, tested with the
-versions in docs/dask.md:
+What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, tested with
+version 2026.8:
 
 scheduler.tasks, .running, .workers, .validate           documented attributes of the scheduler
 TaskState.state, .priority, .prefix, .actor, .run_spec   documented attributes of a task
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
+from math import ceil
 from typing import Any
 
 from slotwise.dask.computations import Key, KeyInfo, Standing
@@ -196,18 +197,21 @@ class HeldTasks:
         return _SUBMITTING.get()
 
 
-DELAY_SECONDS = 0.005
-"""About the time from the end of a task until the worker has the next one."""
+DELAY_SECONDS = 0.01
+"""About the time from the end of a task until its worker has the next one."""
+
+LOSS_MOST = 0.02
+"""The part of a thread's time that may be lost to this delay."""
 
 
 def ahead_of(threads: int, seconds: float) -> int:
     """How many tasks a worker should have beyond its threads, for tasks of this length.
 
-    During the delay of a message each thread ends `DELAY_SECONDS / seconds` tasks, for which
-    others should be there. Tasks that wait at a worker cannot give way to other computations,
-    so that there are at most as many as threads, and none where they would gain little.
+    During the delay each thread ends `DELAY_SECONDS / seconds` tasks, for which others should
+    be there. A task that waits at a worker cannot give way to other computations. So there are
+    none where at most `LOSS_MOST` would be gained, and at most as many as threads.
     """
-    if seconds <= 0:
+    if seconds <= DELAY_SECONDS:
         return threads
-    wanted = threads * DELAY_SECONDS / seconds
-    return min(threads, int(wanted + 0.5)) if wanted < threads else threads
+    part = DELAY_SECONDS / seconds
+    return 0 if part <= LOSS_MOST else ceil(threads * part)
