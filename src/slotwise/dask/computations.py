@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from slotwise.model.decision import Launch
 from slotwise.model.event import (
@@ -51,8 +51,7 @@ class Submitter:
     priority: str = "normal"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyInfo:
+class KeyInfo(NamedTuple):
     """What is known of a key when its job arrives: its prefix, seconds (if known), rank."""
 
     prefix: str

@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from slotwise.dask.computations import Computations, End, Key, Standing, Submitter
+from slotwise.dask.computations import (
+    Computations,
+    End,
+    Key,
+    KeyInfo,
+    Standing,
+    Submitter,
+)
 from slotwise.dask.holding import HeldTasks
 from slotwise.dask.options import GateOptions, client_name
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
@@ -37,6 +44,9 @@ REST_SECONDS = 0.05
 
 CHECK_SECONDS = 1.0
 """How often the watchdog compares what is held with what is free."""
+
+UNKNOWN_SECONDS = 0.5
+"""The length of a task before any was measured, as Dask assumes it."""
 
 NESTED_SECONDS = 0.1
 """How long the graph of a task is held while that task occupies its thread."""
@@ -107,12 +117,12 @@ class Gate(SchedulerPlugin):
         self._records: list[Callable[..., None]] = []
         if options.log is not None:
             self._records.append(self._stack.enter_context(LogFile(options.log, header)))
-        self._computations = Computations(self._holding.describe, self._standing)
+        self._computations = Computations(self._describe, self._standing)
         self._slots = 0
         self._launches: list[Launch] = []
         self._is_awake = False
         self._wakes_at: float | None = None
-        self._mean_seconds = 1.0  # Tasks are taken for long until they are measured.
+        self._mean_seconds = UNKNOWN_SECONDS  # of tasks; recent ones count more
         self._stuck_since: float | None = None
         self._later: list[Event] = []
 
@@ -247,6 +257,11 @@ class Gate(SchedulerPlugin):
         else:
             self._computations.ended(End(key, None))
             self._wake()
+
+    def _describe(self, key: Key) -> KeyInfo:
+        """What is known of a key. One of an unknown prefix is like the tasks of late."""
+        info = self._holding.describe(key)
+        return info if info.seconds is not None else info._replace(seconds=self._mean_seconds)
 
     def _standing(self, key: Key) -> Standing:
         """What is known of a key; it is blocked while no worker that it may use has room."""
