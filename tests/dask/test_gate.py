@@ -201,6 +201,26 @@ def test_restrictions_of_users_hold(make_cluster: Callable[..., Cluster]) -> Non
     cluster.check_empty()
 
 
+def test_a_task_for_a_worker_that_has_left_may_run_elsewhere(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """It is held for the one worker, which is busy, when that leaves."""
+    cluster = make_cluster()
+    cluster.install("fair")
+    client = cluster.client()
+    worker = cluster.local.workers[0]
+    address = worker.address
+    bound = client.map(
+        lambda n: time.sleep(0.05), range(20), workers=[address], allow_other_workers=True,
+        pure=False,
+    )  # fmt: skip
+    until(lambda: bool(cluster.gate._parked))
+    cluster.local.sync(worker.close)
+    assert client.gather(bound) == [None] * 20
+    del bound
+    cluster.check_empty()
+
+
 def test_resources_of_users_hold(make_cluster: Callable[..., Cluster]) -> None:
     """Two tasks that need the one GPU of each worker never run there at once."""
     cluster = make_cluster(threads=4, resources={"GPU": 1})

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -108,7 +109,7 @@ class Gate(SchedulerPlugin):
         spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
         header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
         # Dask decides how often a task is tried.
-        header = type(header)(**{**_fields(header), "attempts_max": 10**9, "losses_max": 10**9})
+        header = replace(header, attempts_max=10**9, losses_max=10**9)
         self._began = time.monotonic()
         self._state = initial_state(header)
         self._slotwise = make_scheduler(
@@ -124,7 +125,6 @@ class Gate(SchedulerPlugin):
         self._wakes_at: float | None = None
         self._mean_seconds = UNKNOWN_SECONDS  # of tasks; recent ones count more
         self._stuck_since: float | None = None
-        self._later: list[Event] = []
 
     # The hooks of Dask.
 
@@ -171,12 +171,12 @@ class Gate(SchedulerPlugin):
     @fails_open
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """A worker has come."""
-        self._wake()
+        self._workers_changed()
 
     @fails_open
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """A worker has left."""
-        self._wake()
+        self._workers_changed()
 
     @fails_open
     def restart(self, scheduler: Any) -> None:
@@ -222,8 +222,7 @@ class Gate(SchedulerPlugin):
         self._is_awake = False
         room = self._holding.room(self.options.ahead, self._mean_seconds)
         self._unpark(room)
-        events, self._later = self._later, []
-        events += self._computations.events(self.now)
+        events = self._computations.events(self.now)
         slots = self._computations.running + sum(room.values())
         if slots != self._slots:
             self._slots = slots
@@ -241,13 +240,11 @@ class Gate(SchedulerPlugin):
             record(now, events, decisions)
 
     def _release(self, launch: Launch, room: dict[str, int]) -> None:
-        """Let a task run on a worker with room, if there is one on which it may run."""
+        """Let a task run on a worker with room; it waits again if it may use none of these."""
         key = self._computations.launched(launch, self.now)
         allowed = self._holding.allowed(key)
         places = set(room) if allowed is None else room.keys() & allowed
-        if not places:
-            places = set(allowed or (worker.address for worker in self._scheduler.running))
-        if self._holding.release(key, places, f"slotwise-{time.time()}"):
+        if places and self._holding.release(key, places, f"slotwise-{time.time()}"):
             worker = self._scheduler.tasks[key].processing_on
             address = worker and worker.address
             if address in room:
@@ -283,6 +280,14 @@ class Gate(SchedulerPlugin):
                 self._computations.changed(key)
             if not keys:
                 del self._parked[allowed]
+
+    def _workers_changed(self) -> None:
+        """Look again at all tasks that may not use every worker."""
+        parked, self._parked = self._parked, {}
+        for keys in parked.values():
+            for key in keys:
+                self._computations.changed(key)
+        self._wake()
 
     @fails_open
     def _seceded(self, key: Key) -> None:
@@ -365,7 +370,3 @@ class Gate(SchedulerPlugin):
         """Let a task run after the turn. Tasks are never stopped: Dask cannot do that."""
         if isinstance(decision, Launch):
             self._launches.append(decision)
-
-
-def _fields(header: Any) -> dict[str, Any]:
-    return {name: getattr(header, name) for name in header.__dataclass_fields__}

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from slotwise.dask.computations import Key, KeyInfo, Standing
 
@@ -43,13 +43,20 @@ STANDINGS: dict[str, Standing] = {
 """What a state of Dask means; all others: the key need not be computed."""
 
 
+class _Wish(NamedTuple):
+    """The resources that a task needs, and whether it may run elsewhere if it must."""
+
+    resources: dict[str, float] | None
+    is_loose: bool
+
+
 class HeldTasks:
     """The tasks of a Dask scheduler that are held."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        # The resources that each held task needs by its user's wish.
-        self._held: dict[Key, Any] = {}
+        # Of each held task, what its user wished.
+        self._held: dict[Key, _Wish] = {}
         self._exempt: set[Key] = set()
         self._handlers: dict[str, Any] = {}
 
@@ -65,8 +72,9 @@ class HeldTasks:
         if task.actor or key in self._exempt:
             return False
         if key not in self._held:
-            self._held[key] = task.resource_restrictions
-            task.resource_restrictions = {**(task.resource_restrictions or {}), HELD: 1}
+            wish = self._held[key] = _Wish(task.resource_restrictions, task.loose_restrictions)
+            task.resource_restrictions = {**(wish.resources or {}), HELD: 1}
+            task.loose_restrictions = False  # Otherwise Dask would ignore the resource.
         return True
 
     def exempt(self, keys: Iterable[Key], stimulus_id: str) -> None:
@@ -98,30 +106,29 @@ class HeldTasks:
     def allowed(self, key: Key) -> frozenset[str] | None:
         """The addresses of the workers on which a held task may run; None: on all of them."""
         task = self._scheduler.tasks[key]
-        resources = self._held[key]
-        if not (resources or task.worker_restrictions or task.host_restrictions):
+        wish = self._held[key]
+        if not (wish.resources or task.worker_restrictions or task.host_restrictions):
             return None
-        held, task.resource_restrictions = task.resource_restrictions, resources
+        held, task.resource_restrictions = task.resource_restrictions, wish.resources
         try:
             workers = self._scheduler.valid_workers(task)
         finally:
             task.resource_restrictions = held
-        if workers is None or (not workers and task.loose_restrictions):
+        if workers is None or (not workers and wish.is_loose):
             return None
         return frozenset(worker.address for worker in workers)
 
     def release(self, key: Key, addresses: Collection[str], stimulus_id: str) -> bool:
         """Let a runnable task run on one of these workers; whether Dask has found one."""
         task = self._scheduler.tasks[key]
-        before = task.worker_restrictions, task.host_restrictions, task.loose_restrictions
-        task.resource_restrictions = self._held.pop(key)
+        before, wish = (task.worker_restrictions, task.host_restrictions), self._held.pop(key)
+        task.resource_restrictions = wish.resources
         task.worker_restrictions, task.host_restrictions = set(addresses), None
-        task.loose_restrictions = False
         try:
             self._scheduler.transitions({key: "processing"}, stimulus_id=stimulus_id)
         finally:
-            task.worker_restrictions, task.host_restrictions = before[:2]
-            task.loose_restrictions = before[2]
+            task.worker_restrictions, task.host_restrictions = before
+            task.loose_restrictions = wish.is_loose
         if task.state == "no-worker":
             self.hold(key)
             return False
@@ -135,13 +142,14 @@ class HeldTasks:
         held, self._held = self._held, {}
         self._let_run(held, stimulus_id)
 
-    def _let_run(self, held: Mapping[Key, Any], stimulus_id: str) -> None:
+    def _let_run(self, held: Mapping[Key, _Wish], stimulus_id: str) -> None:
         """Take the resource away from these tasks, and let those run that are runnable."""
         runnable = {}
-        for key, resources in held.items():
+        for key, wish in held.items():
             task = self._scheduler.tasks.get(key)
             if task is not None:
-                task.resource_restrictions = resources
+                task.resource_restrictions = wish.resources
+                task.loose_restrictions = wish.is_loose
                 if task.state == "no-worker":
                     runnable[key] = "processing"
         # By priority; the last one of the dictionary is taken first.
