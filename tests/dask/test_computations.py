@@ -35,7 +35,7 @@ class Keys:
 
     def graph(self, client: str = "c") -> None:
         """All keys arrive as one graph, and are wanted."""
-        self.found.graph(Submitter(client), list(self.standing))
+        self.found.graph(Submitter(client, "p"), list(self.standing))
         for key in self.standing:
             self.found.wanted(key)
 
@@ -146,8 +146,8 @@ def test_a_result_of_a_job_that_is_over_is_a_job_of_its_own() -> None:
     finished, arrived, runnable = keys.events()
     assert isinstance(finished, TaskFinished)
     assert isinstance(arrived, JobArrived)
-    assert arrived.job.id == "again-2"
-    assert runnable == TasksRunnable(1.0, PhaseId("again-2", "inc"), (0,))
+    assert (arrived.job.id, arrived.job.pool) == ("c-2", "p")
+    assert runnable == TasksRunnable(1.0, PhaseId("c-2", "inc"), (0,))
 
 
 def test_runnable_tasks_may_be_blocked_or_dropped() -> None:

@@ -334,20 +334,25 @@ def test_an_error_of_the_gate_opens_it(
 def test_the_gate_can_be_removed_while_graphs_run(cluster: Cluster) -> None:
     """All that is held runs."""
     client = cluster.client()
-    futures = client.map(lambda n: time.sleep(0.01), range(100), pure=False)
+    gate = cluster.gate
+    futures = client.map(lambda n: time.sleep(0.01), range(300), pure=False)
+    until(lambda: len(gate._holding) > 100)
     client.unregister_scheduler_plugin("slotwise")
     client.gather(futures)
-    assert "slotwise" not in cluster.local.scheduler.plugins
+    assert gate.is_open
+    assert not len(gate._holding)
     assert client.submit(lambda: 3).result() == 3
 
 
 def test_a_new_gate_replaces_the_old_one(cluster: Cluster) -> None:
     """Tasks that the old one held run, later ones are held by the new one."""
     client = cluster.client()
-    futures = client.map(lambda n: time.sleep(0.01), range(100), pure=False)
+    futures = client.map(lambda n: time.sleep(0.01), range(300), pure=False)
     old = cluster.gate
+    until(lambda: len(old._holding) > 100)
     cluster.install("flex")
     assert cluster.gate is not old
+    assert not len(old._holding)
     client.gather(futures)
     more = client.map(lambda n: n, range(10), pure=False)
     assert client.gather(more) == list(range(10))

@@ -11,7 +11,7 @@ each turn, when the state of each key is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -81,12 +81,11 @@ class Computation:
 
 @dataclass(slots=True)
 class End:
-    """The end of an attempt; `seconds` is None without a result."""
+    """The end of an attempt: its seconds, None without a result; and why it failed, if so."""
 
     key: Key
     seconds: float | None
     reason: str = ""
-    is_lost: bool = False
 
 
 @dataclass(slots=True)
@@ -97,8 +96,7 @@ class Computations:
     look      tells what Dask knows of a key now
     running   the number of tasks that run; `launches`: of all that were begun
 
-    Memory: proportional to the keys of computations that are not over. A turn costs O(what has
-    happened).
+    Memory: proportional to the keys that Dask knows. A turn costs O(what has happened).
     """
 
     describe: Callable[[Key], KeyInfo]
@@ -108,6 +106,7 @@ class Computations:
     running: int = 0
     launches: int = 0
     _count: int = 0
+    _submitters: dict[Key, Submitter] = field(default_factory=dict)
     _graphs: list[tuple[Submitter, Sequence[Key]]] = field(default_factory=list)
     _wanted: dict[Key, None] = field(default_factory=dict)
     _changed: dict[Key, None] = field(default_factory=dict)
@@ -132,6 +131,15 @@ class Computations:
         if key in self.tasks:
             self._changed[key] = None
 
+    def forgotten(self, key: Key) -> None:
+        """A key is not known to Dask any more."""
+        self._submitters.pop(key, None)
+        self.changed(key)
+
+    def knows(self, key: Key) -> bool:
+        """Whether a key is a task, or will be one in the next turn."""
+        return key in self.tasks or key in self._wanted
+
     def ended(self, end: End) -> None:
         """An attempt of a key has ended, or does not occupy its thread any more."""
         task = self.tasks.get(end.key)
@@ -140,11 +148,6 @@ class Computations:
             self._changed[end.key] = None
             self.running -= 1
             task.status = "blocked" if end.seconds is None else "done"
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something has happened since the last turn."""
-        return bool(self._graphs or self._wanted or self._changed or self._ends)
 
     def launched(self, launch: Launch, now: float) -> Key:
         """The scheduler lets a task run; its key."""
@@ -177,10 +180,8 @@ class Computations:
         if end.seconds is not None:
             self._one_less(task.phase.job)
             return TaskFinished(now, task.phase, task.number, task.attempt, end.seconds)
-        if end.reason or end.is_lost:
-            return TaskFailed(
-                now, task.phase, task.number, task.attempt, end.reason, end.is_lost
-            )
+        if end.reason:
+            return TaskFailed(now, task.phase, task.number, task.attempt, end.reason)
         return TaskKilled(now, task.phase, task.number, task.attempt)
 
     def _changes(self, now: float, keys: Iterable[Key]) -> list[Event]:
@@ -254,15 +255,23 @@ class Computations:
         for prefix, those in by_phase.items():
             for number, key in enumerate(those):
                 self.tasks[key] = KeyTask(PhaseId(name, prefix), number)
+                self._submitters[key] = submitter
         return [JobArrived(now, job), *self._changes(now, known)]
 
     def _arrive_again(self, now: float) -> list[Event]:
-        """A job of the keys that are wanted again although the jobs that had them are over."""
-        wanted, self._wanted = self._wanted, {}
-        if not wanted:
-            return []
-        self._wanted = wanted
-        return self._arrive(now, Submitter("again"), list(wanted))
+        """Jobs of the keys that are wanted again although the jobs that had them are over.
+
+        They are in the pools of those who sent these keys first.
+        """
+        by_submitter: dict[Submitter, list[Key]] = {}
+        for key in self._wanted:
+            submitter = self._submitters.get(key) or Submitter("again")
+            by_submitter.setdefault(submitter, []).append(key)
+        return [
+            event
+            for submitter, keys in by_submitter.items()
+            for event in self._arrive(now, submitter, keys)
+        ]
 
     def _one_less(self, job: str) -> None:
         """A task of a job is done or not needed; forget the job if it was the last."""
@@ -275,12 +284,3 @@ class Computations:
                     task = self.tasks.get(key)
                     if task is not None and task.phase.job == job:
                         del self.tasks[key]
-
-
-def properties_of(annotation: Mapping[str, object]) -> dict[str, object]:
-    """The properties of a job that an annotation `slotwise={...}` gives."""
-    return {
-        name: annotation[name]
-        for name in ("pool", "weight", "deadline", "priority")
-        if name in annotation
-    }

@@ -90,10 +90,15 @@ class Gate(SchedulerPlugin):
 
     async def start(self, scheduler: Any) -> None:
         """Begin; called by Dask when the plugin is registered or the scheduler starts."""
+        earlier = scheduler.plugins.get(self.name)
+        if isinstance(earlier, Gate):
+            earlier.open()
         self._scheduler = scheduler
         self._stack = ExitStack()
         self._holding = HeldTasks(scheduler)
+        # The runnable tasks for which the workers that they may use have no room.
         self._parked: dict[frozenset[str], dict[Key, None]] = {}
+        self._room_now: dict[str, int] = {}
         self._begin()
         self._holding.tell_of_secession(self._seceded)
         self._holding.note_submitters()
@@ -163,7 +168,7 @@ class Gate(SchedulerPlugin):
                 computations.wanted(key)
         elif finish == "forgotten":
             self._holding.forget(key)
-            computations.changed(key)
+            computations.forgotten(key)
         else:
             computations.changed(key)
         self._wake()
@@ -178,13 +183,8 @@ class Gate(SchedulerPlugin):
         """A worker has left."""
         self._workers_changed()
 
-    @fails_open
-    def restart(self, scheduler: Any) -> None:
-        """The cluster restarts: all its tasks are forgotten."""
-        self._wake()
-
     async def close(self) -> None:
-        """The scheduler closes, or the plugin is removed."""
+        """The scheduler closes."""
         self.open()
 
     def open(self) -> None:
@@ -209,7 +209,7 @@ class Gate(SchedulerPlugin):
         reason = ""
         if finish == "erred":
             reason = str(details.get("exception_text") or "it failed")
-        self._computations.ended(End(key, seconds, reason, is_lost=False))
+        self._computations.ended(End(key, seconds, reason))
 
     def _wake(self) -> None:
         """Take a turn when Dask has done what it is doing."""
@@ -330,18 +330,38 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def _watch(self) -> None:
-        """Open the gate if tasks are held for which nothing explains it."""
+        """Open the gate if it was removed, or if nothing explains that tasks are held.
+
+        Dask does not tell a plugin that it is removed.
+        """
+        if self._scheduler.plugins.get(self.name) is not self:
+            self.open()
+            return
         self._loop.call_later(CHECK_SECONDS, self._watch)
         self._wake()
-        is_stuck = bool(self._state.free(ANY_KIND)) and any(
-            phase.may_launch for phase in self._state.backlogged(ANY_KIND)
-        )
-        if not is_stuck:
+        if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = self.now
         elif self.now - self._stuck_since > STUCK_SECONDS:
             raise RuntimeError("tasks are held although threads are free")
+
+    def _is_stuck(self) -> bool:
+        """Whether threads are free for tasks that no limit holds, or that are not known.
+
+        O(tasks that are held) while threads are free.
+        """
+        if not self._room_now:
+            return False
+        if self._state.free(ANY_KIND) and any(
+            phase.may_launch for phase in self._state.backlogged(ANY_KIND)
+        ):
+            return True
+        return any(
+            not self._computations.knows(key)
+            for key in self._holding
+            if self._holding.standing(key) == "runnable"
+        )
 
     def _submitter(self, client: str, annotation: Any) -> Submitter:
         """Who sends a graph, for its job. A wrong annotation counts as none, with a warning."""

@@ -1,4 +1,4 @@
-"""HeldTasks tasks in Dask's scheduler, and letting them run: all that reaches into Dask.
+"""Holding tasks in Dask's scheduler, and letting them run: all that reaches into Dask.
 
 A task is held by a resource that no worker has: once it is runnable, Dask finds no worker for
 it and puts it into the state "no-worker". To let it run, the resource is taken away and the
@@ -7,8 +7,8 @@ transition to "processing" is asked for; Dask chooses among the workers that hav
 What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, tested with
 version 2026.8:
 
-scheduler.tasks, .running, .workers, .validate           documented attributes of the scheduler
-TaskState.state, .priority, .prefix, .actor, .run_spec   documented attributes of a task
+Scheduler.tasks, .running, .plugins                      documented attributes of the scheduler
+TaskState.state, .priority, .prefix, .actor, .processing_on   documented attributes of a task
 TaskState.resource_restrictions, .worker_restrictions, .host_restrictions, .loose_restrictions
                                                          documented; these are written
 WorkerState.nthreads, .processing, .long_running, .address   documented attributes of a worker
@@ -21,7 +21,7 @@ Scheduler.client_comms                                   for the address of a cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from math import ceil
 from typing import Any, NamedTuple
@@ -62,6 +62,9 @@ class HeldTasks:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._held)
 
     def __contains__(self, key: object) -> bool:
         return key in self._held

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.dask.computations import Submitter
 from slotwise.model.errors import InputError
-from slotwise.model.job import PRIORITIES
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
@@ -22,7 +21,7 @@ from slotwise.scheduler import ALLOCATORS
 from slotwise.workload.building import build_objective, build_pools
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.entry import Entry, Name, Place, Positive, Seconds
-from slotwise.workload.schema import ObjectiveEntry, PoolEntry
+from slotwise.workload.schema import ObjectiveEntry, PoolEntry, Priority
 from slotwise.workload.text import Lines, parse_text
 
 
@@ -77,7 +76,7 @@ class AnnotationEntry(Entry):
     pool: Name | None = None
     weight: Positive = 1.0
     deadline: Seconds | None = None
-    priority: Literal[tuple(PRIORITIES)] = "normal"  # type: ignore[valid-type]
+    priority: Priority = "normal"
 
 
 @dataclass(frozen=True, slots=True)
