@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 SPEEDS = (0.9, 0.75, 0.5, 0.25, 0.1)
@@ -83,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of a task")
     options = parser.parse_args()
-    with Workers(1 + len(SPEEDS), speeds=(1.0, *SPEEDS)) as workers:
+    with Workers(Processes(1 + len(SPEEDS), speeds=(1.0, *SPEEDS))) as workers:
         trial = 1_000_000
         run(workers, 0, trial)
         a_second = trial / run(workers, 0, trial)[0]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from slotwise.programs.transfer import TransferFolders, get, put
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 MEGABYTES = (1, 10, 100)
@@ -24,7 +25,7 @@ ROUNDS = 7
 
 def main() -> None:
     print(f"{'MB':>5} {'mapped, ms':>11} {'pickled, ms':>12} {'ratio':>6}")
-    with Workers(2) as workers:
+    with Workers(Processes(2)) as workers:
         folders = TransferFolders()
         folders.open("benchmark")
         for megabytes in (0, *MEGABYTES):  # The first warms up.

@@ -25,6 +25,7 @@ import pebble
 from rich.console import Console
 from rich.table import Table
 
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 TASKS, ROUNDS, SLOTS = 10_000, 3, 2
@@ -51,7 +52,7 @@ class Slotwise:
     """Our workers."""
 
     def __init__(self, slots: int) -> None:
-        self._workers = Workers(slots)
+        self._workers = Workers(Processes(slots))
         self._free = list(range(slots))
 
     def submit(self, function: Callable[[int], object], number: int) -> None:

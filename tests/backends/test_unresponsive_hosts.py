@@ -107,7 +107,7 @@ class Disturbed:
 
     def is_done(self, host: str) -> bool:
         """Whether the task on a host had ended before the stop, but was not reported."""
-        worker = self.backend._workers._workers[self.slot(host)]
+        worker = self.backend._workers.slots._workers[self.slot(host)]
         channel, status = worker.channel, Path(f"/proc/{worker.pid}/stat")
         while status.read_text().rpartition(")")[2].split()[0] != "T":
             time.sleep(0.001)

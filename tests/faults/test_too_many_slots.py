@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 
@@ -34,7 +35,7 @@ def test_workers_that_had_started_are_ended(
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] + 20, hard))
     try:
         with pytest.raises(SlotwiseError, match="of 100 worker processes could be started"):
-            Workers(100)
+            Workers(Processes(100))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     after = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))

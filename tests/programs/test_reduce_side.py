@@ -19,6 +19,7 @@ from slotwise.programs import BatchMapReduce, Execution, MapReduce, plan_mapredu
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace
 from slotwise.programs.staged import StagedExecution
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 Run = Callable[[Execution], bytes]
@@ -282,7 +283,7 @@ def test_a_killed_copier_starts_again(books: Path, output_of: Run, shuffle: Shuf
     early = COPY_PHASE if shuffle.split else "reduce"
     work = Path(execution.runner.layout.work_dir)
 
-    with Workers(2) as workers:
+    with Workers(Processes(2)) as workers:
         start(execution, workers, 0, early)
         run_map(execution, 1)
         await_file(work / f"{early}-0-1" / "copied")
@@ -324,7 +325,7 @@ def test_a_copier_ends_when_it_is_asked_to_stop(books: Path, shuffle: Shuffle) -
 
     execution = plan_mapreduce("j", Asked, "*.txt", "out", base_dir=books, shuffle=shuffle)
     early = COPY_PHASE if shuffle.split else "reduce"
-    with Workers(1) as workers:
+    with Workers(Processes(1)) as workers:
         start(execution, workers, 0, early)
         await_file(execution.runner.layout.copied_file(early, 0, 1))
         workers.tell(0, time.monotonic() + 2 * TIMEOUT)

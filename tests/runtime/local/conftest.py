@@ -15,13 +15,14 @@ from slotwise.model.event import JobArrived
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 
 @pytest.fixture
 def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
     """`SLOTS` slots, or two if the module has none; no process is left afterwards."""
-    pool = Workers(getattr(request.module, "SLOTS", 2))
+    pool = Workers(Processes(getattr(request.module, "SLOTS", 2)))
     try:
         yield pool
         pids = pool.pids()

@@ -25,6 +25,7 @@ from slotwise.model.event import (
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 HOSTS = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1})), grace=600.0)
@@ -139,7 +140,7 @@ def test_a_job_that_is_committed_is_not_lost_with_its_host() -> None:
 
 def test_slots_are_added_and_removed() -> None:
     """Numbers of slots are not used again, and the others keep theirs."""
-    with Workers(2) as workers:
+    with Workers(Processes(2)) as workers:
         first, second = workers.pids()
         assert workers.add([1.0, 0.5]) == [2, 3]
         assert call(workers, len, "abc", slot=3).value == 3
@@ -154,8 +155,8 @@ def test_slots_are_added_and_removed() -> None:
 
 def test_slots_that_cannot_be_added_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers that were started before the failure are ended."""
-    with Workers(1) as workers:
-        start, count = workers._new_worker, iter(range(9))
+    with Workers(Processes(1)) as workers:
+        start, count = workers.slots._new_worker, iter(range(9))
 
         def new_worker(slot: int) -> object:
             if next(count) == 1:
@@ -163,7 +164,7 @@ def test_slots_that_cannot_be_added_change_nothing(monkeypatch: pytest.MonkeyPat
             return start(slot)
 
         before = workers.pids()
-        monkeypatch.setattr(workers, "_new_worker", new_worker)
+        monkeypatch.setattr(workers.slots, "_new_worker", new_worker)
         with pytest.raises(SlotwiseError, match="only 1 of 3 worker processes"):
             workers.add([1.0] * 3)
         monkeypatch.undo()

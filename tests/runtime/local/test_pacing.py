@@ -19,6 +19,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Sleep
 from slotwise.runtime.local import pacing
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Reply, Workers
 
 TIMEOUT = 120.0
@@ -30,7 +31,7 @@ SPEEDS = (1.0, 0.5, 0.25)
 @pytest.fixture
 def workers() -> Iterator[Workers]:
     """A slot for each speed; all processes are gone afterwards."""
-    pool = Workers(len(SPEEDS), speeds=SPEEDS)
+    pool = Workers(Processes(len(SPEEDS), speeds=SPEEDS))
     try:
         yield pool
         pids = pool.pids()
@@ -285,8 +286,9 @@ def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None
 
 MANAGER = """
 import sys, time
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
-workers = Workers(4, speeds=[0.001, 0.02, 0.5, 1.0])
+workers = Workers(Processes(4, speeds=[0.001, 0.02, 0.5, 1.0]))
 for slot in range(4):
     workers.start(slot, "sleep", time.sleep, (600,))
 until = time.monotonic() + float(sys.argv[1])
@@ -326,7 +328,7 @@ def test_only_slow_slots_need_a_thread() -> None:
     """One for all of them, which ends with them; without any there is none."""
     before = threading.active_count()
     for speeds, more in (((1.0, 1.0), 0), ((0.5, 0.5), 1)):
-        with Workers(2, speeds=speeds):
+        with Workers(Processes(2, speeds=speeds)):
             assert threading.active_count() == before + more
         assert threading.active_count() == before
 

@@ -15,6 +15,7 @@ import pytest
 from runtime.local.calling import TIMEOUT, one
 from runtime.local.test_stop_requests import SLOTS, ask_to_stop, begun, call
 from slotwise import task as running
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 from tiers import examples
 
@@ -40,7 +41,7 @@ def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> No
 
 def test_a_starting_worker_survives_sigterm() -> None:
     """A signal does no harm from the first instant of a worker."""
-    with Workers(1) as workers:
+    with Workers(Processes(1)) as workers:
         (pid,) = workers.pids()
         until = time.monotonic() + 0.2
         while time.monotonic() < until:

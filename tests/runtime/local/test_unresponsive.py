@@ -64,7 +64,7 @@ def test_within_the_grace_tasks_continue_unaffected(
     On a slow host the pauses by pacing neither make it unresponsive nor end that state.
     """
     scene = play(marking(tmp_path), grace=600.0, speed=speed)
-    while not all(worker.ready for worker in scene.backend._workers._workers.values()):
+    while not all(worker.ready for worker in scene.backend._workers.slots._workers.values()):
         assert scene.events_until(scene.backend.now + 0.01) == []
     begun = scene.backend.now
     for task in range(2):
@@ -214,7 +214,7 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
     scene.signal(signal.SIGSTOP, scene.pids("b"))
     scene.await_events(TaskFailed)
     let_go(tmp_path, scene.pids("b"))
-    channel = scene.backend._workers._workers[2].channel
+    channel = scene.backend._workers.slots._workers[2].channel
     scene.signal(signal.SIGCONT, scene.pids("b"))
     assert select.select([channel], [], [], TIMEOUT)[0], "its reply is there before we look"
     assert [type(event) for event in scene.await_events(HostJoined)] == [HostJoined]

@@ -204,7 +204,7 @@ def test_reading_from_the_channel_replaces_the_worker(workers: Workers, fifo: st
     workers.start(0, "reads", read, ())
     with open(fifo):
         # What is left of this request is no whole frame.
-        workers._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
+        workers.slots._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
     assert one(workers).status == "done"
     until = time.monotonic() + TIMEOUT
     while workers.pids()[0] == dead:

@@ -15,6 +15,7 @@ import pytest
 
 from runtime.local.calling import TIMEOUT, await_end, call, exists, one
 from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Reply, Workers
 from tiers import examples
 
@@ -103,11 +104,12 @@ def test_the_main_module_is_not_imported_again(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import helper_beside_the_script\n"
+        "from slotwise.runtime.local.processes import Processes\n"
         "from slotwise.runtime.local.workers import Workers\n"
         "class Point:\n"
         "    def __init__(self, x): self.x = x\n"
         "def double(point): return Point(helper_beside_the_script.double(point.x))\n"
-        "with Workers(1) as workers:\n"
+        "with Workers(Processes(1)) as workers:\n"
         "    workers.start(0, 'key', double, (Point(21),))\n"
         "    (outcome,) = workers.wait(120)\n"
         "print(type(outcome.value) is Point, outcome.value.x)\n"
@@ -168,7 +170,7 @@ def test_kill_drops_an_outcome_that_was_not_reported(workers: Workers) -> None:
 
 def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
     """Without a Python that starts, replacing would go on forever."""
-    with Workers(1, environment={"PYTHONHOME": "/nowhere"}) as workers:
+    with Workers(Processes(1, environment={"PYTHONHOME": "/nowhere"})) as workers:
         with pytest.raises(SlotwiseError, match="3 in a row ended before they were ready"):
             workers.wait(TIMEOUT)
         pids = workers.pids()
@@ -211,7 +213,9 @@ def test_a_worker_inherits_no_other_files(workers: Workers) -> None:
 
 def test_environment_of_a_worker() -> None:
     """One thread for numerics and one hash seed, unless the caller says otherwise."""
-    with Workers(2, environment={"MKL_NUM_THREADS": "2", "COLOUR": "blue"}) as workers:
+    with Workers(
+        Processes(2, environment={"MKL_NUM_THREADS": "2", "COLOUR": "blue"})
+    ) as workers:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "COLOUR")
         got = call(workers, lambda: [os.environ.get(name) for name in names]).value
         assert got == [os.environ.get("OMP_NUM_THREADS", "1"), "2", "blue"]
@@ -234,6 +238,7 @@ def test_output_of_user_code_goes_to_stderr() -> None:
 
 MANAGER = """
 import os, subprocess, time
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 def busy():
@@ -241,7 +246,7 @@ def busy():
     print(os.getpid(), child.pid)
     while True: pass
 
-with Workers(2) as workers:
+with Workers(Processes(2)) as workers:
     print(*workers.pids(), flush=True)
     workers.start(0, "key", {function}, ())
     workers.wait()

@@ -31,6 +31,7 @@ from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.held_slots import HeldSlots
+from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.unresponsive import ResponseChange, ResponseMonitor
 from slotwise.runtime.local.workers import Reply, Workers
 
@@ -83,7 +84,9 @@ class LocalBackend:
         try:
             for execution in given:
                 execution.open()
-            self._workers = Workers(len(speeds), speeds=speeds, stdout=1 if is_open else 2)
+            self._workers = Workers(
+                Processes(len(speeds), speeds=speeds, stdout=1 if is_open else 2)
+            )
         except BaseException:
             for execution in given:
                 execution.close(succeeded=False)

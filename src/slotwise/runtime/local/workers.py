@@ -1,53 +1,42 @@
-"""The slots of this machine: one worker process each, used for many tasks, killable at once.
-
-One thread, no fork, no re-import of the user's main module. See
-docs/decisions/0002-worker-processes.md for why it does not use an existing pool.
-"""
+"""Calls in slots: pickled here, run by worker processes, and their results unpickled here."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import select
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 import cloudpickle
 
-from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.live_job import Pickle
-from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
-from slotwise.runtime.local.process import GarbledError, WorkerProcess
-from slotwise.runtime.local.stopped import is_stopped
+from slotwise.runtime.local.processes import Answer
 from slotwise.runtime.local.user_code import UserCodeError, of_user, pickled_task
-from slotwise.runtime.local.worker import DONE, FORGET, KEPT, RUNNER, STOPPED, TASK, TORN
-from slotwise.task import SPEED_VARIABLE
 
-DEFAULTS = {
-    # A slot is one core: without this, numpy in each worker would start a thread per core.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    # User code that spreads keys by hash() must agree in all workers and in every run.
-    "PYTHONHASHSEED": "0",
-}
-"""Defaults for the environment of the workers, below the manager's and the caller's."""
 
-STARTS_MAX = 3
-"""The run fails if this number of workers of one slot in a row die before they are ready."""
+class Slots(Protocol):
+    """What runs tasks in slots, as bytes: processes of this machine, or those of many hosts.
 
-UNREADABLE: dict[type[BaseException], str] = {
-    GarbledError: "the task wrote to the channel between its worker process and slotwise; it"
-    " must leave alone the file descriptors that it did not open",
-    MemoryError: "the result of the task does not fit into memory",
-}
-"""Why nothing more can be received from a worker."""
+    `Processes` describes the methods.
+    """
+
+    def add(self, speeds: Sequence[float]) -> list[int]: ...
+    def remove(self, slots: Iterable[int]) -> None: ...
+    def learn(self, key: str, runner: bytes) -> None: ...
+    def start(
+        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+    ) -> None: ...
+    def wait(self, timeout: float | None = None) -> list[Answer]: ...
+    def wake(self) -> None: ...
+    def tell(self, slot: int, until: float) -> None: ...
+    def kill(self, slot: int) -> None: ...
+    def forget(self, key: str) -> None: ...
+    def is_stopped(self, slot: int) -> bool: ...
+    def progress(self, slot: int) -> tuple[float, float | None] | None: ...
+    def pids(self) -> tuple[int, ...]: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,89 +57,21 @@ class Reply:
 
 
 class Workers:
-    """One worker process for each slot; each runs one task at a time.
+    """Runs calls in slots, one in each at a time. Closes the slots when it is closed."""
 
-    A worker that dies for any reason is replaced at once, and so is one whose task was stopped
-    by its hook at an arbitrary point. The processes end with `close`; the kernel ends them when
-    the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
-    those that leave their process group survive a manager that is killed, and only those whose
-    parents have ended, too, survive `kill` and `close`.
-
-    `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
-    runs while it has a task. The default is 1. Slots may be added and removed at any time; no
-    number of a slot is used again. What user code prints goes to the descriptor `stdout`; by
-    default that of stderr, so that it does not mix with our own output.
-
-    SlotwiseError if a worker process cannot be started.
-    """
-
-    def __init__(
-        self,
-        slots: int,
-        *,
-        environment: Mapping[str, str] | None = None,
-        speeds: Sequence[float] | None = None,
-        stdout: int = 2,
-    ) -> None:
-        assert slots >= 1
-        speeds = speeds or [1.0] * slots
-        assert len(speeds) == slots
-        self._speeds: dict[int, float] = {}  # by slot
-        self._pacer: Pacer | None = None
-        self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
-        self._stdout = stdout
-        self._environment = DEFAULTS | os.environ | dict(environment or {})
-        self._runners: dict[str, bytes] = {}
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.add, self.wake, self.tell = slots.add, slots.wake, slots.tell
+        self.is_stopped, self.progress = slots.is_stopped, slots.progress
+        self.pids, self.close = slots.pids, slots.close
+        self._keys: set[str] = set()
         self._early: list[Reply] = []
-        self._dying: list[WorkerProcess] = []
-        self._poll = select.poll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._bell_lock = threading.Lock()
-        self._has_rung = False
-        self._poll.register(self._bell, select.POLLIN)
-        self._by_channel: dict[int, int] = {}
-        self._workers: dict[int, WorkerProcess] = {}  # by slot
-        self._count = 0  # of slots that were ever there
-        try:
-            self.add(speeds)
-        except SlotwiseError:
-            self.close()
-            raise
-
-    def add(self, speeds: Sequence[float]) -> list[int]:
-        """Add a slot with a worker for each of these speeds; the slots.
-
-        SlotwiseError if a worker process cannot be started; then none is added.
-        """
-        assert all(SPEED_LEAST <= speed <= 1 for speed in speeds)
-        if self._pacer is None and min(speeds) < 1:
-            self._pacer = Pacer()
-        added: list[int] = []
-        try:
-            for speed in speeds:
-                slot = self._count
-                self._speeds[slot] = speed
-                self._workers[slot] = self._new_worker(slot)
-                self._count += 1
-                added.append(slot)
-        except OSError as error:
-            self._speeds.pop(slot)
-            self.remove(added)
-            raise SlotwiseError(
-                f"only {len(added)} of {len(speeds)} worker processes could be started:"
-                f" {error.strerror}; use fewer slots"
-            ) from error
-        return added
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
+        """Remove slots, and kill their tasks; `wait` reports nothing."""
         gone = set(slots)
-        self._early = [outcome for outcome in self._early if outcome.slot not in gone]
-        for slot in sorted(gone):
-            self._end(slot)
-            del self._workers[slot], self._speeds[slot]
-            if self._pacer is not None:
-                self._pacer.forget(slot)
+        self._early = [reply for reply in self._early if reply.slot not in gone]
+        self.slots.remove(gone)
 
     def start(
         self,
@@ -169,114 +90,41 @@ class Workers:
         kept. Errors are reported by `wait`. A task that `sleeps` adapts to the speed of its
         slot itself, and is not slowed.
         """
-        assert not self._workers[slot].busy
         try:
-            if key not in self._runners:
+            if key not in self._keys:
                 sent = of_user(lambda: cloudpickle.dumps(runner))
                 # With the path, the worker can import what the user can import here.
-                self._runners[key] = pickle.dumps((sys.path, key, sent))
+                self.slots.learn(key, pickle.dumps((sys.path, key, sent)))
+                self._keys.add(key)
             task = of_user(lambda: pickled_task((key, arguments)))
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             self._early.append(Reply(slot, "error", text))
             return
-        if not self._send(slot, key, task, kept):
-            # The worker died while idle, so no task is lost.
-            self._replace(slot)
-            self._send(slot, key, task, kept)
-        if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
-            self._paced.add(slot)
-            self._pace(slot)
+        self.slots.start(slot, key, task, kept, sleeps=sleeps)
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
 
         None means forever. A call costs one system call, and one for each task that has ended.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        outcomes, self._early = self._early, []
-        if self._dying:
-            self._dying = [worker for worker in self._dying if not worker.is_reaped()]
-        while True:
-            left = 0.0 if outcomes else None if until is None else until - time.monotonic()
-            is_woken = False
-            for channel, event in self._poll.poll(_milliseconds(left)):
-                if channel == self._bell:
-                    self._has_rung = False  # Before the caller looks why it was woken.
-                    os.eventfd_read(self._bell)
-                    is_woken = True
-                elif outcome := self._serve(self._by_channel[channel], event):
-                    outcomes.append(outcome)
-            if is_woken or outcomes or (until is not None and time.monotonic() >= until):
-                return outcomes
-
-    def wake(self) -> None:
-        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        if not self._has_rung:
-            self._has_rung = True
-            with self._bell_lock:
-                if self._bell >= 0:
-                    os.eventfd_write(self._bell, 1)
-
-    def tell(self, slot: int, until: float) -> None:
-        """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
-
-        It does not kill the task; use `kill`. It affects neither a task that has just ended nor
-        the next one. A further call gives the task the new instant.
-        """
-        if self._workers[slot].busy:
-            self._workers[slot].tell(until)
-            if self._pacer is not None:
-                self._pacer.nudge(slot)  # It must get the signal now, not after the stop.
+        early, self._early = self._early, []
+        answers = self.slots.wait(0.0 if early else timeout)
+        return early + [_reply(answer) for answer in answers]
 
     def kill(self, slot: int) -> None:
         """Stop the task in a slot by SIGKILL to all its processes; `wait` reports nothing.
 
         The slot is free on return: a task can be started before the new worker is ready.
         """
-        self._early = [outcome for outcome in self._early if outcome.slot != slot]
-        self._replace(slot)
+        self._early = [reply for reply in self._early if reply.slot != slot]
+        self.slots.kill(slot)
 
     def forget(self, key: str) -> None:
         """Drop the runner of a key here and in all workers: its job is over."""
-        if self._runners.pop(key, None) is None:
-            return
-        for worker in self._workers.values():
-            if key in worker.keys:
-                worker.keys.remove(key)
-                worker.send(FORGET, pickle.dumps(key))
-                self._watch(worker)
-
-    def is_stopped(self, slot: int) -> bool:
-        """Whether the worker of a slot was stopped from outside by SIGSTOP."""
-        pid = self._workers[slot].pid
-        if self._pacer is not None:
-            return self._pacer.is_held(slot, pid)
-        return is_stopped(pid, by_us=False)
-
-    def progress(self, slot: int) -> tuple[float, float | None] | None:
-        """What the task in a slot has reported: what is done, and the total if known."""
-        return self._workers[slot].progress()
-
-    def pids(self) -> tuple[int, ...]:
-        """The current process id of each slot."""
-        return tuple(worker.pid for worker in self._workers.values())
-
-    def close(self) -> None:
-        """Kill all workers and the processes that user code started, and wait for their end."""
-        if self._pacer is not None:
-            self._pacer.close()
-        ending = [*self._dying, *self._workers.values()]
-        for worker in ending:
-            worker.kill()
-        for worker in ending:
-            worker.reap()
-        self._dying, self._workers, self._early = [], {}, []
-        self._by_channel = {}
-        with self._bell_lock:
-            if self._bell >= 0:
-                os.close(self._bell)
-                self._bell = -1
+        if key in self._keys:
+            self._keys.remove(key)
+            self.slots.forget(key)
 
     def __enter__(self) -> Self:
         return self
@@ -289,107 +137,18 @@ class Workers:
     ) -> None:
         self.close()
 
-    def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
-        """Send a task to the worker of a slot; False if it is dead."""
-        worker = self._workers[slot]
-        worker.busy = True
-        if key not in worker.keys:
-            worker.keys.add(key)
-            worker.send(RUNNER, self._runners[key])
-        if kept:
-            worker.send(KEPT, kept)
-        alive = worker.send(TASK, task)
-        if worker.unsent:
-            self._watch(worker)
-        return alive
 
-    def _serve(self, slot: int, event: int) -> Reply | None:
-        """Send more of a request to a worker, or receive (a part of) its reply."""
-        worker = self._workers[slot]
-        if event & select.POLLOUT:
-            worker.flush()
-            self._watch(worker)
-        if not event & ~select.POLLOUT:
-            return None
-        try:
-            reply = worker.receive()
-        except EOFError:
-            return self._bury(slot, "lost", worker.last_words())
-        except (GarbledError, MemoryError) as error:
-            return self._bury(slot, "error", UNREADABLE[type(error)])
-        if reply is None:
-            self._pace(slot)  # It may be ready now.
-            return None
-        worker.busy = False
-        what, started, seconds, body = reply
-        self._let_be(slot, started, started + seconds)
-        if what == TORN:
-            self._replace(slot)
-        if what in (STOPPED, TORN):
-            return Reply(slot, "stopped", body, started, seconds)
-        try:
-            value = of_user(lambda: pickle.loads(body))
-        except UserCodeError as error:
-            text = f"the result of the task cannot be read: {error}"
-            return Reply(slot, "error", text, started, seconds)
-        status: Literal["done", "error"] = "done" if what == DONE else "error"
-        return Reply(slot, status, value, started, seconds)
-
-    def _bury(self, slot: int, status: Literal["lost", "error"], sentence: str) -> Reply | None:
-        """Replace an unusable worker. The reply for its task, if it had one."""
-        worker = self._workers[slot]
-        self._let_be(slot)
-        unready = 0 if worker.ready else worker.unready + 1
-        if unready >= STARTS_MAX:
-            raise SlotwiseError(
-                f"worker processes cannot start: {unready} in a row ended before they were"
-                f" ready; the last one: {sentence}; see stderr for their messages"
-            )
-        self._replace(slot, unready)
-        return Reply(slot, status, sentence) if worker.busy else None
-
-    def _replace(self, slot: int, unready: int = 0) -> None:
-        """Kill the worker of a slot, if alive, and start another without waiting."""
-        self._end(slot)
-        self._workers[slot] = self._new_worker(slot, unready)
-
-    def _end(self, slot: int) -> None:
-        """Kill the worker of a slot, if alive, without waiting."""
-        worker = self._workers[slot]
-        self._let_be(slot)
-        self._poll.unregister(worker.channel)
-        del self._by_channel[worker.channel]
-        worker.kill()
-        self._dying.append(worker)
-
-    def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
-        speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
-        worker = WorkerProcess(self._environment | speed, unready, self._stdout)
-        self._by_channel[worker.channel] = slot
-        self._watch(worker)
-        return worker
-
-    def _pace(self, slot: int) -> None:
-        """Slow the worker of a slot from now on, if it should be slowed and is ready.
-
-        Before it is ready it would survive the manager, so it must not be stopped.
-        """
-        if slot in self._paced and self._workers[slot].ready:
-            assert self._pacer is not None
-            self._paced.remove(slot)
-            self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
-
-    def _let_be(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
-        """Stop slowing the worker of a slot: it has no task any more, or will be killed."""
-        if self._pacer is not None:
-            self._paced.discard(slot)
-            self._pacer.end(slot, started, over)
-
-    def _watch(self, worker: WorkerProcess) -> None:
-        wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
-        self._poll.register(worker.channel, wanted)
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    """A timeout for poll, which accepts neither infinity nor more than 24 days."""
-    return None if seconds is None else min(max(seconds, 0.0), 86_400.0) * 1000
+def _reply(answer: Answer) -> Reply:
+    """What an answer says, unpickled."""
+    slot, status, body, started, seconds = answer
+    if status == "lost" or status == "stopped":
+        return Reply(slot, status, body, started, seconds)
+    if status == "unreadable":
+        return Reply(slot, "error", body, started, seconds)
+    assert not isinstance(body, str)
+    try:
+        value = of_user(lambda: pickle.loads(body))
+    except UserCodeError as error:
+        text = f"the result of the task cannot be read: {error}"
+        return Reply(slot, "error", text, started, seconds)
+    return Reply(slot, status, value, started, seconds)
