@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 
+from agent_processes import run_on_agents
 from forked import Forker
 from oracles.guarantees import (
     Guarantees,
@@ -45,14 +46,19 @@ DECISIONS_MAX = 10_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--slow`."""
+    """Add `--slow` and `--agents`."""
     parser.addoption("--slow", action="store_true", help="run slow tests and more examples")
+    parser.addoption(
+        "--agents", action="store_true", help="run the tests of live runs on agents, instead"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many examples hypothesis tries, and how often states are checked."""
     settings.load_profile("slow" if config.getoption("--slow") else "fixed")
     CheckedState.at_every_step = config.getoption("--slow")
+    if config.getoption("--agents"):
+        run_on_agents()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from math import inf
@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
     from slotwise.analysis.explanation import Explanation
     from slotwise.analysis.replay import Replay
     from slotwise.analysis.waits import Wait
+    from slotwise.programs.execution import Execution
+    from slotwise.runtime.live_backend import LiveBackend
 
 
 def simulate(
@@ -118,16 +120,18 @@ def run(
     *,
     slots: Slots | None = None,
     emulate_hosts: bool = False,
+    dask: Any = None,
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
-    """Run a workload in worker processes of this machine.
+    """Run a workload in worker processes of this machine, or of a Dask cluster.
 
     Jobs of stated work sleep for that time and copy nothing. `slots` is a number of slots, or a
     number for each kind; the number of processors by default. With `emulate_hosts` the run uses
     the hosts of the workload's cluster instead, emulated on this machine: each host has its own
     workers, which run for as much of the time as its speed says. No host may be faster than
-    this machine, whose speed is 1.
+    this machine, whose speed is 1. With `dask`, a `distributed.Client` or the address of a
+    scheduler, each thread of a Dask worker is a slot, and an agent beside it runs the tasks.
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
@@ -137,8 +141,45 @@ def run(
     check_options(options, history)
     refuse_log(history, options)
     source = _source(workload, options, existing(history))
+    if dask is not None:
+        return _run_on_dask(source, scheduler, dask, slots, emulate_hosts, history, options)
     cluster = _live_cluster(source, slots, emulate_hosts)
     return _run(source, scheduler, cluster, emulate_hosts, history, options)
+
+
+def _run_on_dask(
+    source: Source,
+    scheduler: str,
+    dask: Any,
+    slots: Slots | None,
+    emulate_hosts: bool,
+    history: str | Path | None,
+    options: Options,
+) -> Result:
+    """Run the jobs of a source on the hosts of a Dask cluster."""
+    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+    from slotwise.runtime.agents.source import dask_workers
+
+    if slots is not None or emulate_hosts:
+        raise InputError(
+            "dask: the slots are the threads of Dask's workers; leave out slots and"
+            " emulate_hosts"
+        )
+    workers = dask_workers(dask)
+    try:
+        hosts = workers.connect()
+        cluster = source.cluster(cluster_of(hosts))
+        return _run(
+            source,
+            scheduler,
+            cluster,
+            False,
+            history,
+            options,
+            lambda executions: AgentsBackend(executions, workers, hosts),
+        )
+    finally:
+        workers.close()
 
 
 def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> Cluster:
@@ -168,8 +209,12 @@ def _run(
     is_emulated: bool,
     history: str | Path | None,
     options: Options,
+    backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
 ) -> Result:
-    """Run the jobs of a source, and add the tasks that end to the history."""
+    """Run the jobs of a source, and add the tasks that end to the history.
+
+    On this machine, if no other backend is given.
+    """
     from slotwise.runtime.local.backend import LocalBackend
 
     executions = source.executions(cluster)
@@ -188,11 +233,12 @@ def _run(
         }
         if true:
             parameters["speeds"] = true
-    else:
+    elif backend is None:
         (host,) = cluster.hosts
         parameters["slots"] = dict(host.slots)
     setting = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
-    return setting.run(lambda: LocalBackend(executions, cluster))
+    make = backend or (lambda executions: LocalBackend(executions, cluster))
+    return setting.run(lambda: make(executions))
 
 
 def compare(

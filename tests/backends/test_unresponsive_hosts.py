@@ -103,7 +103,7 @@ class Disturbed:
     def send(self, number: signal.Signals, host: str) -> None:
         """Send a signal to the only worker of a host."""
         with suppress(ProcessLookupError):
-            os.killpg(self.backend._workers.pids()[self.slot(host)], number)
+            os.killpg(self.backend._workers.slots.pids()[self.slot(host)], number)
 
     def is_done(self, host: str) -> bool:
         """Whether the task on a host had ended before the stop, but was not reported."""

@@ -78,6 +78,14 @@ EmulateHosts = Annotated[
         help="Emulate the hosts of the workload's cluster here, at their speeds.",
     ),
 ]
+DaskAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Run on the hosts of the Dask cluster with the scheduler at this address.",
+    ),
+]
 History = Annotated[
     Path | None,
     typer.Option(
@@ -225,14 +233,19 @@ def _run(
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
     emulate_hosts: EmulateHosts = False,
+    dask: DaskAddress = None,
     overwrite: Overwrite = False,
     history: History = None,
     scheduling: Scheduling,
     output: OutputOptions,
 ) -> None:
-    """Run the workload in worker processes of this machine. Jobs of stated work sleep.
+    """Run the workload in worker processes of this machine, or of a Dask cluster.
+
+    Jobs of stated work sleep.
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
+
+    `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
     with exit_codes():
         source = read_source(file)
@@ -247,6 +260,7 @@ def _run(
                 scheduler,
                 slots=parse_slots(slots),
                 emulate_hosts=emulate_hosts,
+                dask=dask,
                 history=history,
                 **options,
             )

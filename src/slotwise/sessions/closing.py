@@ -63,7 +63,7 @@ def _close(intake: Intake, held: HeldInterrupts, *, cancels: bool) -> None:
 def _free(intake: Intake) -> None:
     """Remove what the session has put elsewhere."""
     intake.files.close()
-    intake.claim.close()
+    intake.claim_no_cores()
     if intake.cells is not None:
         intake.cells.close()
     if intake.display is not None and intake.is_ended:  # Otherwise, nobody would draw it.

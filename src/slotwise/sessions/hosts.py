@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.model.typed import check_number, check_text
+from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+from slotwise.runtime.agents.source import dask_workers
+from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
 from slotwise.sessions.checking import check_slots
@@ -16,8 +21,45 @@ from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Slots, processors
 
 
-def claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCores]:
-    """The hosts of a new session, and its entry among the sessions on this machine.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the tasks of a session run: hosts, and a backend that runs tasks there.
+
+    claim    the entry among the sessions on this machine; None for hosts elsewhere
+    discard  frees what was reserved, if no backend is made
+    """
+
+    cluster: Cluster
+    backend: Callable[[], LiveBackend]
+    claim: ClaimOfCores | None
+    discard: Callable[[], None]
+
+
+def place_for(slots: Slots | Cluster | None, dask: Any) -> Place:
+    """This machine, or the hosts of a Dask cluster. InputError for what cannot be used."""
+    if dask is None:
+        cluster, claim = _claimed_cluster(slots)
+        return Place(
+            cluster, lambda: LocalBackend((), cluster, is_open=True), claim, claim.close
+        )
+    if slots is not None:
+        raise InputError("slots and dask are both given; a Dask worker has a slot a thread")
+    source = dask_workers(dask)
+    try:
+        hosts = source.connect()
+    except BaseException:
+        source.close()
+        raise
+    return Place(
+        cluster_of(hosts),
+        lambda: AgentsBackend((), source, hosts, is_open=True),
+        None,
+        source.close,
+    )
+
+
+def _claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCores]:
+    """The hosts of a new session here, and its entry among the sessions on this machine.
 
     InputError for hosts that cannot be emulated.
     """
@@ -33,6 +75,8 @@ def claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCore
 
 def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
     """Add a host with its own worker processes. See `Session.add_host`."""
+    if not loop.backend.is_here:
+        raise InputError("the hosts are the workers of a Dask cluster; start another worker")
     check_text("the name of a host", name)
     check_text(f"host {name!r}: rack", rack)
     if not isinstance(slots, int | Mapping):

@@ -21,15 +21,14 @@ from slotwise.record.log import Header
 from slotwise.report.session_table import ShownJob
 from slotwise.running import check_jobs
 from slotwise.runtime.local.arrivals import Entry as Put
-from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.runtime.loop import Record
 from slotwise.sessions.arriving import Names
 from slotwise.sessions.calls import PHASE, OpenCalls
 from slotwise.sessions.checking import warn_user
-from slotwise.sessions.claims_of_cores import ClaimOfCores
 from slotwise.sessions.futures import Future
+from slotwise.sessions.hosts import Place
 from slotwise.sessions.learning import Learning
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
@@ -46,13 +45,13 @@ class Intake:
         self,
         header: Header,
         learning: Learning,
-        claim: ClaimOfCores,
+        place: Place,
         progress: Record | None,
         log: str | Path | None,
     ) -> None:
         """InputError for a log that cannot be written; SlotwiseError if no workers start."""
         self.pools, self.objective = PoolTree(header.pools), Objective(**header.objective)
-        self.learning, self.claim = learning, claim
+        self.learning, self.claim = learning, place.claim
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
@@ -66,10 +65,8 @@ class Intake:
         self._warned_of: set[str] = set()
         records = [*filter(None, (learning.record, progress)), self._hear]
         self.files = CallFiles()
-        cluster = self._claimed = header.cluster
-        self.loop = LoopThread(
-            header, lambda: LocalBackend((), cluster, is_open=True), records, log
-        )
+        self._claimed = header.cluster
+        self.loop = LoopThread(header, place.backend, records, log)
         self.state = self.loop.state
         self.cells = cells_of_notebook()
         self.loop.start(self._ended)
@@ -241,9 +238,14 @@ class Intake:
         arrived = [phases[0].job for phases in self.state.jobs_left()]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
+    def claim_no_cores(self) -> None:
+        """Leave the cores of this machine to other sessions. Idempotent."""
+        if self.claim is not None:
+            self.claim.close()
+
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""
-        self.claim.close()
+        self.claim_no_cores()
         with self.lock:
             self._error, self.is_ended = error, True
         for future in self._pending():
@@ -254,7 +256,8 @@ class Intake:
         self.turns += 1
         if self.state.cluster is not self._claimed:
             self._claimed = self.state.cluster
-            self.claim.update(self.slots)
+            if self.claim is not None:
+                self.claim.update(self.slots)
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)

@@ -20,8 +20,8 @@ from slotwise.objective.objective import Objective
 from slotwise.record.log import Header
 from slotwise.record.log_file import LogFile
 from slotwise.runtime.initial import initial_state
+from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.arrivals import Ask
-from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.loop import Record, run
 from slotwise.scheduler import make_scheduler
 
@@ -37,7 +37,7 @@ class LoopThread:
     def __init__(
         self,
         header: Header,
-        make_backend: Callable[[], LocalBackend],
+        make_backend: Callable[[], LiveBackend],
         records: Iterable[Record],
         log: str | Path | None,
     ) -> None:

@@ -47,7 +47,9 @@ T = TypeVar("T")
 
 
 class Session:
-    """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
+    """Runs calls and jobs in worker processes, at any time, from any thread.
+
+    The processes are on this machine, or on the hosts of a Dask cluster.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
     cancels them first. A session that is still open at the end of the program waits, too.
@@ -56,6 +58,9 @@ class Session:
                     number of processors that other sessions of the same user leave, with a
                     warning if there are any. Or a `Cluster`, whose hosts are emulated on this
                     machine
+    dask            instead of slots of this machine, those of a Dask cluster: a
+                    `distributed.Client`, or the address of a scheduler. Each thread of a worker
+                    is a slot, and an agent beside the worker runs the tasks
     scheduler       the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools           the pools with their shares; jobs may also name others, with a warning if
                     some are given here
@@ -83,6 +88,7 @@ class Session:
         slots: Slots | Cluster | None = None,
         scheduler: str = "flex",
         *,
+        dask: Any = None,
         pools: Iterable[Pool] = (),
         history: str | Path | None = None,
         **options: Unpack[Options],
@@ -97,16 +103,16 @@ class Session:
             )
         check_slots(slots)
         workload = Workload((), pools=check_pools(pools), preemption=options.get("preemption"))
-        cluster, claim = hosts.claimed_cluster(slots)
+        place = hosts.place_for(slots, dask)
         try:
-            learning = Learning(history, cluster)
+            learning = Learning(history, place.cluster)
             source = Source(workload, ())
-            spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
+            spec = RunSpec(scheduler, "live", (), place.cluster, source, options, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
             progress, log = options.get("progress"), options.get("log")
-            self._intake = Intake(header, learning, claim, progress, log)
+            self._intake = Intake(header, learning, place, progress, log)
         except BaseException:
-            claim.close()
+            place.discard()
             raise
         self._single = CallSubmitter(self._intake, Binding(), grows=False)
         closing.close_at_exit(self._intake)

@@ -25,7 +25,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
     pool = Workers(Processes(getattr(request.module, "SLOTS", 2)))
     try:
         yield pool
-        pids = pool.pids()
+        pids = pool.slots.pids()
     finally:
         pool.close()
     assert not any(exists(pid) for pid in pids)
@@ -65,6 +65,6 @@ def play(frequent_checks: None) -> Iterator[Play]:
 
     yield make
     for scene in scenes:
-        pids = scene.backend._workers.pids()
+        pids = scene.backend._workers.slots.pids()
         scene.backend.close()
         assert not any(map(exists, pids))

@@ -49,10 +49,10 @@ def kinds(events: list[Any]) -> list[type]:
 
 def test_an_added_host_runs_tasks(scene: Scene, tmp_path: Path) -> None:
     """Also one of another speed; its workers are its own."""
-    before = set(scene.backend._workers.pids())
+    before = set(scene.backend._workers.slots.pids())
     scene.backend.put(HostAdded(0.0, Host("c", {"task": 1}, speed=0.5)))
     scene.await_events(HostAdded)
-    (pid,) = {*scene.backend._workers.pids()} - before
+    (pid,) = {*scene.backend._workers.slots.pids()} - before
     scene.launch(0, "c")
     let_go(tmp_path, [pid])
     scene.await_events(TaskFinished)
@@ -141,14 +141,14 @@ def test_a_job_that_is_committed_is_not_lost_with_its_host() -> None:
 def test_slots_are_added_and_removed() -> None:
     """Numbers of slots are not used again, and the others keep theirs."""
     with Workers(Processes(2)) as workers:
-        first, second = workers.pids()
-        assert workers.add([1.0, 0.5]) == [2, 3]
+        first, second = workers.slots.pids()
+        assert workers.slots.add([1.0, 0.5]) == [2, 3]
         assert call(workers, len, "abc", slot=3).value == 3
         workers.start(0, "key", len, ("ab",))
         workers.remove([0, 2])
         await_end(first)
-        assert workers.pids()[0] == second
-        assert workers.add([1.0]) == [4]
+        assert workers.slots.pids()[0] == second
+        assert workers.slots.add([1.0]) == [4]
         assert call(workers, len, "abcd", slot=4).value == 4
         assert call(workers, len, "a", slot=1).value == 1
 
@@ -163,10 +163,10 @@ def test_slots_that_cannot_be_added_change_nothing(monkeypatch: pytest.MonkeyPat
                 raise OSError(24, "Too many open files")
             return start(slot)
 
-        before = workers.pids()
+        before = workers.slots.pids()
         monkeypatch.setattr(workers.slots, "_new_worker", new_worker)
         with pytest.raises(SlotwiseError, match="only 1 of 3 worker processes"):
-            workers.add([1.0] * 3)
+            workers.slots.add([1.0] * 3)
         monkeypatch.undo()
-        assert workers.pids() == before
+        assert workers.slots.pids() == before
         assert call(workers, len, "abc").value == 3

@@ -34,7 +34,7 @@ def workers() -> Iterator[Workers]:
     pool = Workers(Processes(len(SPEEDS), speeds=SPEEDS))
     try:
         yield pool
-        pids = pool.pids()
+        pids = pool.slots.pids()
     finally:
         pool.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -67,7 +67,7 @@ def wait_for_stop(workers: Workers, slot: int) -> None:
 
     def is_stopped() -> bool:
         assert workers.wait(0.001) == []
-        return state(workers.pids()[slot]) == "T"
+        return state(workers.slots.pids()[slot]) == "T"
 
     wait_for(is_stopped)
 
@@ -149,7 +149,7 @@ def test_the_seconds_of_a_task_include_its_stops(workers: Workers) -> None:
 
 def test_short_tasks_are_slowed_too(workers: Workers) -> None:
     """Many tasks, each shorter than a run between two stops, are stopped for twice as long."""
-    pids = workers.pids()
+    pids = workers.slots.pids()
     seconds = ran = 0.0
 
     def are_slowed() -> bool:
@@ -160,14 +160,14 @@ def test_short_tasks_are_slowed_too(workers: Workers) -> None:
         return seconds > 2.5 * ran
 
     wait_for(are_slowed)
-    assert workers.pids() == pids
+    assert workers.slots.pids() == pids
 
 
 def test_an_idle_worker_is_not_slowed(workers: Workers) -> None:
     """Before its first task, between tasks; while it has one, it is."""
-    assert "T" not in watch(workers.pids()[2], 0.15)
+    assert "T" not in watch(workers.slots.pids()[2], 0.15)
     loop(workers, 2, 300_000)
-    assert "T" not in watch(workers.pids()[2], 0.15)
+    assert "T" not in watch(workers.slots.pids()[2], 0.15)
     workers.start(2, "sleep", time.sleep, (600,))
     wait_for_stop(workers, 2)
 
@@ -258,23 +258,23 @@ def test_a_paused_worker_with_a_message_is_continued_at_once(
 def test_a_slow_worker_can_be_killed_at_any_moment(workers: Workers) -> None:
     """Stopped or not, it is dead and replaced, and the next task is slowed as well."""
     for wait in (0.0, 0.05, 0.1, 0.13):
-        old = workers.pids()[2]
+        old = workers.slots.pids()[2]
         workers.start(2, "sleep", time.sleep, (600,))
         workers.wait(wait)
         workers.kill(2)
-        assert workers.pids()[2] != old
+        assert workers.slots.pids()[2] != old
     workers.start(2, "sleep", time.sleep, (600,))
     wait_for_stop(workers, 2)
-    old = workers.pids()[2]
+    old = workers.slots.pids()[2]
     workers.kill(2)
-    assert workers.pids()[2] != old
+    assert workers.slots.pids()[2] != old
     loop(workers, 2, 100_000, stopped_least=0.1)
 
 
 def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
     """Even while the pacer has it stopped."""
     workers.start(2, "sleep", time.sleep, (600,))
-    pid = workers.pids()[2]
+    pid = workers.slots.pids()[2]
     wait_for_stop(workers, 2)
     os.kill(pid, signal.SIGKILL)
     (outcome,) = workers.wait(TIMEOUT)
@@ -294,7 +294,7 @@ for slot in range(4):
 until = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < until:
     workers.wait(0.02)
-print(*workers.pids(), flush=True)
+print(*workers.slots.pids(), flush=True)
 while True:
     workers.wait(None)
 """

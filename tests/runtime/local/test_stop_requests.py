@@ -113,7 +113,7 @@ def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> No
         running.on_stop_request(seen.append)
         return running.stop_requested(), len(seen)
 
-    (pid,) = workers.pids()
+    (pid,) = workers.slots.pids()
     os.kill(pid, signal.SIGSTOP)
     workers.start(0, "key", work, ())
     ask_to_stop(workers)

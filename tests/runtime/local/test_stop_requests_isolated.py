@@ -25,7 +25,7 @@ __all__ = ["SLOTS"]
 def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> None:
     """A stray signal affects neither an idle worker nor a task."""
     assert call(workers, lambda: 1).value == 1
-    os.kill(workers.pids()[0], signal.SIGTERM)
+    os.kill(workers.slots.pids()[0], signal.SIGTERM)
 
     def work(fifo: str) -> bool:
         running.on_stop_request(lambda seconds: running.stop())
@@ -34,7 +34,7 @@ def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> No
         return running.stop_requested()
 
     begun(workers, work, fifo)
-    os.kill(workers.pids()[0], signal.SIGTERM)
+    os.kill(workers.slots.pids()[0], signal.SIGTERM)
     Path(fifo).write_text("")
     assert one(workers).value is False
 
@@ -42,7 +42,7 @@ def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> No
 def test_a_starting_worker_survives_sigterm() -> None:
     """A signal does no harm from the first instant of a worker."""
     with Workers(Processes(1)) as workers:
-        (pid,) = workers.pids()
+        (pid,) = workers.slots.pids()
         until = time.monotonic() + 0.2
         while time.monotonic() < until:
             os.kill(pid, signal.SIGTERM)
@@ -76,7 +76,7 @@ def test_a_request_at_the_end_of_a_task_affects_no_other_task(
         number = len(seen)
         workers.start(0, "work", work, (number,))
         assert one(workers).value == number  # The worker that runs it is ready.
-        pids = workers.pids()
+        pids = workers.slots.pids()
         workers.start(0, "work", work, (number,))
         until = time.monotonic() + delay
         while time.monotonic() < until:
@@ -86,7 +86,7 @@ def test_a_request_at_the_end_of_a_task_affects_no_other_task(
         seen.append(outcome.status)
         delay *= 1.2 if outcome.status == "stopped" else 0.8
         assert outcome.value == number or outcome.status == "stopped"
-        assert (workers.pids() == pids) == (not hook or outcome.status == "done")
+        assert (workers.slots.pids() == pids) == (not hook or outcome.status == "done")
         workers.start(0, "innocent", innocent, ())
         assert one(workers).value == (False, None)
     assert set(seen) == {"done", "stopped"}
@@ -149,7 +149,7 @@ def test_signals_do_not_corrupt_large_results_and_arguments(workers: Workers) ->
             ask_to_stop(workers)
 
     assert call(workers, lambda: 1).value == 1
-    (pid,) = workers.pids()
+    (pid,) = workers.slots.pids()
     thread = threading.Thread(target=disturb)
     thread.start()
     try:

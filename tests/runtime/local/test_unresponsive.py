@@ -263,7 +263,7 @@ def test_unresponsive_hosts_cost_no_processor_time(
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
-    scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
+    scene.signal(signal.SIGSTOP, scene.backend._workers.slots.pids())
     events = scene.await_events(TaskFailed)
     assert [type(event) for event in events].count(HostLost) == 2
     waits: list[float] = []
@@ -281,6 +281,6 @@ def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
         scene = play(marking(tmp_path), grace=grace)
         scene.launch(0, "a")
         scene.launch(1, "b")
-        scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
+        scene.signal(signal.SIGSTOP, scene.backend._workers.slots.pids())
         scene.await_events(kind)
         scene.backend.perform(GiveUp("j", "enough"))

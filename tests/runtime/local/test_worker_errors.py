@@ -21,7 +21,7 @@ from slotwise.runtime.local.workers import Reply, Workers
 
 def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
     """The text begins with the user's frames; the worker lives on."""
-    pids = workers.pids()
+    pids = workers.slots.pids()
 
     def divide(x: int) -> float:
         return 1 / x
@@ -33,7 +33,7 @@ def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
     assert frames[0].endswith("in divide")
     assert last == "ZeroDivisionError: division by zero"
     assert call(workers, divide, 1).value == 1.0
-    assert workers.pids() == pids
+    assert workers.slots.pids() == pids
 
 
 def test_a_base_exception_is_an_error_of_the_task(workers: Workers) -> None:
@@ -64,7 +64,7 @@ def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Workers) -
 
 def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) -> None:
     """Runner, arguments and result: the text says which, and the worker lives on."""
-    pids = workers.pids()
+    pids = workers.slots.pids()
     lock = threading.Lock()
     for function, arguments, begin in [
         (lambda: lock, (), "the task cannot be sent to a worker process: TypeError: "),
@@ -78,7 +78,7 @@ def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) 
         outcome = call(workers, function, *arguments)
         assert outcome.status == "error"
         assert str(outcome.value).startswith(begin)
-    assert workers.pids() == pids
+    assert workers.slots.pids() == pids
 
 
 class Unreadable:
@@ -90,7 +90,7 @@ class Unreadable:
 
 def test_values_that_cannot_be_unpickled_are_errors_of_the_task(workers: Workers) -> None:
     """Arguments fail in the worker, results in the manager; both live on."""
-    pids = workers.pids()
+    pids = workers.slots.pids()
     arguments = call(workers, lambda x: x, Unreadable())
     assert str(arguments.value) == (
         "the arguments of the task cannot be read in a worker process:"
@@ -109,7 +109,7 @@ def test_values_that_cannot_be_unpickled_are_errors_of_the_task(workers: Workers
         "error",
         "the result of the task cannot be read: ZeroDivisionError: division by zero",
     )
-    assert workers.pids() == pids
+    assert workers.slots.pids() == pids
 
 
 class Leaving:
@@ -126,7 +126,7 @@ class Leaving:
 @pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
 def test_an_exit_during_unpickling_is_an_error_of_the_task(workers: Workers, kind: str) -> None:
     """A result cannot end the manager; nor can an argument, or a function, that is pickled."""
-    pids = workers.pids()
+    pids = workers.slots.pids()
     result = call(workers, lambda: Leaving(f"raise {kind}('bye')"))
     assert result.status == "error"
     assert result.value == f"the result of the task cannot be read: {kind}: bye"
@@ -136,7 +136,7 @@ def test_an_exit_during_unpickling_is_an_error_of_the_task(workers: Workers, kin
     ):
         sent = call(workers, function, *arguments)
         assert sent.value == f"the task cannot be sent to a worker process: {kind}: bye"
-    assert workers.pids() == pids
+    assert workers.slots.pids() == pids
     assert call(workers, lambda: 1).value == 1
 
 
@@ -160,12 +160,12 @@ def test_an_interrupt_while_a_result_is_read_goes_through(
 @pytest.mark.parametrize("text", [b"\0", b"hello", b"\xff" * 100, b"x" * 1_000_000])
 def test_writing_to_the_channel_is_an_error_of_the_task(workers: Workers, text: bytes) -> None:
     """It is not taken for a reply, and later tasks are not affected: the worker is replaced."""
-    dead, other = workers.pids()
+    dead, other = workers.slots.pids()
     outcome = call(workers, lambda: os.write(int(sys.argv[1]), text))
     assert outcome.status == "error"
     assert "wrote to the channel between its worker process and slotwise" in str(outcome.value)
-    assert workers.pids()[0] != dead
-    assert workers.pids()[1] == other
+    assert workers.slots.pids()[0] != dead
+    assert workers.slots.pids()[1] == other
     assert call(workers, lambda: 1).value == 1
 
 
@@ -173,7 +173,7 @@ def test_writing_to_the_channel_between_tasks_fails_no_task(
     workers: Workers, fifo: str
 ) -> None:
     """A thread that a task left writes to the channel: only the worker is replaced."""
-    dead, _ = workers.pids()
+    dead, _ = workers.slots.pids()
 
     def leave() -> None:
         def write() -> None:
@@ -187,7 +187,7 @@ def test_writing_to_the_channel_between_tasks_fails_no_task(
     with open(fifo, "w") as file:
         file.write("go")
     until = time.monotonic() + TIMEOUT
-    while workers.pids()[0] == dead:
+    while workers.slots.pids()[0] == dead:
         assert workers.wait(0.05) == []
         assert time.monotonic() < until
     assert call(workers, lambda: 1).value == 1
@@ -195,7 +195,7 @@ def test_writing_to_the_channel_between_tasks_fails_no_task(
 
 def test_reading_from_the_channel_replaces_the_worker(workers: Workers, fifo: str) -> None:
     """The start of the next request is unknown: the worker ends and is replaced."""
-    dead, _ = workers.pids()
+    dead, _ = workers.slots.pids()
 
     def read() -> None:
         with open(fifo, "w"):
@@ -207,7 +207,7 @@ def test_reading_from_the_channel_replaces_the_worker(workers: Workers, fifo: st
         workers.slots._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
     assert one(workers).status == "done"
     until = time.monotonic() + TIMEOUT
-    while workers.pids()[0] == dead:
+    while workers.slots.pids()[0] == dead:
         assert workers.wait(0.05) == []
         assert time.monotonic() < until
     assert call(workers, lambda: 1).value == 1
@@ -251,13 +251,13 @@ def test_a_task_that_ends_its_process_is_lost(
     workers: Workers, end: Callable[[], object], words: str
 ) -> None:
     """Exit, crash, kill, even in mid-message: lost, replaced, and the other slot goes on."""
-    dead, other = workers.pids()
+    dead, other = workers.slots.pids()
     workers.start(1, "other", lambda: 1, ())
     assert one(workers).value == 1
     outcome = call(workers, end)
     assert outcome == Reply(0, "lost", f"worker process {dead} {words}")
-    assert workers.pids()[1] == other
-    assert call(workers, lambda: os.getpid()).value == workers.pids()[0] != dead
+    assert workers.slots.pids()[1] == other
+    assert call(workers, lambda: os.getpid()).value == workers.slots.pids()[0] != dead
 
 
 def test_a_child_left_behind_by_a_crash_is_killed(workers: Workers, fifo: str) -> None:

@@ -43,7 +43,7 @@ def test_each_slot_runs_its_own_task(workers: Workers) -> None:
     while len(outcomes) < 2:
         outcomes += workers.wait(TIMEOUT)
     assert {(o.slot, o.status, o.value) for o in outcomes} == {
-        (slot, "done", pid) for slot, pid in enumerate(workers.pids())
+        (slot, "done", pid) for slot, pid in enumerate(workers.slots.pids())
     }
 
 
@@ -125,21 +125,21 @@ def test_the_main_module_is_not_imported_again(tmp_path: Path) -> None:
 def test_an_idle_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
     """No task is lost, whether the manager sees its end first or sends it a task."""
     for see_first in (True, False):
-        dead = workers.pids()[0]
+        dead = workers.slots.pids()[0]
         assert call(workers, lambda: os.getpid()).value == dead
         os.kill(dead, signal.SIGKILL)
         os.waitid(os.P_PID, dead, os.WEXITED | os.WNOWAIT)
         if see_first:
             assert workers.wait(0) == []
-            assert workers.pids()[0] != dead
+            assert workers.slots.pids()[0] != dead
         outcome = call(workers, lambda: os.getpid())
-        assert (outcome.status, outcome.value) == ("done", workers.pids()[0])
+        assert (outcome.status, outcome.value) == ("done", workers.slots.pids()[0])
         assert outcome.value != dead
 
 
 def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(workers: Workers) -> None:
     """Its progress is unknown, so it is reported as lost."""
-    dead = workers.pids()[0]
+    dead = workers.slots.pids()[0]
     os.kill(dead, signal.SIGSTOP)
     workers.start(0, "key", lambda data: None, (bytes(10_000_000),))
     os.kill(dead, signal.SIGKILL)
@@ -151,7 +151,7 @@ def test_kill_ends_a_task_with_its_children_and_reports_nothing(
     workers: Workers, fifo: str
 ) -> None:
     """The slot is free at once; worker and child are gone, and waited for."""
-    stopped = workers.pids()[0]
+    stopped = workers.slots.pids()[0]
     workers.start(0, "busy", busy(), (fifo,))
     child = int(Path(fifo).read_text())
     workers.kill(0)
@@ -173,7 +173,7 @@ def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
     with Workers(Processes(1, environment={"PYTHONHOME": "/nowhere"})) as workers:
         with pytest.raises(SlotwiseError, match="3 in a row ended before they were ready"):
             workers.wait(TIMEOUT)
-        pids = workers.pids()
+        pids = workers.slots.pids()
     assert not any(exists(pid) for pid in pids)
 
 
@@ -247,7 +247,7 @@ def busy():
     while True: pass
 
 with Workers(Processes(2)) as workers:
-    print(*workers.pids(), flush=True)
+    print(*workers.slots.pids(), flush=True)
     workers.start(0, "key", {function}, ())
     workers.wait()
 """
@@ -286,9 +286,9 @@ def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
             workers.wait(TIMEOUT)
     finally:
         signal.signal(signal.SIGINT, before_it)
-    pids, before = workers.pids(), time.monotonic()
+    pids, before = workers.slots.pids(), time.monotonic()
     workers.close()
     assert time.monotonic() - before < TIMEOUT, "it does not wait for the task"
     assert not any(exists(pid) for pid in pids)
     workers.close()
-    assert workers.pids() == ()
+    assert workers.slots.pids() == ()

@@ -59,7 +59,7 @@ class Arrivals:
 
     def put(self, entry: Entry) -> None:
         """Add a job that arrives now, or a request."""
-        assert self._is_open, "only an open backend hears of jobs later"
+        assert self._is_open or isinstance(entry, Ask), "jobs arrive later only if it is open"
         self._inbox.append(entry)
 
     def put_back(self, entry: Entry) -> None:

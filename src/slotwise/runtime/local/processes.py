@@ -89,13 +89,12 @@ class Processes:
 
     def __init__(
         self,
-        slots: int,
+        slots: int = 0,
         *,
         environment: Mapping[str, str] | None = None,
         speeds: Sequence[float] | None = None,
         stdout: int = 2,
     ) -> None:
-        assert slots >= 1
         speeds = speeds or [1.0] * slots
         assert len(speeds) == slots
         self._speeds: dict[int, float] = {}  # by slot
@@ -126,7 +125,7 @@ class Processes:
         SlotwiseError if a worker process cannot be started; then none is added.
         """
         assert all(SPEED_LEAST <= speed <= 1 for speed in speeds)
-        if self._pacer is None and min(speeds) < 1:
+        if self._pacer is None and min(speeds, default=1) < 1:
             self._pacer = Pacer()
         added: list[int] = []
         try:
@@ -188,7 +187,7 @@ class Processes:
         while True:
             left = None if until is None else until - time.monotonic()
             is_woken = False
-            for channel, event in self._poll.poll(_milliseconds(left)):
+            for channel, event in self._poll.poll(milliseconds(left)):
                 if channel == self._bell:
                     self._has_rung = False  # Before the caller looks why it was woken.
                     os.eventfd_read(self._bell)
@@ -385,6 +384,6 @@ class Processes:
         self._poll.register(worker.channel, wanted)
 
 
-def _milliseconds(seconds: float | None) -> float | None:
+def milliseconds(seconds: float | None) -> float | None:
     """A timeout for poll, which accepts neither infinity nor more than 24 days."""
     return None if seconds is None else min(max(seconds, 0.0), 86_400.0) * 1000

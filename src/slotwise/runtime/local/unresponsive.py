@@ -39,7 +39,7 @@ class ResponseMonitor:
 
     With several hosts, a host is unresponsive once all of its workers are stopped; a running
     one shows that the host is alive. It is back once none of them is stopped, because they may
-    be continued one by one. A single host is never unresponsive, since the manager runs on it.
+    be continued one by one. A single host is never unresponsive if the manager runs on it.
 
     A worker that has been stopped for longer than the grace while its host is responsive is
     stuck: its task may have stopped itself.
@@ -53,8 +53,14 @@ class ResponseMonitor:
         slots: Mapping[str, Sequence[int]],
         grace: float,
         is_stopped: Callable[[int], bool],
+        *,
+        is_here: bool = True,
     ) -> None:
-        """`slots` are those of each host; `is_stopped` takes a slot and checks its worker."""
+        """`slots` are those of each host; `is_stopped` takes a slot and checks its worker.
+
+        `is_here` says whether the manager runs on the same machine as the hosts.
+        """
+        self._is_here = is_here
         self.next_look = LOOK_SECONDS
         self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
         self._grace = grace
@@ -124,7 +130,7 @@ class ResponseMonitor:
     def _changes(self, host: str, stopped: int, now: float) -> list[ResponseChange]:
         unresponsive = self.unresponsive.get(host)
         changes = []
-        is_alone = len(self._slots) == 1
+        is_alone = len(self._slots) == 1 and self._is_here
         if unresponsive is None and stopped == len(self._slots[host]) and not is_alone:
             unresponsive = self.unresponsive[host] = _Unresponsive(now, now + self._grace)
             changes.append(ResponseChange.LOST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
@@ -17,26 +17,53 @@ from slotwise.runtime.local.user_code import UserCodeError, of_user, pickled_tas
 
 
 class Slots(Protocol):
-    """What runs tasks in slots, as bytes: processes of this machine, or those of many hosts.
+    """What runs tasks in slots, as bytes: processes of this machine, or those of many hosts."""
 
-    `Processes` describes the methods.
-    """
+    def remove(self, slots: Iterable[int]) -> None:
+        """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
+        ...
 
-    def add(self, speeds: Sequence[float]) -> list[int]: ...
-    def remove(self, slots: Iterable[int]) -> None: ...
-    def learn(self, key: str, runner: bytes) -> None: ...
+    def learn(self, key: str, runner: bytes) -> None:
+        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        ...
+
     def start(
         self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
-    ) -> None: ...
-    def wait(self, timeout: float | None = None) -> list[Answer]: ...
-    def wake(self) -> None: ...
-    def tell(self, slot: int, until: float) -> None: ...
-    def kill(self, slot: int) -> None: ...
-    def forget(self, key: str) -> None: ...
-    def is_stopped(self, slot: int) -> bool: ...
-    def progress(self, slot: int) -> tuple[float, float | None] | None: ...
-    def pids(self) -> tuple[int, ...]: ...
-    def close(self) -> None: ...
+    ) -> None:
+        """Start a task in a free slot, without waiting for it to begin."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> list[Answer]:
+        """Block until some tasks have ended or `wake` is called, at most `timeout` seconds."""
+        ...
+
+    def wake(self) -> None:
+        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
+        ...
+
+    def tell(self, slot: int, until: float) -> None:
+        """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
+        ...
+
+    def kill(self, slot: int) -> None:
+        """Stop the task in a slot by SIGKILL; `wait` reports nothing. The slot is free then."""
+        ...
+
+    def forget(self, key: str) -> None:
+        """Drop the runner of a key: its job is over."""
+        ...
+
+    def is_stopped(self, slot: int) -> bool:
+        """Whether the worker of a slot was stopped from outside, or is not heard of."""
+        ...
+
+    def progress(self, slot: int) -> tuple[float, float | None] | None:
+        """What the task in a slot has reported: what is done, and the total if known."""
+        ...
+
+    def close(self) -> None:
+        """End all workers."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +88,8 @@ class Workers:
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self.add, self.wake, self.tell = slots.add, slots.wake, slots.tell
+        self.wake, self.tell, self.close = slots.wake, slots.tell, slots.close
         self.is_stopped, self.progress = slots.is_stopped, slots.progress
-        self.pids, self.close = slots.pids, slots.close
         self._keys: set[str] = set()
         self._early: list[Reply] = []
 

@@ -1,0 +1,270 @@
+"""An agent: runs the worker processes of its host for a manager that connects to it.
+
+`python -m slotwise.runtime.agents.agent` reads a line of JSON from its standard input, which is
+a `Given`, prints a line with its port, and serves one manager after another. When a manager is
+gone, its worker processes are ended at once. The agent ends when its standard input does, or
+when no manager has come for some time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import queue
+import select
+import socket
+import ssl
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slotwise import __version__
+from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.agents.greeting import RefusedError, Security, greet
+from slotwise.runtime.agents.stream import Message, Stream, tune
+from slotwise.runtime.local.processes import Answer, Processes
+
+BEAT_SECONDS = 1.0
+"""How often an agent tells that it is there, and what its workers are doing."""
+
+LINGER_SECONDS = 60.0
+"""How long an agent waits for a manager, by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an agent is told at its start.
+
+    slots    the number of its slots
+    listen   the address to listen on; the port is any free one
+    token    what a manager must know, in hexadecimal digits; or
+    tls      "ca_file", "cert" and "key": paths, or the texts of the files
+    lingers  seconds after which it ends without a manager
+    speed    the part of the time for which workers run while they have tasks; below 1 only to
+             emulate a slow host
+    """
+
+    slots: int
+    listen: str = "127.0.0.1"
+    token: str | None = None
+    tls: Mapping[str, str] | None = None
+    lingers: float = LINGER_SECONDS
+    speed: float = 1.0
+
+    def security(self) -> Security:
+        """What proves that a manager may use this agent. SlotwiseError if nothing does."""
+        if self.tls is not None:
+            return tls_context(self.tls, ssl.Purpose.CLIENT_AUTH)
+        if not self.token:
+            raise SlotwiseError("an agent needs a token or TLS; nobody may connect without")
+        return bytes.fromhex(self.token)
+
+
+def tls_context(given: Mapping[str, str], purpose: ssl.Purpose) -> ssl.SSLContext:
+    """A context that shows this certificate, and demands one of the same authority."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {}
+        for name, value in given.items():
+            paths[name] = value
+            if "\n" in value:
+                paths[name] = os.path.join(folder, name)
+                with open(paths[name], "w", opener=_private) as file:
+                    file.write(value)
+        context = ssl.create_default_context(purpose, cafile=paths["ca_file"])
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = False  # Certificates of Dask name no hosts.
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(paths["cert"], paths["key"])
+    return context
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class Agent:
+    """Listens for managers, and serves one at a time.
+
+    Connections are greeted in threads of their own, so that nobody who connects and says
+    nothing keeps others waiting.
+    """
+
+    def __init__(self, given: Given) -> None:
+        self._given, self._security = given, given.security()
+        self._listener = socket.create_server((given.listen, 0))
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
+            queue.SimpleQueue()
+        )
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._is_over = False
+
+    def serve(self, lifeline: int) -> None:
+        """Serve managers until the lifeline, a descriptor that is never written to, ends."""
+        while not self._is_over:
+            processes = Processes(stdout=2)
+            try:
+                processes.attend(lifeline, select.POLLIN, self._end)
+                processes.attend(self._listener.fileno(), select.POLLIN, self._accept)
+                processes.attend(self._bell, select.POLLIN, lambda _: None)
+                self._serve_next(processes)
+            finally:
+                processes.close()
+
+    def _serve_next(self, processes: Processes) -> None:
+        """Wait for a manager, and serve it until it is gone."""
+        until = time.monotonic() + self._given.lingers
+        while not self._is_over:
+            if (left := until - time.monotonic()) <= 0:
+                self._is_over = True
+                return
+            processes.wait(left)
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
+            while not self._greeted.empty():
+                connected, hello = self._greeted.get()
+                Service(connected, hello, processes, self._given).run(self._goes_on)
+                return
+
+    def _goes_on(self) -> bool:
+        """Whether the manager that is served may go on; refuse others meanwhile."""
+        while not self._greeted.empty():
+            other, _ = self._greeted.get()
+            other.close()
+        return not self._is_over
+
+    def _end(self, event: int) -> None:
+        self._is_over = True
+
+    def _accept(self, event: int) -> None:
+        with suppress(OSError):
+            connected, _ = self._listener.accept()
+            threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+
+    def _greet(self, connected: socket.socket) -> None:
+        hello = {
+            "slots": self._given.slots,
+            "python": platform.python_version(),
+            "slotwise": __version__,
+            "pid": os.getpid(),
+        }
+        try:
+            tune(connected)
+            self._greeted.put(greet(connected, self._security, hello, is_agent=True))
+        except RefusedError as error:
+            print(f"slotwise agent: a connection was refused: {error}", file=sys.stderr)
+            connected.close()
+        else:
+            os.eventfd_write(self._bell, 1)
+
+
+class Service:
+    """What an agent does for one manager."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        hello: Mapping[str, Any],
+        processes: Processes,
+        given: Given,
+    ) -> None:
+        self._processes = processes
+        self._stream = Stream(connected)
+        self._is_over = False
+        self._given = given
+        # The number of the attempt that each slot runs, as the manager counts them.
+        self._attempts: dict[int, int] = {}
+        folder = hello.get("folder")
+        if isinstance(folder, str):
+            with suppress(OSError):  # Then workers begin where the agent did.
+                os.chdir(folder)
+
+    def run(self, goes_on: Callable[[], bool]) -> None:
+        """Serve until the manager is gone."""
+        processes, stream = self._processes, self._stream
+        try:
+            processes.add([self._given.speed] * self._given.slots)
+            beats_at = 0.0
+            while not self._is_over and goes_on():
+                if (now := time.monotonic()) >= beats_at:
+                    self._beat()
+                    beats_at = now + BEAT_SECONDS
+                stream.flush()
+                processes.attend(stream.channel, stream.events, self._hear)
+                for answer in processes.wait(beats_at - now):
+                    self._pass_on(answer)
+        except SlotwiseError as error:
+            stream.send(["failed", str(error)])
+            stream.flush()
+        finally:
+            processes.attend(stream.channel, 0, self._hear)
+            stream.close()
+
+    def _hear(self, event: int) -> None:
+        try:
+            for message in self._stream.receive() if event & ~select.POLLOUT else ():
+                self._obey(message)
+        except EOFError:
+            self._is_over = True
+
+    def _obey(self, message: Message) -> None:
+        """Do what the manager says."""
+        what, *details = message
+        processes = self._processes
+        if what == "start":
+            slot, attempt, key, task, kept, sleeps = details
+            self._attempts[slot] = attempt
+            processes.start(slot, key, task, kept, sleeps=sleeps)
+        elif what == "learn":
+            processes.learn(*details)
+        elif what == "forget":
+            processes.forget(*details)
+        elif what == "kill":
+            (slot,) = details
+            self._attempts.pop(slot, None)
+            processes.kill(slot)
+        else:
+            assert what == "tell"
+            slot, attempt, seconds = details
+            if self._attempts.get(slot) == attempt:
+                processes.tell(slot, time.monotonic() + seconds)
+
+    def _pass_on(self, answer: Answer) -> None:
+        attempt = self._attempts.pop(answer.slot, None)
+        if attempt is not None:
+            slot, status, body, _, seconds = answer
+            self._stream.send(["answer", slot, attempt, status, body, seconds])
+
+    def _beat(self) -> None:
+        """Tell which workers are stopped, and what tasks have reported."""
+        processes = self._processes
+        stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
+        reports = [
+            [slot, attempt, *progress]
+            for slot, attempt in self._attempts.items()
+            if (progress := processes.progress(slot)) is not None
+        ]
+        self._stream.send(["beat", stopped, reports])
+
+
+def main() -> None:
+    """Serve as the line of JSON on the standard input says."""
+    agent = Agent(Given(**json.loads(sys.stdin.readline())))
+    print(json.dumps({"port": agent.port, "pid": os.getpid()}), flush=True)
+    agent.serve(sys.stdin.fileno())
+
+
+def line_for(given: Given) -> str:
+    """The line that starts an agent."""
+    return json.dumps(asdict(given)) + "\n"
+
+
+if __name__ == "__main__":
+    main()

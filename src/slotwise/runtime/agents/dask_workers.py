@@ -1,0 +1,183 @@
+"""The workers of a Dask cluster as hosts: Dask starts an agent beside each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from ssl import Purpose
+from typing import Any
+from urllib.parse import urlsplit
+
+from distributed import Client
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.runtime.agents.agent import Given, line_for, tls_context
+from slotwise.runtime.agents.greeting import RefusedError, Security
+from slotwise.runtime.agents.slots import AgentHost, connect
+
+LOOK_SECONDS = 1.0
+"""How often the manager looks for workers that have come."""
+
+START_SECONDS = 30.0
+"""How long an agent may take to start."""
+
+AGENT = (sys.executable, "-m", "slotwise.runtime.agents.agent")
+
+
+class AgentPlugin(WorkerPlugin):
+    """Starts an agent beside a Dask worker, which ends with it.
+
+    It has as many slots as the worker has threads. Connections need the certificates of the
+    cluster, or without TLS the token.
+    """
+
+    def __init__(self, name: str, token: str) -> None:
+        self.name = name
+        self._token = token
+
+    async def setup(self, worker: Any) -> None:
+        """Start the agent; called by Dask in each worker, also in those that come later."""
+        tls = _tls_of(worker.security, "worker")
+        given = Given(
+            worker.state.nthreads,
+            urlsplit(worker.address).hostname or "127.0.0.1",
+            None if tls else self._token,
+            tls,
+        )
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(*AGENT, stdin=pipe, stdout=pipe)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line_for(given).encode())
+        await self._process.stdin.drain()
+        line = await asyncio.wait_for(self._process.stdout.readline(), START_SECONDS)
+        self.address = given.listen, int(json.loads(line)["port"])
+
+    async def teardown(self, worker: Any) -> None:
+        """End the agent and its worker processes."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._process.wait()
+
+
+def agent_address(plugin: str, dask_worker: Any) -> tuple[str, int]:
+    """The address of the agent beside a worker. Runs in the worker."""
+    host, port = dask_worker.plugins[plugin].address
+    return host, port
+
+
+class DaskWorkers:
+    """Agents on all workers of a Dask cluster, also on those that come later.
+
+    A host has the name of its worker. `connect` first, then `watch`; `close` ends the agents.
+    """
+
+    def __init__(self, client: Client | str) -> None:
+        """InputError if there is no scheduler at this address."""
+        self._is_mine = isinstance(client, str)
+        if isinstance(client, str):
+            try:
+                client = Client(client, set_as_default=False)  # type: ignore[no-untyped-call]
+            except (OSError, ValueError, TypeError) as error:
+                raise InputError(
+                    f"there is no Dask scheduler at {client!r}: {error}; give its address, such"
+                    " as tcp://127.0.0.1:8786"
+                ) from error
+        self._client = client
+        token = os.urandom(16)
+        self._plugin = f"slotwise-agent-{os.urandom(4).hex()}"
+        tls = _tls_of(client.security, "client")
+        self._security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
+        self._connected: dict[str, str] = {}  # by the worker's address, its name
+        self._refused: dict[str, str] = {}
+        self._is_over = threading.Event()
+        self._watcher: threading.Thread | None = None
+        client.register_plugin(AgentPlugin(self._plugin, token.hex()))
+
+    def connect(self) -> list[AgentHost]:
+        """Connect to the agents of the workers that are there and are not connected.
+
+        SlotwiseError if there are none of which an agent can be used.
+        """
+        hosts = self._new()
+        if not hosts and not self._connected:
+            why = "; ".join(self._refused.values())
+            raise SlotwiseError(
+                f"no worker of the Dask cluster can be used: {why or 'there are none'};"
+                " start some with dask worker"
+            )
+        return hosts
+
+    def watch(self, join: Callable[[AgentHost], None]) -> None:
+        """Call `join` for each host that comes, in a thread of its own, until `close`."""
+        self._watcher = threading.Thread(
+            target=self._watch, args=(join,), name="slotwise Dask workers", daemon=True
+        )
+        self._watcher.start()
+
+    def left(self, name: str) -> None:
+        """The connection to a host has ended; connect again if its worker is still there."""
+        for address, known in list(self._connected.items()):
+            if known == name:
+                del self._connected[address]
+
+    def close(self) -> None:
+        """End all agents. Idempotent."""
+        if self._is_over.is_set():
+            return
+        self._is_over.set()
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            self._watcher.join(START_SECONDS)
+        if self._client.status == "running":
+            self._client.unregister_worker_plugin(  # type: ignore[no-untyped-call]
+                self._plugin
+            )
+        if self._is_mine:
+            self._client.close()  # type: ignore[no-untyped-call]
+
+    def _watch(self, join: Callable[[AgentHost], None]) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            try:
+                for host in self._new():
+                    join(host)
+            except Exception as error:  # Of Dask, while the cluster changes or ends.
+                if self._client.status != "running":
+                    return
+                print(f"slotwise: looking for Dask workers failed: {error}", file=sys.stderr)
+
+    def _new(self) -> list[AgentHost]:
+        """Connections to the agents of workers that are not connected."""
+        workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        for address in self._connected.keys() - workers.keys():
+            del self._connected[address]
+        unknown = [address for address in workers if address not in self._connected]
+        if not unknown:
+            return []
+        found = self._client.run(
+            agent_address, self._plugin, workers=unknown, on_error="return"
+        )
+        hosts = []
+        for address, agent in found.items():
+            if isinstance(agent, BaseException):
+                self._refused[address] = f"{address}: {agent}"
+                continue
+            name = str(workers[address]["name"])
+            try:
+                hosts.append(connect(name, tuple(agent), self._security))
+            except RefusedError as error:
+                self._refused[address] = str(error)
+            else:
+                self._connected[address] = name
+        return hosts
+
+
+def _tls_of(security: Any, role: str) -> dict[str, str] | None:
+    """The certificates of a role in a Dask cluster; None without TLS."""
+    given = security.get_tls_config_for_role(role)
+    names = {"ca_file": given["ca_file"], "cert": given["cert"], "key": given["key"]}
+    return names if all(names.values()) else None

@@ -1,0 +1,22 @@
+"""Where hosts with agents come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotwise.model.errors import InputError
+from slotwise.runtime.agents.backend import HostSource
+
+
+def dask_workers(dask: Any) -> HostSource:
+    """The workers of a Dask cluster: of a client, or of the scheduler at an address.
+
+    InputError if there is none, or without Dask.
+    """
+    try:
+        from slotwise.runtime.agents.dask_workers import DaskWorkers
+    except ImportError as error:
+        raise InputError(
+            f"a Dask cluster needs dask.distributed ({error}): pip install slotwise[dask]"
+        ) from error
+    return DaskWorkers(dask)
