@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
@@ -22,14 +23,24 @@ TOKEN = os.urandom(16)
 class Loopback:
     """Starts agents and connects to them: a source of hosts."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, folder: Path | None = None) -> None:
+        """With a `folder`, each host has its files in one of its own there."""
+        self._cluster, self._folder = cluster, folder
         self.agents: dict[str, subprocess.Popen[str]] = {}
         self.ports: dict[str, int] = {}
 
     def begin(self, host: Host) -> AgentHost:
         """Start an agent for a host, and connect to it."""
-        given = Given(sum(host.slots.values()), token=TOKEN.hex(), speed=host.speed)
+        own = None
+        if self._folder is not None:
+            own = self._folder / host.name
+            own.mkdir(parents=True, exist_ok=True)
+        given = Given(
+            sum(host.slots.values()),
+            token=TOKEN.hex(),
+            folder=own and str(own),
+            speed=host.speed,
+        )
         agent = self.agents[host.name] = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

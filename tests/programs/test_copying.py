@@ -59,7 +59,7 @@ def test_a_copy_reads_like_the_files_it_was_made_of(
 ) -> None:
     """Three reduces of two buckets each: chunks by map, then as they were appended."""
     place = tmp_path_factory.mktemp("copy")
-    layout = MapReduceLayout(str(place), "out", ".txt")
+    layout = MapReduceLayout(str(place), "out", True, ".txt")
     order = list(range(len(written)))
     rng.shuffle(order)
     maps = FinishedMaps(layout.finished_maps)

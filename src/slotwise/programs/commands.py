@@ -111,7 +111,7 @@ class Commands:
         self.job = job
         self.runner: Callable[..., object] = runner
         self._command = runner
-        self._layout = Layout(work_folder_name(), output)
+        self._layout = Layout(work_folder_name(), output, is_shared=True)
         names = [_name(task, file) for task in range(runner.tasks) for file in FILES]
         self._output = OutputDirectory(self._layout, overwrite, job.id, names)
         self._winners: dict[int, int] = {}

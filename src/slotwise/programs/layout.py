@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from slotwise.programs.hosts.here import address_here, folder_here
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths of one job; they must be valid on every host.
+    """The paths of one job.
 
-    work_dir  the folder of its intermediate files
-    output    the directory of its output
+    work_dir   the folder of its intermediate files
+    output     the directory of its output, which all hosts must see
+    is_shared  whether all hosts see the intermediate files; otherwise each has its own
     """
 
     work_dir: str
     output: str
+    is_shared: bool
 
     @property
     def temporary(self) -> str:
@@ -39,7 +43,25 @@ class Layout:
 
     def attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
         """The directory for the intermediate files of one attempt."""
-        return Path(self.work_dir) / f"{phase}-{task}-{attempt}"
+        return self.folder / f"{phase}-{task}-{attempt}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the intermediate files on this host."""
+        return Path(self.work_dir) if self.is_shared else folder_here(self.work_dir)
+
+    def make_attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
+        """Make this directory, private. Raises OSError, also if the job is over."""
+        directory = self.attempt_dir(phase, task, attempt)
+        if self.folder != Path(self.work_dir):  # The first task of the job on this host.
+            directory.parent.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        return directory
+
+    @property
+    def address(self) -> str:
+        """Where other hosts fetch files of attempts on this host; empty if they see them."""
+        return "" if self.is_shared else address_here()
 
     def staged(self, part: str, attempt: int) -> str:
         """The path at which an attempt writes a part of the output, perhaps in a folder."""

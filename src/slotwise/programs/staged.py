@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from slotwise.model.errors import InputError
@@ -159,6 +160,11 @@ class StagedExecution:
         for name, other in self._stages.unneeded(phase, task):
             if other in self._done[name]:
                 self._remove_files(name, other, self._done[name][other].attempt)
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of its intermediate files, on each host that has its own."""
+        return "" if self._layout.is_shared else Path(self._layout.work_dir).name
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the intermediate files of these done tasks.

@@ -55,7 +55,8 @@ class Executing:
     now      the clock of the backend
     report   takes an event
     wake     ends the wait of the backend, from any thread: `hear_commits` has something to do
-    forget   is told the key of a runner that is not needed any more
+    forget   is told the key of a runner that is not needed any more, and the name of the folder
+             of its job on hosts that have their own
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Executing:
         now: Callable[[], float],
         report: Callable[[Event], None],
         wake: Callable[[], None],
-        forget: Callable[[str], None],
+        forget: Callable[[str, str], None],
     ) -> None:
         self._now, self._report, self._forget_runner = now, report, forget
         self._jobs: dict[str, LiveJob] = {}
@@ -193,6 +194,16 @@ class Executing:
                     live.begun[phase][task] -= DONE
                 live.tasks_left += len(lost)
             self._report(OutputLost(self._now(), PhaseId(job, phase), lost, reason))
+
+    def lost_files(self, host: str) -> None:
+        """All files on a host are lost: the output of its done tasks that is there."""
+        for job, live in list(self._jobs.items()):
+            by_phase: dict[str, list[int]] = {}
+            for (phase, task), place in live.places.items():
+                if place == host and live.begun[phase][task] >= DONE:
+                    by_phase.setdefault(phase, []).append(task)
+            for phase, tasks in by_phase.items():
+                self.lost_output(job, phase, tasks, f"host {host} has left with its files")
 
     def abandoned(self, launch: Launch, reason: str) -> None:
         """An attempt is lost, but may still run; `over` is told when it does not any more."""
@@ -334,6 +345,8 @@ class Executing:
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
         live.begun[name][task] = DONE + launch.attempt
+        if live.folder:
+            live.places[name, task] = launch.host
         live.kept.pop((name, task), None)
         self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
         if live.is_done and not live.given_up:
@@ -353,7 +366,7 @@ class Executing:
     def _forget(self, live: LiveJob) -> None:
         del self._jobs[live.execution.job.id]
         if live.runner_key == live.execution.job.id:
-            self._forget_runner(live.runner_key)
+            self._forget_runner(live.runner_key, live.folder)
 
 
 def _sentence(error: Exception) -> str:

@@ -85,7 +85,7 @@ class LiveBackend(ABC):
             now=lambda: self.now,
             report=lambda event: self._events.append(event),
             wake=self._workers.wake,
-            forget=self._workers.forget,
+            forget=self._forget,
         )
         for execution in given:
             self._jobs.add(execution)
@@ -169,6 +169,10 @@ class LiveBackend(ABC):
             if self._events or due <= now:
                 events, self._events = self._events, []
                 return events
+
+    def _forget(self, key: str, folder: str) -> None:
+        """A job is over: its runner is not needed, nor its folder on hosts."""
+        self._workers.forget(key)
 
     def _take_arrivals(self, now: float) -> None:
         """Report the jobs that have arrived by now, and what other threads have put.

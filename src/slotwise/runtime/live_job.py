@@ -31,6 +31,8 @@ class LiveJob:
     absorbs  whether a task counts as done although its attempt failed; None: none does
     loses    forgets output of tasks that is lost; None: there is no intermediate output
     broken   for each gang that was broken, its last attempt that does not count
+    folder   the name of its folder on each host that has its own; empty if it needs none
+    places   the hosts of the done tasks whose output is there, by phase and number
     later    while the output is being committed: attempts to discard afterwards; else None
     """
 
@@ -47,6 +49,8 @@ class LiveJob:
     absorbs: Callable[[str, int, str, bool], bool] | None = None
     loses: Callable[[str, Collection[int]], Collection[int]] | None = None
     broken: dict[str, int] = field(default_factory=dict)
+    folder: str = ""
+    places: dict[tuple[str, int], str] = field(default_factory=dict)
     later: list[Launch] | None = None
 
     @classmethod
@@ -65,6 +69,7 @@ class LiveJob:
             skips=getattr(found, "skips", None),
             absorbs=getattr(found, "absorbs", None),
             loses=getattr(found, "lose", None),
+            folder=getattr(found, "folder", ""),
         )
 
     @property

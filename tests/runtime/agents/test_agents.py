@@ -15,8 +15,8 @@ import pytest
 from agent_processes import TOKEN, Loopback
 from runtime.local.calling import TIMEOUT, exists
 from slotwise.model.cluster import Cluster, Host
+from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.runtime.agents import slots as agent_slots
-from slotwise.runtime.agents.greeting import RefusedError
 from slotwise.runtime.agents.slots import AgentSlots, check_python, connect
 from slotwise.runtime.local.workers import Reply, Workers
 

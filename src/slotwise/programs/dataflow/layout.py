@@ -19,7 +19,7 @@ class DataflowLayout(Layout):
 
     def attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
         """The directory for the files of one attempt; names of stages may be too long."""
-        return Path(self.work_dir) / f"{self.numbers[phase]}-{task}-{attempt}"
+        return self.folder / f"{self.numbers[phase]}-{task}-{attempt}"
 
     def channel_file(self, attempt_dir: Path, channel: Channel, writer: int) -> Path:
         """The file that a copy of the writer of a channel writes."""

@@ -86,7 +86,7 @@ def plan_dataflow(
     )
     work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
     numbers = {stage.name: number for number, stage in enumerate(staged.stages)}
-    layout = DataflowLayout(str(work), place, numbers)
+    layout = DataflowLayout(str(work), place, work_dir is not None, numbers)
     stages = DataflowStages(job_id, staged, layout)
     runner = GroupRunner(staged, layout, memory_bytes)
     return StagedExecution(job, runner, stages, layout, overwrite=overwrite)

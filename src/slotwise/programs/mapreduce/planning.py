@@ -91,7 +91,7 @@ def plan_mapreduce(
     splits = source.splits(split_bytes)
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
     work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
-    layout = MapReduceLayout(str(work), place, SUFFIXES[output_format])
+    layout = MapReduceLayout(str(work), place, work_dir is not None, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
     held = held_by(input_hosts, base_dir)
     homes = blocks([bytes_on_hosts(split, held) for split in splits], cluster)

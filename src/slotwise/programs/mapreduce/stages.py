@@ -13,7 +13,8 @@ from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.mapreduce.tasks import Runner
 from slotwise.programs.shuffle.finished_maps import FinishedMaps
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace, PairSource
-from slotwise.programs.staged import AllDone
+from slotwise.programs.staged import AllDone, Done
+from slotwise.programs.task_result import TaskResult
 
 
 class MapReduceStages:
@@ -100,6 +101,13 @@ class MapReduceStages:
         if len(winners) < maps:
             return AsTheyCome(maps, phase)
         if self._in_place is None:  # Created once for all reduces.
-            attempts = tuple(winners[number].attempt for number in range(maps))
-            self._in_place = InPlace(attempts)
+            of_maps = [winners[number] for number in range(maps)]
+            attempts = tuple(winner.attempt for winner in of_maps)
+            addresses = tuple(map(_address, of_maps))
+            self._in_place = InPlace(attempts, addresses if any(addresses) else ())
         return self._in_place
+
+
+def _address(winner: Done) -> str:
+    """Where the output of a map is fetched; empty if all hosts see it."""
+    return winner.result.address if isinstance(winner.result, TaskResult) else ""

@@ -37,15 +37,15 @@ class Runner(TaskSetup):
             from slotwise.programs.mapreduce.records import sample_task
 
             return sample_task(self, *rest)
-        directory = self.layout.attempt_dir(phase, task, attempt)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        directory = self.layout.make_attempt_dir(phase, task, attempt)
         thresholds = gc.get_threshold()
         # A task creates millions of pairs, which are rarely in cycles: collect less often.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
             if phase == "map":
                 on_stop_request(self.program.on_preempt)
-                return self._bodies()[0](self, task, attempt, *rest)
+                result = self._bodies()[0](self, task, attempt, *rest)
+                return result._replace(address=self.layout.address)
             return self._reduce_side(phase, task, attempt, *rest)
         finally:
             gc.set_threshold(*thresholds)

@@ -1,14 +1,14 @@
 """Partitioned files, appended to in any order: map outputs and sorted runs.
 
 A file is a sequence of byte chunks, each of one partition; then the index, which has for each
-partition the positions of its chunks in reading order; then the lengths of the chunks and of
-the index, in 8 bytes each. Chunks of one partition need not be adjacent, so a task that spills
-appends to the same file and never has to merge.
+partition the number of its chunks, and the start and length of each in reading order; then the
+lengths of the chunks and of the index. All numbers have 8 bytes. Chunks of one partition need
+not be adjacent, so a task that spills appends to the same file and never has to merge.
 """
 
 from __future__ import annotations
 
-import pickle
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -51,7 +51,11 @@ class PartitionedWriter:
             if error is None:
                 for places in self._index:
                     places.sort()  # Within one turn, in the order of appending.
-                index = pickle.dumps(self._index, protocol=5)
+                numbers = array("Q")
+                for places in self._index:
+                    numbers.append(len(places))
+                    numbers.extend(number for place in places for number in place[1:])
+                index = numbers.tobytes()
                 self._file.write(index + _LENGTHS.pack(self.bytes, len(index)))
 
 
@@ -64,9 +68,7 @@ class PartitionedReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         with path.open("rb") as file:
-            start, length = _find_index(file, path)
-            file.seek(start)
-            self._index: list[list[tuple[int, int, int]]] = pickle.loads(file.read(length))
+            self._index = read_index(file, path)
 
     def chunks(self, partition: int) -> Iterator[bytes]:
         """The chunks of a partition, one at a time, by turn and then in order of appending."""
@@ -74,12 +76,23 @@ class PartitionedReader:
         if not places:
             return
         with self._path.open("rb") as file:
-            for _, offset, size in places:
+            for offset, size in places:
                 file.seek(offset)
                 chunk = file.read(size)
                 if len(chunk) < size:
                     raise IncompleteFileError(self._path)
                 yield chunk
+
+
+def read_index(file: BinaryIO, path: Path) -> list[list[tuple[int, int]]]:
+    """The start and length of each chunk of each partition, in reading order.
+
+    Raises OSError; IncompleteFileError for a file whose end is missing.
+    """
+    start, length = _find_index(file, path)
+    file.seek(start)
+    numbers = iter(array("Q", file.read(length)))
+    return [[(next(numbers), next(numbers)) for _ in range(count)] for count in numbers]
 
 
 def is_complete(path: Path) -> bool:

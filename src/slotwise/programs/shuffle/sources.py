@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from slotwise.programs.hosts.here import address_here
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.mapreduce.layout import COPY_PHASE, MapReduceLayout
+from slotwise.programs.shuffle.fetched import Place, fetched
 from slotwise.programs.shuffle.finished_maps import finished_maps, finished_so_far
 from slotwise.programs.shuffle.partitioned import (
     PartitionedReader,
     PartitionedWriter,
     is_complete,
 )
-
-Place = tuple[Path, int]
-"""A partitioned file, and the first of the reduce's partitions in it."""
 
 
 class PairSource(Protocol):
@@ -36,20 +35,35 @@ class PairSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """All maps are done and `attempts` won; their files are read in place."""
+    """All maps are done and `attempts` won; their files are read in place.
+
+    Those on other hosts, of which `addresses` has the agents, are fetched first.
+    """
 
     attempts: tuple[int, ...]
+    addresses: tuple[str, ...] = ()
 
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
         """The file of each map."""
+        here = address_here()
+        if any(address not in ("", here) for address in self.addresses):
+            folder = layout.attempt_dir("reduce", task, attempt)
+            yield from fetched(layout, self.attempts, self.addresses, folder, task, buckets)
+            return
         for number, winner in enumerate(self.attempts):
             yield layout.map_file(number, winner), task * buckets
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """The files of all maps."""
-        return _lost_maps(layout, enumerate(self.attempts))
+        """The files of all maps on this host; `places` finds those that others have lost."""
+        here = address_here()
+        mine = (
+            (number, attempt)
+            for number, attempt in enumerate(self.attempts)
+            if not self.addresses or self.addresses[number] in ("", here)
+        )
+        return _lost_maps(layout, mine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import os
 import platform
 import queue
 import select
+import shutil
 import socket
 import ssl
 import sys
@@ -22,11 +23,20 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
 from slotwise.model.errors import SlotwiseError
-from slotwise.runtime.agents.greeting import RefusedError, Security, greet
+from slotwise.programs.hosts.files import serve_files
+from slotwise.programs.hosts.greeting import RefusedError, Security, greet_peer, reader_token
+from slotwise.programs.hosts.here import (
+    ADDRESS_VARIABLE,
+    FOLDER_VARIABLE,
+    SECURITY_VARIABLE,
+    tls_context,
+)
+from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, Stream, tune
 from slotwise.runtime.local.processes import Answer, Processes
 
@@ -46,6 +56,8 @@ class Given:
     token    what a manager must know, in hexadecimal digits; or
     tls      "ca_file", "cert" and "key": paths, or the texts of the files
     lingers  seconds after which it ends without a manager
+    folder   where the files of jobs are put, in a folder of their own; by default that of the
+             system for temporary files
     speed    the part of the time for which workers run while they have tasks; below 1 only to
              emulate a slow host
     """
@@ -55,6 +67,7 @@ class Given:
     token: str | None = None
     tls: Mapping[str, str] | None = None
     lingers: float = LINGER_SECONDS
+    folder: str | None = None
     speed: float = 1.0
 
     def security(self) -> Security:
@@ -64,28 +77,6 @@ class Given:
         if not self.token:
             raise SlotwiseError("an agent needs a token or TLS; nobody may connect without")
         return bytes.fromhex(self.token)
-
-
-def tls_context(given: Mapping[str, str], purpose: ssl.Purpose) -> ssl.SSLContext:
-    """A context that shows this certificate, and demands one of the same authority."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {}
-        for name, value in given.items():
-            paths[name] = value
-            if "\n" in value:
-                paths[name] = os.path.join(folder, name)
-                with open(paths[name], "w", opener=_private) as file:
-                    file.write(value)
-        context = ssl.create_default_context(purpose, cafile=paths["ca_file"])
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.check_hostname = False  # Certificates of Dask name no hosts.
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_cert_chain(paths["cert"], paths["key"])
-    return context
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 class Agent:
@@ -109,7 +100,11 @@ class Agent:
     def serve(self, lifeline: int) -> None:
         """Serve managers until the lifeline, a descriptor that is never written to, ends."""
         while not self._is_over:
-            processes = Processes(stdout=2)
+            root = Path(self._given.folder or tempfile.gettempdir())
+            folder = WorkFolder(root / work_folder_name())
+            folder.open("an agent")
+            processes = Processes(environment=self._environment(folder.path), stdout=2)
+            self._files = folder.path
             try:
                 processes.attend(lifeline, select.POLLIN, self._end)
                 processes.attend(self._listener.fileno(), select.POLLIN, self._accept)
@@ -117,6 +112,18 @@ class Agent:
                 self._serve_next(processes)
             finally:
                 processes.close()
+                folder.remove()
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        """What tasks need to put files where this agent serves them, and to fetch others."""
+        security: dict[str, Any] = {"tls": self._given.tls}
+        if isinstance(self._security, bytes):
+            security = {"token": reader_token(self._security).hex()}
+        return {
+            FOLDER_VARIABLE: str(folder),
+            ADDRESS_VARIABLE: f"{self._given.listen}:{self.port}",
+            SECURITY_VARIABLE: json.dumps(security),
+        }
 
     def _serve_next(self, processes: Processes) -> None:
         """Wait for a manager, and serve it until it is gone."""
@@ -130,7 +137,9 @@ class Agent:
                 os.eventfd_read(self._bell)
             while not self._greeted.empty():
                 connected, hello = self._greeted.get()
-                Service(connected, hello, processes, self._given).run(self._goes_on)
+                Service(connected, hello, processes, self._given, self._files).run(
+                    self._goes_on
+                )
                 return
 
     def _goes_on(self) -> bool:
@@ -157,11 +166,15 @@ class Agent:
         }
         try:
             tune(connected)
-            self._greeted.put(greet(connected, self._security, hello, is_agent=True))
+            connected, theirs = greet_peer(connected, self._security, hello)
         except RefusedError as error:
             print(f"slotwise agent: a connection was refused: {error}", file=sys.stderr)
             connected.close()
+            return
+        if theirs["role"] == "reader":
+            serve_files(connected, self._files)
         else:
+            self._greeted.put((connected, theirs))
             os.eventfd_write(self._bell, 1)
 
 
@@ -174,11 +187,12 @@ class Service:
         hello: Mapping[str, Any],
         processes: Processes,
         given: Given,
+        files: Path,
     ) -> None:
         self._processes = processes
         self._stream = Stream(connected)
         self._is_over = False
-        self._given = given
+        self._given, self._files = given, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
         folder = hello.get("folder")
@@ -226,6 +240,10 @@ class Service:
             processes.learn(*details)
         elif what == "forget":
             processes.forget(*details)
+        elif what == "clean":
+            (name,) = details
+            if NAME.fullmatch(name):
+                shutil.rmtree(self._files / name, ignore_errors=True)
         elif what == "kill":
             (slot,) = details
             self._attempts.pop(slot, None)

@@ -75,6 +75,15 @@ class AgentsBackend(LiveBackend):
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._agents.add(self._joining.pop(host.name))
 
+    def _forget(self, key: str, folder: str) -> None:
+        super()._forget(key, folder)
+        if folder:
+            self._agents.clean(folder)
+
+    def _remove(self, host: str, why: str = "was removed") -> None:
+        super()._remove(host, why)
+        self._jobs.lost_files(host)
+
     def _take_arrivals(self, now: float) -> None:
         for host in self._agents.take_gone():
             self._source.left(host)

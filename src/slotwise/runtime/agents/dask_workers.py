@@ -16,8 +16,9 @@ from distributed import Client
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.runtime.agents.agent import Given, line_for, tls_context
-from slotwise.runtime.agents.greeting import RefusedError, Security
+from slotwise.programs.hosts.greeting import RefusedError, Security
+from slotwise.programs.hosts.here import tls_context
+from slotwise.runtime.agents.agent import Given, line_for
 from slotwise.runtime.agents.slots import AgentHost, connect
 
 LOOK_SECONDS = 1.0
@@ -48,6 +49,7 @@ class AgentPlugin(WorkerPlugin):
             urlsplit(worker.address).hostname or "127.0.0.1",
             None if tls else self._token,
             tls,
+            folder=worker.local_directory,
         )
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(*AGENT, stdin=pipe, stdout=pipe)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from slotwise.runtime.agents.greeting import RefusedError, Security, greet
+from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
 from slotwise.runtime.agents.stream import Message, Stream, tune
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.processes import Answer, milliseconds
@@ -51,7 +51,8 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         raise RefusedError(f"host {name!r}: its agent cannot be reached: {error}") from error
     try:
         tune(connected)
-        connected, theirs = greet(connected, security, {"folder": os.getcwd()}, is_agent=False)
+        hello = {"folder": os.getcwd()}
+        connected, theirs = greet_agent(connected, security, "manager", hello)
         check_python(str(theirs.get("python")))
     except RefusedError as error:
         connected.close()
@@ -177,6 +178,11 @@ class AgentSlots:
             if key in host.keys:
                 host.keys.remove(key)
                 host.stream.send(["forget", key])
+
+    def clean(self, folder: str) -> None:
+        """Remove the files of a job from all hosts; its folder has this name on each."""
+        for host in self._hosts.values():
+            host.stream.send(["clean", folder])
 
     def is_stopped(self, slot: int) -> bool:
         """Whether the worker of a slot was stopped from outside, or its agent is silent."""

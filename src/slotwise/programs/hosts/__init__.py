@@ -1,0 +1,1 @@
+"""Files of jobs on the hosts that wrote them, and how tasks on other hosts get them."""

@@ -1,0 +1,138 @@
+"""How an agent and who connects to it make sure of each other before anything else is said.
+
+A manager connects to have tasks run, and a reader, which is a task on another host, to fetch
+files. With TLS, both sides have certificates of the same authority. Without it, both know a
+token, and each proves this by an HMAC of a number that the other has chosen. The token is never
+sent. Readers have another token, with which nobody can act as a manager.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import socket
+import ssl
+import struct
+from typing import Any, Literal
+
+from slotwise.model.errors import SlotwiseError
+
+VERSION = 1
+"""Of the protocol; both sides need the same."""
+
+GREETING_SECONDS = 10.0
+"""How long the other side may take for its greeting."""
+
+HELLO_MOST = 1 << 16
+"""The largest greeting in bytes."""
+
+LENGTH = struct.Struct("!I")
+
+Security = ssl.SSLContext | bytes
+"""A context that demands certificates of both sides, or a token that both sides know."""
+
+Role = Literal["manager", "reader"]
+"""What connects to an agent."""
+
+
+class RefusedError(SlotwiseError):
+    """The other side is not the one that was expected, or cannot work with this one."""
+
+
+def reader_token(token: bytes) -> bytes:
+    """The token of readers."""
+    return hmac.digest(token, b"reader", "sha256")
+
+
+def greet_agent(
+    connected: socket.socket, security: Security, role: Role, hello: dict[str, Any]
+) -> tuple[socket.socket, dict[str, Any]]:
+    """The socket to use from now on, and what the agent says of itself.
+
+    RefusedError if it is not known, or speaks another protocol. Blocks for at most
+    `GREETING_SECONDS` for each message.
+    """
+    return _greet(connected, security, {"role": role, **hello}, is_agent=False)
+
+
+def greet_peer(
+    connected: socket.socket, security: Security, hello: dict[str, Any]
+) -> tuple[socket.socket, dict[str, Any]]:
+    """The same for an agent; the role of the other side is in what it says."""
+    return _greet(connected, security, hello, is_agent=True)
+
+
+def _greet(
+    connected: socket.socket, security: Security, hello: dict[str, Any], *, is_agent: bool
+) -> tuple[socket.socket, dict[str, Any]]:
+    connected.settimeout(GREETING_SECONDS)
+    try:
+        if isinstance(security, ssl.SSLContext):
+            connected = security.wrap_socket(connected, server_side=is_agent)
+        role = _role(connected, None if is_agent else hello["role"])
+        if isinstance(security, bytes):
+            is_root = is_agent and role == "reader"
+            _prove(connected, reader_token(security) if is_root else security, is_agent)
+        write_frame(connected, json.dumps({"protocol": VERSION, **hello}).encode())
+        theirs = {**json.loads(read_frame(connected))}
+        if is_agent:
+            theirs["role"] = role
+        protocol = theirs["protocol"]
+    except RefusedError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise RefusedError(f"no valid greeting: {error or type(error).__name__}") from error
+    if protocol != VERSION:
+        raise RefusedError(
+            f"the other side speaks version {protocol} of the protocol and this one {VERSION};"
+            " install the same version of slotwise on all hosts"
+        )
+    return connected, theirs
+
+
+def _role(connected: socket.socket, mine: str | None) -> str:
+    """The role of the side that is not the agent, which says it first."""
+    if mine is not None:
+        write_frame(connected, mine.encode())
+        return mine
+    role = read_frame(connected).decode()
+    if role not in ("manager", "reader"):
+        raise ValueError("there is no such role")
+    return role
+
+
+def _prove(connected: socket.socket, token: bytes, is_agent: bool) -> None:
+    """Prove that this side knows the token, and check that the other one does."""
+    mine, role = os.urandom(32), b"agent" if is_agent else b"manager"
+    other = b"manager" if is_agent else b"agent"
+    write_frame(connected, mine)
+    theirs = read_frame(connected)
+    write_frame(connected, hmac.digest(token, role + theirs + mine, "sha256"))
+    if not hmac.compare_digest(
+        read_frame(connected), hmac.digest(token, other + mine + theirs, "sha256")
+    ):
+        raise RefusedError("the other side does not know the token")
+
+
+def write_frame(connected: socket.socket, data: bytes) -> None:
+    """Send bytes with their length."""
+    connected.sendall(LENGTH.pack(len(data)) + data)
+
+
+def read_frame(connected: socket.socket) -> bytes:
+    """Receive what `write_frame` has sent. EOFError if the other side is gone."""
+    (length,) = LENGTH.unpack(_exactly(connected, LENGTH.size))
+    if length > HELLO_MOST:
+        raise ValueError("the greeting is too long")
+    return _exactly(connected, length)
+
+
+def _exactly(connected: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connected.recv(count - len(data))
+        if not more:
+            raise EOFError("the connection was closed")
+        data += more
+    return data

@@ -1,0 +1,165 @@
+"""Programs on hosts with folders of their own: map output is fetched, and can be lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_processes import Loopback
+from runtime.local.calling import TIMEOUT
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.event import Event, HostRemoved, OutputLost, TaskFinished
+from slotwise.programs.mapreduce.planning import plan_mapreduce
+from slotwise.programs.work_folder import sweep
+from slotwise.runtime.agents.backend import AgentsBackend
+from slotwise.runtime.loop import run
+from slotwise.runtime.state import State
+from slotwise.scheduler import make_scheduler
+
+MAPS = 12
+CLUSTER = Cluster(tuple(Host(name, {"task": 1}) for name in "abc"))
+
+
+@pytest.fixture
+def loopback(tmp_path: Path) -> Iterator[Loopback]:
+    """Agents of three hosts with one slot each; the folder of each is its own."""
+    source = Loopback(CLUSTER, tmp_path / "hosts")
+    try:
+        yield source
+    finally:
+        source.close()
+    for host in source.agents:  # As the next agent does there after one that was killed.
+        sweep(tmp_path / "hosts" / host)
+    assert not [path for path in (tmp_path / "hosts").rglob("*") if not path.is_dir()]
+
+
+def words(place: Path, files: int) -> Counter[str]:
+    """Write files of random words; how often each word is in them."""
+    rng, total = random.Random(files), Counter[str]()
+    for number in range(files):
+        some = [f"w{rng.randrange(500)}" for _ in range(2000)]
+        total.update(some)
+        (place / f"{number:02}.txt").write_text(" ".join(some))
+    return total
+
+
+def counted(output: Path) -> dict[str, int]:
+    """The output of word count."""
+    assert (output / "_SUCCESS").exists()
+    lines = [line for part in output.glob("part-*") for line in part.read_text().splitlines()]
+    return {word: int(count) for word, count in (line.split("\t") for line in lines)}
+
+
+def counts(
+    loopback: Loopback,
+    place: Path,
+    hear: Callable[[list[Event]], None] = lambda events: None,
+    program: str = "wordcount",
+    **settings: object,
+) -> list[Event]:
+    """Count the words of `place`/in on these agents. All events."""
+    execution = plan_mapreduce(
+        "count",
+        program,
+        str(place / "in"),
+        str(place / "out"),
+        reducers=3,
+        split_bytes=6000,
+        **settings,
+    )
+    heard: list[Event] = []
+
+    def record(now: float, events: list[Event], decisions: list[object]) -> None:
+        heard.extend(events)
+        hear(events)
+        state.check()
+
+    state = State(CLUSTER)
+    with AgentsBackend([execution], loopback, loopback.connect(), grace=60) as backend:
+        run(make_scheduler("fair"), backend, state, record)
+    assert not state.failed
+    return heard
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Counter[str]:
+    """Twelve files; how often each word is in them."""
+    (tmp_path / "in").mkdir()
+    return words(tmp_path / "in", 12)
+
+
+def test_map_output_is_fetched_from_the_hosts_that_made_it(
+    tmp_path: Path, loopback: Loopback, text: Counter[str]
+) -> None:
+    """Each host has only what its own maps wrote; the output is that of all."""
+    heard = counts(loopback, tmp_path)
+    assert counted(tmp_path / "out") == text
+    finished = [event for event in heard if isinstance(event, TaskFinished)]
+    assert len(finished) >= 12 + 3
+
+
+@pytest.mark.parametrize("maps", [6, MAPS])
+def test_the_output_of_a_lost_host_is_made_again(
+    tmp_path: Path, loopback: Loopback, text: Counter[str], maps: int
+) -> None:
+    """An agent is killed among the maps, or when all are done and reduces read."""
+    done = 0
+
+    def hear(events: list[Event]) -> None:
+        nonlocal done
+        before = done
+        done += sum(isinstance(event, TaskFinished) for event in events)
+        if before < maps <= done:
+            loopback.agents["b"].kill()
+
+    heard = counts(loopback, tmp_path, hear)
+    assert counted(tmp_path / "out") == text
+    assert [event.host for event in heard if isinstance(event, HostRemoved)] == ["b"]
+    lost = [event for event in heard if isinstance(event, OutputLost)]
+    assert lost
+
+
+def test_files_that_disappear_are_made_again(
+    tmp_path: Path, loopback: Loopback, text: Counter[str]
+) -> None:
+    """The host is there, but not what its maps wrote."""
+    gone: list[Path] = []
+
+    def hear(events: list[Event]) -> None:
+        if not gone and sum(1 for _ in (tmp_path / "hosts").rglob("pairs")) >= 11:
+            for path in (tmp_path / "hosts" / "c").rglob("pairs"):
+                path.unlink()
+                gone.append(path)
+
+    heard = counts(loopback, tmp_path, hear)
+    assert gone
+    assert counted(tmp_path / "out") == text
+    assert any(isinstance(event, OutputLost) for event in heard)
+
+
+def test_a_shared_work_folder_needs_no_fetching(
+    tmp_path: Path, loopback: Loopback, text: Counter[str]
+) -> None:
+    """All hosts see the files; those of a host that left stay."""
+    heard = counts(loopback, tmp_path, work_dir=str(tmp_path / "shared"))
+    assert counted(tmp_path / "out") == text
+    assert not any(isinstance(event, OutputLost) for event in heard)
+    assert not list((tmp_path / "hosts").rglob("pairs"))
+    assert os.listdir(tmp_path / "shared") == []
+
+
+def test_nothing_is_left_while_agents_go_on(
+    tmp_path: Path, loopback: Loopback, text: Counter[str]
+) -> None:
+    """The files of a job are removed from hosts when it is over."""
+    counts(loopback, tmp_path)
+    until = time.monotonic() + TIMEOUT
+    while list((tmp_path / "hosts").rglob("pairs")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
