@@ -90,16 +90,18 @@ class Gate(SchedulerPlugin):
 
     async def start(self, scheduler: Any) -> None:
         """Begin; called by Dask when the plugin is registered or the scheduler starts."""
-        earlier = scheduler.plugins.get(self.name)
-        if isinstance(earlier, Gate):
-            earlier.open()
         self._scheduler = scheduler
         self._stack = ExitStack()
         self._holding = HeldTasks(scheduler)
         # The runnable tasks for which the workers that they may use have no room.
         self._parked: dict[frozenset[str], dict[Key, None]] = {}
         self._room_now: dict[str, int] = {}
+        earlier = scheduler.plugins.get(self.name)
+        if isinstance(earlier, Gate) and earlier.options.log == self.options.log:
+            earlier.open()  # It must close its log.
         self._begin()
+        if isinstance(earlier, Gate):
+            earlier.open()
         self._holding.tell_of_secession(self._seceded)
         self._holding.note_submitters()
         self.is_open = False

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
+import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.dask.computations import Submitter
@@ -16,13 +17,12 @@ from slotwise.model.errors import InputError
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
-from slotwise.opening import open_to_read
 from slotwise.scheduler import ALLOCATORS
 from slotwise.workload.building import build_objective, build_pools
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.entry import Entry, Name, Place, Positive, Seconds
 from slotwise.workload.schema import ObjectiveEntry, PoolEntry, Priority
-from slotwise.workload.text import Lines, parse_text
+from slotwise.workload.text import Lines, parse_text, read_text
 
 
 class Rule(Entry):
@@ -103,18 +103,20 @@ class GateOptions:
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:
         """Options from a YAML file. InputError that names the place, the value, the remedy."""
-        try:
-            with open_to_read(Path(path)) as stream:
-                text = stream.read().decode("utf-8-sig")
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}; name a file") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not text in UTF-8; name a YAML file") from error
+        text = read_text(path, "a YAML file with the options of the gate")
         try:
             data, lines = parse_text(text)
             return cls.of_mapping(data or {}, lines)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+    @classmethod
+    def configured(cls) -> GateOptions:
+        """The options under `slotwise:` in the configuration of Dask. InputError as `read`."""
+        try:
+            return cls.of_mapping(dask.config.get("slotwise", None) or {})
+        except InputError as error:
+            raise InputError(f"under `slotwise:` in Dask's configuration: {error}") from error
 
     @classmethod
     def of_mapping(cls, data: Any, lines: Lines | None = None) -> GateOptions:
