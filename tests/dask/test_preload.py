@@ -22,7 +22,10 @@ SECONDS_MOST = 60
 FAULTS = {
     "no file": (None, "No such file or directory; name a YAML file with the options"),
     "no YAML": ("pools: [", "line 1, column 9: not YAML or JSON"),
-    "a wrong value": ("scheduler: best\n", "scheduler (line 1) is 'best': unknown; give one of"),
+    "a wrong value": (
+        "scheduler: best\n",
+        "scheduler (line 1) is 'best': unknown; give one of",
+    ),
     "a log without folder": (
         "log: none/gate.jsonl\n",
         "log 'none/gate.jsonl': No such file or directory; name another file",

@@ -8,16 +8,17 @@ describes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from slotwise.dask.gate import Gate
 from slotwise.dask.options import GateOptions
 from slotwise.dask.preload import dask_setup
+from slotwise.dask.serving import status
+from slotwise.dask.status import GateStatus
 from slotwise.model.pool import Pool
 from slotwise.record.codec import encode_pool
 
-__all__ = ["Gate", "GateOptions", "dask_setup", "install"]
+__all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "status"]
 
 
 def install(client: Any, **options: Any) -> None:

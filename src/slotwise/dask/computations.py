@@ -140,6 +140,10 @@ class Computations:
         """Whether a key is a task, or will be one in the next turn."""
         return key in self.tasks or key in self._wanted
 
+    def jobs_of(self, keys: Iterable[Key]) -> set[str]:
+        """The names of the jobs that these keys are tasks of."""
+        return {self.tasks[key].phase.job for key in keys if key in self.tasks}
+
     def ended(self, end: End) -> None:
         """An attempt of a key has ended, or does not occupy its thread any more."""
         task = self.tasks.get(end.key)

@@ -18,6 +18,7 @@ from slotwise.workload.text import Lines, Path, parse_text, read_text
 from slotwise.workload.workload import Described, Workload
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
+
 def read_workload(path: str | FilePath) -> Workload:
     """Read a workload file in YAML or JSON.
 
