@@ -13,9 +13,10 @@ from distributed import LocalCluster
 
 import dask
 import slotwise.dask as gate
-from gated_cluster import Cluster
+from gated_cluster import Cluster, until
 from slotwise.dask.preload import read_options
 from slotwise.model.errors import InputError
+from slotwise.record.log import read_log
 
 SECONDS_MOST = 60
 
@@ -124,6 +125,23 @@ def test_a_gate_whose_log_cannot_be_written_is_not_installed(
         gate.install(cluster.client(), scheduler="best")
     assert cluster.gate is before
     assert not before.is_open
+
+
+def test_a_gate_takes_over_the_log_of_the_one_before(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """The file is locked while a gate writes it; the new gate begins a new log there."""
+    cluster = make_cluster()
+    log = tmp_path / "gate.jsonl"
+    cluster.install("fair", log=str(log))
+    assert cluster.client().submit(abs, -1).result() == 1
+    cluster.install("flex", log=str(log))
+    assert cluster.client().submit(abs, -2).result() == 2
+    cluster.check_empty()
+    second = cluster.gate
+    cluster.client().unregister_scheduler_plugin("slotwise")
+    until(lambda: second.is_open)  # Then its log is closed.
+    assert read_log(log).header.scheduler["name"] == "flex"
 
 
 def start_scheduler(

@@ -151,3 +151,18 @@ def test_without_bokeh_there_is_no_page_and_no_error(tmp_path: Path) -> None:
     )
     assert done.stdout.split() == ["200", "fair"], done.stderr
     assert "slotwise" not in done.stderr
+
+
+def test_an_objective_of_deadlines_takes_computations_without_one(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """They are due when they arrive, so that their tardiness is their response time."""
+    cluster = make_cluster()
+    cluster.install("flex", objective="tardiness")
+    client = cluster.client()
+    futures = client.map(lambda n: n, range(10), pure=False)
+    assert client.gather(futures) == list(range(10))
+    until(lambda: gate.status(client).completed == 1)
+    assert gate.status(client).value > 0
+    del futures
+    cluster.check_empty()

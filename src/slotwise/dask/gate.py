@@ -23,7 +23,7 @@ from slotwise.dask.computations import (
 from slotwise.dask.header import HOST, header_of
 from slotwise.dask.history import GateHistory
 from slotwise.dask.holding import HeldTasks
-from slotwise.dask.options import GateOptions, client_name
+from slotwise.dask.options import GateOptions, client_name, due_after
 from slotwise.dask.serving import serve
 from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
 from slotwise.model.cluster import ANY_KIND
@@ -115,7 +115,9 @@ class Gate(SchedulerPlugin):
         self._records: list[Callable[..., None]] = [self.history]
         if options.log is not None:
             self._records.append(self._stack.enter_context(LogFile(options.log, header)))
-        self._computations = Computations(self._describe, self._standing)
+        self._computations = Computations(
+            self._describe, self._standing, due_after(options.objective)
+        )
         self._slots = 0
         self._launches: list[Launch] = []
         self._is_awake = False

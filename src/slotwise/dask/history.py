@@ -9,7 +9,6 @@ from itertools import islice
 
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision
-from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostResized, JobArrived, TaskFinished
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
@@ -108,10 +107,7 @@ class GateHistory:
 
     def _complete(self, spent: _Spent, completion: float) -> None:
         alone = max(spent.longest, spent.work / self._slots_most)
-        try:
-            cost = self.objective.cost(spent.job, Size(spent.work, alone))
-        except InputError:
-            return  # It has no deadline, and the objective needs one.
+        cost = self.objective.cost(spent.job, Size(spent.work, alone))
         least = cost.at(spent.job.arrival + alone)
         # The first one counts alone: a maximum may be below 0, as of lateness.
         before = ([self.value], [self.lower_bound]) if self.completed else ([], [])

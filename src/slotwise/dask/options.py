@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from slotwise.dask.computations import Submitter
 from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
@@ -138,9 +140,11 @@ class GateOptions:
                 where = place(("rules", number, "pool"), lines)
                 raise InputError(f"{where}: unknown pool {rule.pool!r}; known: {known}")
             pools.check_holds_jobs(rule.pool)
+        objective = build_objective(entry.objective)
+        due_after(objective)
         return cls(
             entry.scheduler,
-            build_objective(entry.objective),
+            objective,
             tuple(pools.values()),
             tuple(entry.rules),
             entry.ahead,
@@ -173,6 +177,23 @@ class GateOptions:
             raise InputError(f"there is no pool {pool!r}; the pools are {known} and default")
         tree.check_holds_jobs(pool)
         return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
+
+
+def due_after(objective: Objective) -> float | None:
+    """When a computation is due that states no deadline, in seconds after its arrival.
+
+    At once if the objective needs a deadline; None if it does not. InputError if the objective
+    needs what no computation of Dask can state.
+    """
+    job = Job("computation", (Phase("task", Tasks(1, 1.0)),))
+    for due in (None, 0.0):
+        with suppress(InputError):
+            objective.check([replace(job, deadline=due)])
+            return due
+    raise InputError(
+        f"objective: penalty {objective.penalty!r} needs what computations of Dask cannot"
+        " state; name another one"
+    )
 
 
 def client_name(client: str) -> str:
