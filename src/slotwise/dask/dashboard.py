@@ -143,7 +143,7 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
 
 def slotwise_pools_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
     """The pools alone, as Dask's other pictures that Jupyter and the menu show."""
-    facts, pools = Div(), PoolPictures(height=180)
+    facts, pools = Div(text=LEGEND), PoolPictures(height=180)
     _show(scheduler, doc, pools.update, facts)
     doc.add_root(column(facts, pools.root, sizing_mode="stretch_width"))
     doc.title = "Dask: Slotwise Pools"

@@ -1,11 +1,7 @@
 """How a scheduler shows its gate: to clients, as JSON, and as a page of Dask's dashboard.
 
-What is used of `distributed` for that, tested with version 2026.8. If a part of it is missing,
-the gate works without a page.
-
-Scheduler.handlers, .plugins, .http_application   attributes without an underscore
-distributed.dashboard.core.BokehApplication, distributed.dashboard.scheduler.template_variables
-                                                  functions without an underscore
+`holding.py` lists what is used of `distributed` for that. If a part of it is missing, the gate
+works without a page.
 """
 
 from __future__ import annotations
