@@ -20,7 +20,7 @@ Scheduler.client_comms                                   for the address of a cl
 
 To show the gate (`serving.py`, `dashboard.py`), without which it works:
 
-Scheduler.handlers                                       Dask's own extensions add handlers to it
+Scheduler.handlers                                       Dask's extensions add handlers to it
 Scheduler.http_application                               for a page and JSON by HTTP
 distributed.dashboard.core.BokehApplication              a function without an underscore
 distributed.dashboard.scheduler.template_variables       the same; its menu gets entries
