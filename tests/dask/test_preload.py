@@ -62,13 +62,8 @@ def test_the_configuration_of_dask_is_checked(wrong: object) -> None:
         read_options(None)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "no file",
-        *[pytest.param(f, marks=pytest.mark.slow) for f in FAULTS if f != "no file"],
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
 def test_the_command_refuses_wrong_options(fault: str, tmp_path: Path) -> None:
     """`dask scheduler` ends with exit code 2, one line that says why, and no traceback."""
     text, message = FAULTS[fault]

@@ -139,6 +139,7 @@ with LocalCluster(**options) as cluster, Client(cluster) as client:
 """
 
 
+@pytest.mark.slow
 def test_without_bokeh_there_is_no_page_and_no_error(tmp_path: Path) -> None:
     """The JSON and the status for clients are there."""
     done = subprocess.run(
