@@ -215,9 +215,13 @@ def _run(
 
     On this machine, if no other backend is given.
     """
+    from slotwise.runtime.agents.backend import check_files
     from slotwise.runtime.local.backend import LocalBackend
 
     executions = source.executions(cluster)
+    if backend is not None:
+        for execution in executions:
+            check_files(execution)
     listeners = []
     if history is not None:
         sized = [execution for execution in executions if isinstance(execution, HasInputSizes)]

@@ -45,6 +45,11 @@ class Stages(Protocol):
         """The bytes of the tasks, for each phase in which they are known."""
         ...
 
+    @property
+    def needs_shared_files(self) -> str:
+        """Why all hosts must see the work folder; empty if they need not."""
+        ...
+
     def begin(self) -> None:
         """The work folder is there, and the first task begins. May raise OSError."""
         ...
@@ -165,6 +170,11 @@ class StagedExecution:
     def folder(self) -> str:
         """The name of the folder of its intermediate files, on each host that has its own."""
         return "" if self._layout.is_shared else Path(self._layout.work_dir).name
+
+    @property
+    def needs_shared_files(self) -> str:
+        """Why it needs intermediate files that all hosts see, and has none; empty if not so."""
+        return "" if self._layout.is_shared else self._stages.needs_shared_files
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the intermediate files of these done tasks.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from slotwise.programs.hosts.here import shares_files
 from slotwise.programs.lost_input import IncompleteFileError
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ class Handle(NamedTuple):
 def put(value: object, folders: Iterable[str], name: str) -> Handle:
     """Store a value; a large one in a file of this name in the first folder with room.
 
-    Raises what pickling raises, and OSError if no folder has room.
+    Where other hosts do not see the file, it travels in its handle. Raises what pickling
+    raises, and OSError if no folder has room.
     """
     parts = _parts(value)
-    if sum(part.nbytes for part in parts) <= INLINE_MOST:
+    if sum(part.nbytes for part in parts) <= INLINE_MOST or not shares_files():
         return Handle(tuple(map(bytes, parts)))
     return _store(parts, folders, name)
 
@@ -67,9 +69,11 @@ def pack(value: object, folders: Iterable[str], name: str) -> bytes | Handle:
     """The pickle of a value; for a large one, the handle of a file like that of `put`.
 
     Buffers of at most `INLINE_MOST` bytes are in the pickle, so that these arrays can be
-    written to by the receiver. A small value takes no longer than to pickle it. Raises what
-    pickling raises.
+    written to by the receiver. A small value takes no longer than to pickle it. Where other
+    hosts do not see the file, all of it travels as a pickle. Raises what pickling raises.
     """
+    if not shares_files():
+        return pickled(value, None, [])
     buffers: list[pickle.PickleBuffer] = []
 
     def take(buffer: pickle.PickleBuffer) -> bool:

@@ -10,7 +10,8 @@ from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.model.typed import check_number, check_text
-from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+from slotwise.programs.execution import Execution
+from slotwise.runtime.agents.backend import AgentsBackend, check_files, cluster_of
 from slotwise.runtime.agents.source import dask_workers
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.backend import LocalBackend
@@ -27,12 +28,14 @@ class Place:
 
     claim    the entry among the sessions on this machine; None for hosts elsewhere
     discard  frees what was reserved, if no backend is made
+    check    refuses jobs that cannot run there
     """
 
     cluster: Cluster
     backend: Callable[[], LiveBackend]
     claim: ClaimOfCores | None
     discard: Callable[[], None]
+    check: Callable[[Execution], None] = lambda execution: None
 
 
 def place_for(slots: Slots | Cluster | None, dask: Any) -> Place:
@@ -55,6 +58,7 @@ def place_for(slots: Slots | Cluster | None, dask: Any) -> Place:
         lambda: AgentsBackend((), source, hosts, is_open=True),
         None,
         source.close,
+        check_files,
     )
 
 

@@ -51,7 +51,7 @@ class Intake:
     ) -> None:
         """InputError for a log that cannot be written; SlotwiseError if no workers start."""
         self.pools, self.objective = PoolTree(header.pools), Objective(**header.objective)
-        self.learning, self.claim = learning, place.claim
+        self.learning, self.claim, self._place = learning, place.claim, place
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
@@ -92,6 +92,7 @@ class Intake:
         """Let a job arrive; the result of the future is that of the job."""
         job = execution.job
         self.check_job(job)
+        self._place.check(execution)
         execution.open()
         future: Future[Any] = Future(self, job.id)
         try:

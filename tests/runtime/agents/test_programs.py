@@ -15,10 +15,14 @@ from agent_processes import Loopback
 from runtime.local.calling import TIMEOUT
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Launch
+from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostRemoved, OutputLost, TaskFinished
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.shuffle import Shuffle
+from slotwise.programs.calls import Calls
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.programs.work_folder import sweep
-from slotwise.runtime.agents.backend import AgentsBackend
+from slotwise.runtime.agents.backend import AgentsBackend, check_files
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -167,3 +171,42 @@ def test_nothing_is_left_while_agents_go_on(
     while list((tmp_path / "hosts").rglob("pairs")):
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_reduces_that_copy_early_need_a_shared_folder(tmp_path: Path) -> None:
+    """They look into a file of the manager."""
+    (tmp_path / "in").mkdir()
+    words(tmp_path / "in", 1)
+
+    def plan(**settings: object) -> object:
+        return plan_mapreduce(
+            "count", "wordcount", str(tmp_path / "in"), str(tmp_path / "out"), **settings
+        )
+
+    check_files(plan())
+    check_files(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)))
+    with pytest.raises(
+        InputError, match=r"its reduces copy .* give the job a work_dir"
+    ):
+        check_files(plan(shuffle=Shuffle(slow_start=0.5)))
+
+
+def test_large_results_travel_between_hosts(loopback: Loopback) -> None:
+    """A result of one host is the argument of a call on another one."""
+    import numpy as np
+
+    job = Job(
+        "j",
+        (Phase("make", Tasks(3)), Phase("add", Tasks(3), after=frozenset({"make"}))),
+    )
+    calls = Calls(
+        job,
+        {
+            "make": lambda task: np.full(200_000, task),
+            "add": lambda task, found: int(sum(found["make"][n].sum() for n in range(3))),
+        },
+    )
+    state = State(CLUSTER)
+    with AgentsBackend([calls], loopback, loopback.connect(), grace=60) as backend:
+        run(make_scheduler("fair"), backend, state, lambda *turn: None)
+    assert calls.results["add"] == dict.fromkeys(range(3), 600_000)

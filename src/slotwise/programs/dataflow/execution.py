@@ -51,6 +51,11 @@ class DataflowStages:
                 found[stage.name] = sizes
         return found
 
+    @property
+    def needs_shared_files(self) -> str:
+        """Groups read the channels of others as files, and meet by files."""
+        return "the groups of a dataflow pass files to each other"
+
     def begin(self) -> None:
         """All that stages share is made by their tasks."""
 

@@ -11,8 +11,12 @@ from slotwise.programs.formats.splits import Split
 from slotwise.programs.mapreduce.program import BatchMapReduce
 from slotwise.programs.mapreduce.reading import SplitReader
 from slotwise.programs.mapreduce.setup import TaskSetup
-from slotwise.programs.shuffle.fetched import Place
-from slotwise.programs.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
+from slotwise.programs.shuffle.partitioned import (
+    BUCKETS,
+    PartitionedReader,
+    PartitionedWriter,
+    Place,
+)
 from slotwise.programs.shuffle.tables import joined, read_tables, write_buckets
 from slotwise.programs.task_result import TaskResult
 

@@ -23,11 +23,10 @@ from slotwise.programs.shuffle.buffers import (
     grouped,
 )
 from slotwise.programs.shuffle.chunks import Columns, Grouped, read_pairs, write_pairs
-from slotwise.programs.shuffle.fetched import Place
 from slotwise.programs.shuffle.hashing import hash_partitions
 from slotwise.programs.shuffle.order import Order
 from slotwise.programs.shuffle.pairs import PairStream
-from slotwise.programs.shuffle.partitioned import PartitionedWriter
+from slotwise.programs.shuffle.partitioned import PartitionedWriter, Place
 from slotwise.programs.shuffle.runs import SortedRuns
 from slotwise.programs.task_result import TaskResult
 

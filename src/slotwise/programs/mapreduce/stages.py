@@ -40,6 +40,12 @@ class MapReduceStages:
         self._in_place: InPlace | None = None
         self._finished_maps: FinishedMaps | None = None
 
+    @property
+    def needs_shared_files(self) -> str:
+        """Tasks that copy as maps finish look into a file of the manager."""
+        copies = "its reduces copy map output while maps run (shuffle)"
+        return copies if self._announces_maps else ""
+
     def begin(self) -> None:
         """Create the file of finished maps, if tasks copy from maps as these finish."""
         if self._announces_maps:

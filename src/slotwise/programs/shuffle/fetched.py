@@ -7,16 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from slotwise.programs.hosts.files import MissingFileError, Wanted, fetch
-from slotwise.programs.hosts.here import address_here, reader_security
+from slotwise.programs.hosts.here import address_here
+from slotwise.programs.hosts.security import reader_security
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.mapreduce.layout import MapReduceLayout
-from slotwise.programs.shuffle.partitioned import PartitionedWriter
+from slotwise.programs.shuffle.partitioned import PartitionedWriter, Place
 
 PAUSES = (0.2, 1.0)
 """Seconds before another try to fetch from a host that cannot be reached."""
-
-Place = tuple[Path, int]
-"""A partitioned file, and the first of the reduce's partitions in it."""
 
 
 def fetched(

@@ -21,6 +21,9 @@ from slotwise.programs.work_folder import private
 BUCKETS = 16
 """Partitions of a file for the tables of one reduce, so that it need not hold all at once."""
 
+Place = tuple[Path, int]
+"""A partitioned file, and the first of a reduce's partitions in it."""
+
 _LENGTHS = Struct("<QQ")
 
 

@@ -10,11 +10,11 @@ from typing import Protocol
 from slotwise.programs.hosts.here import address_here
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.mapreduce.layout import COPY_PHASE, MapReduceLayout
-from slotwise.programs.shuffle.fetched import Place, fetched
 from slotwise.programs.shuffle.finished_maps import finished_maps, finished_so_far
 from slotwise.programs.shuffle.partitioned import (
     PartitionedReader,
     PartitionedWriter,
+    Place,
     is_complete,
 )
 
@@ -49,6 +49,9 @@ class InPlace:
         """The file of each map."""
         here = address_here()
         if any(address not in ("", here) for address in self.addresses):
+            # Imported where it is needed: with ssl it takes long.
+            from slotwise.programs.shuffle.fetched import fetched
+
             folder = layout.attempt_dir("reduce", task, attempt)
             yield from fetched(layout, self.attempts, self.addresses, folder, task, buckets)
             return

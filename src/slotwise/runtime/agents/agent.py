@@ -34,8 +34,8 @@ from slotwise.programs.hosts.here import (
     ADDRESS_VARIABLE,
     FOLDER_VARIABLE,
     SECURITY_VARIABLE,
-    tls_context,
 )
+from slotwise.programs.hosts.security import tls_context
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, Stream, tune
 from slotwise.runtime.local.processes import Answer, Processes

@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError, Security
-from slotwise.programs.hosts.here import tls_context
+from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.agent import Given, line_for
 from slotwise.runtime.agents.slots import AgentHost, connect
 
