@@ -185,9 +185,7 @@ def test_reduces_that_copy_early_need_a_shared_folder(tmp_path: Path) -> None:
 
     check_files(plan())
     check_files(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)))
-    with pytest.raises(
-        InputError, match=r"its reduces copy .* give the job a work_dir"
-    ):
+    with pytest.raises(InputError, match=r"its reduces copy .* give the job a work_dir"):
         check_files(plan(shuffle=Shuffle(slow_start=0.5)))
 
 
