@@ -21,12 +21,16 @@ GRACE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Host:
-    """A machine with slots of one or more kinds. A task of work w takes w / speed seconds."""
+    """A machine with slots of one or more kinds. A task of work w takes w / speed seconds.
+
+    addresses  other names and addresses of the machine, by which file systems name it
+    """
 
     name: str
     slots: Mapping[str, int]
     rack: str = "rack"
     speed: float = 1.0
+    addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.slots, Mapping) or not all(
@@ -93,6 +97,25 @@ class Cluster:
     def by_name(self) -> dict[str, Host]:
         """The hosts by name."""
         return {host.name: host for host in self.hosts}
+
+    def at(self, machine: str) -> tuple[str, ...]:
+        """The hosts that have this name, or are on the machine with this name or address.
+
+        Names of machines also match without their domains.
+        """
+        if machine in self.by_name:
+            return (machine,)
+        name = machine.lower()
+        return self._by_address.get(name) or self._by_address.get(_short(name), ())
+
+    @cached_property
+    def _by_address(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for host in self.hosts:
+            names = {name.lower() for name in host.addresses if name}
+            for name in names | set(map(_short, names)):
+                found[name] = (*found.get(name, ()), host.name)
+        return found
 
     @cached_property
     def speeds(self) -> dict[str, float]:
@@ -204,3 +227,8 @@ class Cluster:
 
 def _slots(count: int) -> str:
     return "slot" if count == 1 else "slots"
+
+
+def _short(name: str) -> str:
+    """The name of a machine without its domain; addresses stay as they are."""
+    return name if ":" in name or name[-1:].isdecimal() else name.partition(".")[0]

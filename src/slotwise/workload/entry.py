@@ -27,6 +27,14 @@ def _not_minute(value: float) -> float:
     return value
 
 
+def _source_of_hosts(value: str) -> str:
+    if value in ("auto", "moosefs") or value.startswith(("webhdfs://", "swebhdfs://")):
+        return value
+    raise ValueError(
+        "give auto, moosefs, webhdfs://namenode:9870, or lists of hosts by path, in braces { }"
+    )
+
+
 _NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
@@ -34,7 +42,8 @@ Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x
 Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
-InputHosts = dict[Place, Annotated[list[Name], Field(min_length=1)]]
+HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
+InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
 Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
 Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
 Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]

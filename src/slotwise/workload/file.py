@@ -123,7 +123,9 @@ def _phase_faults(
 def _host_faults(
     stated: InputHosts | None, where: Path, hosts: set[str]
 ) -> Iterator[tuple[Path, str]]:
-    for place_of, names in (stated or {}).items():
+    if not isinstance(stated, dict) or not hosts:  # The hosts of a real cluster, then.
+        return
+    for place_of, names in stated.items():
         yield from _unknown(names, (*where, "input_hosts", place_of), hosts)
 
 

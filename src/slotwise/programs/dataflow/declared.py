@@ -30,13 +30,13 @@ class StreamReading:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Input files that are not looked for yet, and hosts that hold some, by path or glob."""
+    """Input files that are not looked for yet, and `hosts`: what `held_by` takes."""
 
     patterns: tuple[str, ...]
     format_name: str
     split_bytes: int
     tables: bool
-    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hosts: Any = None
 
     def source(self, base_dir: str | Path) -> RecordSource:
         """The splits of the files. InputError if there are none."""
@@ -45,7 +45,7 @@ class Files:
             self.format_name,
             tuple(planned.splits(self.split_bytes)),
             self.tables,
-            held_by(self.hosts, base_dir or None),
+            held_by(self.hosts, planned.files, base_dir or None),
         )
 
 

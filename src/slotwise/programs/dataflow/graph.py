@@ -15,6 +15,7 @@ from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.map_reduce import MapNode, ReduceNode, checked, key_of
 from slotwise.programs.dataflow.nodes import OUT, Graph, Kind, Written
 from slotwise.programs.dataflow.stages import derive
+from slotwise.programs.formats.held import InputHosts
 from slotwise.programs.formats.outputs import check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES
 from slotwise.programs.loading import AnyProgram, load
@@ -130,14 +131,16 @@ class Dataflow:
         input_format: str = "text",
         split_bytes: int = SPLIT_BYTES,
         tables: bool = False,
-        input_hosts: Mapping[str, Sequence[str]] | None = None,
+        input_hosts: InputHosts = None,
         name: str | None = None,
     ) -> Stream:
         """A source: files, by paths, globs or folders, in splits as in MapReduce jobs.
 
         A record is a line without its end (text), the value of a line (jsonl) or a row as a
         dict (parquet). With `tables`, records are pyarrow Tables of many lines or rows.
-        `input_hosts` names the hosts that hold files, by path, glob or folder.
+        `input_hosts` names the hosts that hold files, by path, glob or folder; or it says where
+        to ask: "auto" (by URL and mount), "moosefs", "webhdfs://namenode:9870", or a function
+        that returns (offset, length, hosts) of each block of the file with a path.
         """
         files = check.inputs(inputs, input_format, split_bytes, tables, input_hosts)
         return self._source(name, "input", files)

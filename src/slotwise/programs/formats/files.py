@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.core import url_to_fs
@@ -98,7 +99,7 @@ def _matches(path: str) -> list[InputFile]:
         infos = _infos(fs, inner)
         if "://" in path:
             names = [info["name"] for info in infos if info["type"] == "file"]
-            files = [_remote(fs, name) for name in names]
+            files = [_remote(fs, name, _server(path, inner)) for name in names]
         else:
             files = [file for info in infos for file in _local(info["name"])]
     except (OSError, ValueError) as error:  # ValueError for a NUL in the path.
@@ -135,10 +136,18 @@ def _local(path: str) -> Iterator[InputFile]:
         )
 
 
-def _remote(fs: Any, name: str) -> InputFile:
+def _server(url: str, inner: str) -> str:
+    """The server of a URL, such as webhdfs://namenode:9870, if names of files are without it."""
+    parts = urlsplit(url)
+    is_apart = "::" not in url and parts.netloc and parts.path == inner
+    return f"{parts.scheme}://{parts.netloc}" if is_apart else ""
+
+
+def _remote(fs: Any, name: str, server: str) -> InputFile:
     # A listing may differ from the info of the single file, which tasks will read, too.
     info = fs.info(name)
-    return InputFile(fs.unstrip_protocol(name), info["size"], Version.of_info(info))
+    url = server + name if server else fs.unstrip_protocol(name)
+    return InputFile(url, info["size"], Version.of_info(info))
 
 
 def _is_visible(info: dict[str, Any]) -> bool:

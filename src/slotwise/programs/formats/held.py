@@ -1,54 +1,87 @@
-"""Which hosts hold input files, as users state it, and so where tasks that read them belong."""
+"""Which hosts hold the bytes of input files, and so where tasks that read them belong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Block
-from slotwise.programs.formats.files import find_inputs
+from slotwise.programs.formats.files import InputFile, find_inputs
 from slotwise.programs.formats.splits import HeldBy
+from slotwise.programs.locations.block import WHOLE, FileBlock, Locate
+from slotwise.programs.locations.locators import REMEDY, check_name, located, locator
+
+InputHosts = Mapping[str, Sequence[str]] | str | Locate | None
+"""What a user states: hosts by path, the name of a source of locations, or a function."""
 
 
-def held_by(stated: Any, base_dir: str | Path | None = None) -> HeldBy:
-    """The hosts of each file, from hosts stated for paths, globs or folders.
+def held_by(
+    stated: Any, files: Iterable[InputFile], base_dir: str | Path | None = None
+) -> HeldBy:
+    """The blocks of input files, from hosts stated for paths, globs or folders, or located.
 
-    A file of several patterns has the hosts of all. InputError for a pattern without files.
+    A file of several patterns has the hosts of all. InputError for a pattern without files, and
+    for locations that cannot be found.
     """
+    stated = checked(stated)
+    if not isinstance(stated, Mapping):
+        locate = locator(stated)
+        return {file.path: located(file.path, locate) for file in files}
     found: dict[str, frozenset[str]] = {}
-    for pattern, hosts in checked(stated).items():
+    for pattern, hosts in stated.items():
         for file in find_inputs([pattern], base_dir):
             found[file.path] = found.get(file.path, frozenset()) | frozenset(hosts)
-    return found
+    return {path: [FileBlock(0, WHOLE, hosts)] for path, hosts in found.items()}
 
 
-def checked(stated: Any) -> Mapping[str, tuple[str, ...]]:
+def checked(stated: Any) -> Mapping[str, tuple[str, ...]] | str | Callable[..., Any]:
     """What a user states for `input_hosts`, with paths as texts. InputError if it is wrong."""
     if stated is None:
         return {}
-    remedy = 'give lists of names of hosts by path, such as {"a.txt": ["host-1"]}'
+    if isinstance(stated, str):
+        check_name(stated)
+        return stated
+    if callable(stated):
+        return stated  # type: ignore[no-any-return]
     if not isinstance(stated, Mapping):
-        raise InputError(f"input_hosts is {stated!r:.80}; {remedy}")
+        raise InputError(f"input_hosts is {stated!r:.80}; {REMEDY}")
     for path, hosts in stated.items():
         is_list = isinstance(hosts, Iterable) and not isinstance(hosts, str | bytes | Mapping)
         if not is_list or not all(isinstance(host, str) for host in hosts):
-            raise InputError(f"input_hosts: {str(path)!r} has {hosts!r:.80}; {remedy}")
+            raise InputError(f"input_hosts: {str(path)!r} has {hosts!r:.80}; {REMEDY}")
     return {str(path): tuple(hosts) for path, hosts in stated.items()}
 
 
 def blocks(held: Sequence[Mapping[str, int]], cluster: Cluster | None) -> tuple[Block, ...]:
-    """A block for each task, from the bytes of its input on each host.
+    """A block for each task, from the bytes of its input on each host or machine.
 
     The homes of a task are the hosts with the most bytes, which are the size of its block.
     Without any block, if no host of the cluster holds input.
     """
+    if cluster is not None:
+        held = [_on_hosts(one, cluster) for one in held]
     found = tuple(_block(one) for one in held)
     known = None if cluster is None else {host.name for host in cluster.hosts}
     named = frozenset().union(*(block.hosts for block in found))
     return () if not named or (known is not None and known.isdisjoint(named)) else found
+
+
+def _on_hosts(held: Mapping[str, int], cluster: Cluster) -> Mapping[str, int]:
+    """The same bytes by host, where machines are named; their names may also stay unknown.
+
+    A machine with several names or addresses has the bytes of each of them once.
+    """
+    if not any(host.addresses for host in cluster.hosts):
+        return held
+    found: dict[str, int] = {}
+    for name, size in held.items():
+        for host in cluster.at(name) or (name,):
+            found[host] = max(size, found.get(host, 0))
+    known = {name: size for name, size in found.items() if name in cluster.by_name}
+    return known or found
 
 
 def _block(held: Mapping[str, int]) -> Block:

@@ -20,15 +20,20 @@ class ParquetInput:
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
         """Runs of whole row groups of at most `split_bytes` together, or one larger group."""
-        sizes = _group_sizes(file)
+        sizes, begins = _groups(file)
+
+        def piece(start: int, end: int, held: int) -> SplitPiece:
+            within = begins[start], begins[end]
+            return SplitPiece(file.path, start, end, held, file.version, within)
+
         pieces: list[SplitPiece] = []
         start, held = 0, 0
         for group, size in enumerate(sizes):
             if group > start and held + size > split_bytes:
-                pieces.append(SplitPiece(file.path, start, group, held, file.version))
+                pieces.append(piece(start, group, held))
                 start, held = group, 0
             held += size
-        pieces.append(SplitPiece(file.path, start, len(sizes), held, file.version))
+        pieces.append(piece(start, len(sizes), held))
         return pieces
 
     def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
@@ -55,7 +60,8 @@ class ParquetInput:
         return f"{piece.path}, row group {group}, row {row}"
 
 
-def _group_sizes(file: InputFile) -> list[int]:
+def _groups(file: InputFile) -> tuple[list[int], list[int]]:
+    """The sizes of the row groups, and their first bytes, with the size of the file at the end."""
     check_installed("pyarrow", "Parquet input", "arrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -65,8 +71,15 @@ def _group_sizes(file: InputFile) -> list[int]:
             metadata = pq.ParquetFile(stream).metadata
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"input {file.path!r} cannot be read as Parquet: {error}") from error
-    groups = range(metadata.num_row_groups)
-    return [metadata.row_group(group).total_byte_size for group in groups]
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    begins = [_begin(group.column(0)) if group.num_columns else 0 for group in groups]
+    return [group.total_byte_size for group in groups], [*begins, file.size_bytes]
+
+
+def _begin(column: Any) -> int:
+    """The first byte of a column of a row group."""
+    first: int = column.data_page_offset
+    return min(first, column.dictionary_page_offset or first)
 
 
 def _batches(piece: SplitPiece) -> Iterator[tuple[int, int, pa.Table]]:

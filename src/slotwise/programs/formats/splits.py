@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from slotwise.programs.formats.versions import Version
+from slotwise.programs.locations.block import Blocks
 
 PACK_PARTS = 64
 PACK_LEAST_BYTES = 1 << 20
@@ -17,7 +18,8 @@ class SplitPiece:
     """A part of one file: bytes, row groups or numbers with `start` <= position < `end`.
 
     `end` None means the end of the file. `size_bytes` is the size of the piece in the file.
-    `version` is that of the file; None if the input is not a file.
+    `version` is that of the file; None if the input is not a file. `within` are the first byte
+    and the end of a piece whose `start` and `end` are not bytes.
     """
 
     path: str
@@ -25,6 +27,12 @@ class SplitPiece:
     end: int | None
     size_bytes: int
     version: Version | None = None
+    within: tuple[int, int] | None = None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first byte of the piece in its file, and the end."""
+        return self.within or (self.start, self.start + self.size_bytes)
 
     def __str__(self) -> str:
         return (
@@ -36,16 +44,20 @@ class SplitPiece:
 
 Split = tuple[SplitPiece, ...]
 
-HeldBy = Mapping[str, frozenset[str]]
-"""The hosts that hold a copy of each file, by the path of the file."""
+HeldBy = Mapping[str, Blocks]
+"""Which hosts hold which bytes of each file, by the path of the file."""
 
 
 def bytes_on_hosts(pieces: Iterable[SplitPiece], held: HeldBy) -> Counter[str]:
     """How many bytes of these pieces each host holds."""
     found: Counter[str] = Counter()
     for piece in pieces:
-        for host in held.get(piece.path, ()):
-            found[host] += piece.size_bytes
+        start, end = piece.extent
+        for offset, length, hosts in held.get(piece.path, ()):
+            common = min(end, offset + length) - max(start, offset)
+            if common > 0 or start == end:
+                size = piece.size_bytes * common // max(1, end - start)
+                found.update(dict.fromkeys(hosts, size))
     return found
 
 

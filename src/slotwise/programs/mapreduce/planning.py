@@ -14,7 +14,7 @@ from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs.commit import check_output
 from slotwise.programs.formats.files import absolute
-from slotwise.programs.formats.held import blocks, held_by
+from slotwise.programs.formats.held import InputHosts, blocks, held_by
 from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES, PlannedInput
 from slotwise.programs.formats.splits import Split, bytes_on_hosts
@@ -40,7 +40,7 @@ def plan_mapreduce(
     *,
     reducers: int = 2,
     parameters: Mapping[str, Any] | None = None,
-    input_hosts: Mapping[str, Sequence[str]] | None = None,
+    input_hosts: InputHosts = None,
     input_format: str = "text",
     output_format: str = "text",
     split_bytes: int = SPLIT_BYTES,
@@ -64,8 +64,8 @@ def plan_mapreduce(
     """Check a MapReduce job and prepare it to run; nothing is written yet.
 
     `program` is what `load` takes; `inputs` are paths, globs or directories, and `input_hosts`
-    are hosts that hold some of these, by path, glob or directory. Relative paths are relative
-    to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
+    are hosts that hold some of these, by path, glob or directory, or where to ask for them: see
+    `slotwise.Dataflow.read`. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
     in a directory of the job under `work_dir` (default: the system's directory for temporary
     files). `slots_min` and `slots_max` apply to each phase, `slots` to each task of map and
     reduce. The phases are map and, unless
@@ -93,7 +93,7 @@ def plan_mapreduce(
     work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
     layout = MapReduceLayout(str(work), place, work_dir is not None, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
-    held = held_by(input_hosts, base_dir)
+    held = held_by(input_hosts, source.files, base_dir)
     homes = blocks([bytes_on_hosts(split, held) for split in splits], cluster)
     job = Job(
         job_id,

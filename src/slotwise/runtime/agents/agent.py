@@ -163,6 +163,7 @@ class Agent:
             "python": platform.python_version(),
             "slotwise": __version__,
             "pid": os.getpid(),
+            "machine": socket.gethostname(),
         }
         try:
             tune(connected)

@@ -108,4 +108,5 @@ def cluster_of(hosts: Sequence[AgentHost], grace: float = GRACE) -> Cluster:
 
 
 def _host(connected: AgentHost) -> Host:
-    return Host(connected.name, {ANY_KIND: connected.slots})
+    slots = {ANY_KIND: connected.slots}
+    return Host(connected.name, slots, addresses=connected.addresses)

@@ -26,17 +26,19 @@ CONNECT_SECONDS = 10.0
 class AgentHost:
     """A connection to an agent.
 
-    name     the name of its host
-    slots    the number of its slots
-    first    the number of the first of them here
-    keys     the runners that it has been sent
-    heard    when it was heard of last
-    stopped  those of its slots whose workers are stopped
+    name       the name of its host
+    slots      the number of its slots
+    addresses  the address of its agent, and the name of its machine
+    first      the number of the first of them here
+    keys       the runners that it has been sent
+    heard      when it was heard of last
+    stopped    those of its slots whose workers are stopped
     """
 
     name: str
     slots: int
     stream: Stream
+    addresses: tuple[str, ...] = ()
     first: int = 0
     keys: set[str] = field(default_factory=set)
     heard: float = field(default_factory=time.monotonic)
@@ -57,7 +59,8 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
     except RefusedError as error:
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
-    return AgentHost(name, int(theirs["slots"]), Stream(connected))
+    places = address[0], str(theirs.get("machine", ""))
+    return AgentHost(name, int(theirs["slots"]), Stream(connected), places)
 
 
 def check_python(theirs: str) -> None:

@@ -1,0 +1,1 @@
+"""Which hosts hold which bytes of a file: from a table, MooseFS, HDFS or a mount."""
