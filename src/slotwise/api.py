@@ -121,6 +121,7 @@ def run(
     slots: Slots | None = None,
     emulate_hosts: bool = False,
     dask: Any = None,
+    dask_slots: int | None = None,
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
@@ -131,7 +132,8 @@ def run(
     the hosts of the workload's cluster instead, emulated on this machine: each host has its own
     workers, which run for as much of the time as its speed says. No host may be faster than
     this machine, whose speed is 1. With `dask`, a `distributed.Client` or the address of a
-    scheduler, each thread of a Dask worker is a slot, and an agent beside it runs the tasks.
+    scheduler, each thread of a Dask worker is a slot, or at most `dask_slots` of them, and an
+    agent beside it runs the tasks.
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
@@ -142,7 +144,14 @@ def run(
     refuse_log(history, options)
     source = _source(workload, options, existing(history))
     if dask is not None:
-        return _run_on_dask(source, scheduler, dask, slots, emulate_hosts, history, options)
+        if slots is not None or emulate_hosts:
+            raise InputError(
+                "dask: the slots are the threads of Dask's workers; leave out slots and"
+                " emulate_hosts, or give dask_slots"
+            )
+        return _run_on_dask(source, scheduler, dask, dask_slots, history, options)
+    if dask_slots is not None:
+        raise InputError("dask_slots is for the workers of a Dask cluster; give dask, too")
     cluster = _live_cluster(source, slots, emulate_hosts)
     return _run(source, scheduler, cluster, emulate_hosts, history, options)
 
@@ -151,8 +160,7 @@ def _run_on_dask(
     source: Source,
     scheduler: str,
     dask: Any,
-    slots: Slots | None,
-    emulate_hosts: bool,
+    dask_slots: int | None,
     history: str | Path | None,
     options: Options,
 ) -> Result:
@@ -160,12 +168,7 @@ def _run_on_dask(
     from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
     from slotwise.runtime.agents.source import dask_workers
 
-    if slots is not None or emulate_hosts:
-        raise InputError(
-            "dask: the slots are the threads of Dask's workers; leave out slots and"
-            " emulate_hosts"
-        )
-    workers = dask_workers(dask)
+    workers = dask_workers(dask, dask_slots)
     try:
         hosts = workers.connect()
         cluster = source.cluster(cluster_of(hosts))

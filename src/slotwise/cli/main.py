@@ -86,6 +86,15 @@ DaskAddress = Annotated[
         help="Run on the hosts of the Dask cluster with the scheduler at this address.",
     ),
 ]
+DaskSlots = Annotated[
+    int | None,
+    typer.Option(
+        "--dask-slots",
+        metavar="COUNT",
+        min=1,
+        help="Use at most so many slots of each Dask worker; its other threads stay Dask's.",
+    ),
+]
 History = Annotated[
     Path | None,
     typer.Option(
@@ -234,6 +243,7 @@ def _run(
     slots: SlotsText = None,
     emulate_hosts: EmulateHosts = False,
     dask: DaskAddress = None,
+    dask_slots: DaskSlots = None,
     overwrite: Overwrite = False,
     history: History = None,
     scheduling: Scheduling,
@@ -261,6 +271,7 @@ def _run(
                 slots=parse_slots(slots),
                 emulate_hosts=emulate_hosts,
                 dask=dask,
+                dask_slots=dask_slots,
                 history=history,
                 **options,
             )

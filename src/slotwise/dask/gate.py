@@ -32,6 +32,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostResized
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
+from slotwise.runtime.agents.lease import is_lease
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.scheduler import make_scheduler
@@ -72,7 +73,7 @@ def fails_open(method: M) -> M:
 class Gate(SchedulerPlugin):
     """Holds each runnable task until slotwise lets it run.
 
-    Tasks of actors are not held, nor those of computations that a task submits while it
+    Tasks of actors are not held, nor leases of agents, nor those of computations that a task submits while it
     occupies a thread: it may wait for them. After an error all tasks run as without it.
     """
 
@@ -141,6 +142,8 @@ class Gate(SchedulerPlugin):
         **kwargs: Any,
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
+        if all(map(is_lease, tasks)):
+            return
         parent = self._holding.submitting_task
         if parent is not None:
             submitter = self._nest(parent, tasks)

@@ -35,6 +35,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from slotwise.dask.computations import Key, KeyInfo, Standing
+from slotwise.runtime.agents.lease import is_lease
 
 _SUBMITTING: ContextVar[Key | None] = ContextVar("slotwise_submitting", default=None)
 
@@ -80,7 +81,7 @@ class HeldTasks:
     def hold(self, key: Key) -> bool:
         """Hold a task that begins to wait; False for one that is never held."""
         task = self._scheduler.tasks[key]
-        if task.actor or key in self._exempt:
+        if task.actor or key in self._exempt or is_lease(key):
             return False
         if key not in self._held:
             wish = self._held[key] = _Wish(task.resource_restrictions, task.loose_restrictions)

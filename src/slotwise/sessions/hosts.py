@@ -38,16 +38,22 @@ class SessionPlace:
     check: Callable[[Execution], None] = lambda execution: None
 
 
-def place_for(slots: Slots | Cluster | None, dask: Any) -> SessionPlace:
+def place_for(
+    slots: Slots | Cluster | None, dask: Any, dask_slots: int | None = None
+) -> SessionPlace:
     """This machine, or the hosts of a Dask cluster. InputError for what cannot be used."""
     if dask is None:
+        if dask_slots is not None:
+            raise InputError("dask_slots is for the workers of a Dask cluster; give dask, too")
         cluster, claim = _claimed_cluster(slots)
         return SessionPlace(
             cluster, lambda: LocalBackend((), cluster, is_open=True), claim, claim.close
         )
     if slots is not None:
-        raise InputError("slots and dask are both given; a Dask worker has a slot a thread")
-    source = dask_workers(dask)
+        raise InputError(
+            "slots and dask are both given; a Dask worker has a slot a thread, or dask_slots"
+        )
+    source = dask_workers(dask, dask_slots)
     try:
         hosts = source.connect()
     except BaseException:

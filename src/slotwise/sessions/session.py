@@ -61,6 +61,8 @@ class Session:
     dask            instead of slots of this machine, those of a Dask cluster: a
                     `distributed.Client`, or the address of a scheduler. Each thread of a worker
                     is a slot, and an agent beside the worker runs the tasks
+    dask_slots      at most so many slots of each Dask worker; its other threads run tasks of
+                    Dask. By default these wait until the session ends
     scheduler       the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools           the pools with their shares; jobs may also name others, with a warning if
                     some are given here
@@ -89,6 +91,7 @@ class Session:
         scheduler: str = "flex",
         *,
         dask: Any = None,
+        dask_slots: int | None = None,
         pools: Iterable[Pool] = (),
         history: str | Path | None = None,
         **options: Unpack[Options],
@@ -103,7 +106,7 @@ class Session:
             )
         check_slots(slots)
         workload = Workload((), pools=check_pools(pools), preemption=options.get("preemption"))
-        place = hosts.place_for(slots, dask)
+        place = hosts.place_for(slots, dask, dask_slots)
         try:
             learning = Learning(history, place.cluster)
             source = Source(workload, ())

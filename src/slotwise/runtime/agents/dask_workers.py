@@ -19,6 +19,7 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError, Security
 from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.agent import Given, line_for
+from slotwise.runtime.agents.lease import Leases
 from slotwise.runtime.agents.slots import AgentHost, connect
 
 LOOK_SECONDS = 1.0
@@ -33,19 +34,21 @@ AGENT = (sys.executable, "-m", "slotwise.runtime.agents.agent")
 class AgentPlugin(WorkerPlugin):
     """Starts an agent beside a Dask worker, which ends with it.
 
-    It has as many slots as the worker has threads. Connections need the certificates of the
+    It has as many slots as the worker has threads, or at most `slots`. Connections need the certificates of the
     cluster, or without TLS the token.
     """
 
-    def __init__(self, name: str, token: str) -> None:
+    def __init__(self, name: str, token: str, slots: int | None) -> None:
         self.name = name
-        self._token = token
+        self._token, self._slots = token, slots
 
     async def setup(self, worker: Any) -> None:
         """Start the agent; called by Dask in each worker, also in those that come later."""
+        self._has_ended = threading.Event()
         tls = _tls_of(worker.security, "worker")
+        threads: int = worker.state.nthreads
         given = Given(
-            worker.state.nthreads,
+            threads if self._slots is None else min(self._slots, threads),
             urlsplit(worker.address).hostname or "127.0.0.1",
             None if tls else self._token,
             tls,
@@ -53,6 +56,7 @@ class AgentPlugin(WorkerPlugin):
         )
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(*AGENT, stdin=pipe, stdout=pipe)
+        self._watch = asyncio.create_task(self._notice_end())
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(line_for(given).encode())
@@ -62,9 +66,18 @@ class AgentPlugin(WorkerPlugin):
 
     async def teardown(self, worker: Any) -> None:
         """End the agent and its worker processes."""
+        self._has_ended.set()
         if self._process.stdin is not None:
             self._process.stdin.close()
         await self._process.wait()
+
+    def wait(self) -> None:
+        """Block until the agent has ended."""
+        self._has_ended.wait()
+
+    async def _notice_end(self) -> None:
+        await self._process.wait()
+        self._has_ended.set()
 
 
 def agent_address(plugin: str, dask_worker: Any) -> tuple[str, int]:
@@ -77,10 +90,11 @@ class DaskWorkers:
     """Agents on all workers of a Dask cluster, also on those that come later.
 
     A host has the name of its worker. `connect` first, then `watch`; `close` ends the agents.
+    A lease keeps Dask from using the threads whose slots the agents have.
     """
 
-    def __init__(self, client: Client | str) -> None:
-        """InputError if there is no scheduler at this address."""
+    def __init__(self, client: Client | str, slots: int | None = None) -> None:
+        """With `slots`, at most so many of each worker. InputError without a scheduler."""
         self._is_mine = isinstance(client, str)
         if isinstance(client, str):
             try:
@@ -99,7 +113,8 @@ class DaskWorkers:
         self._refused: dict[str, str] = {}
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
-        client.register_plugin(AgentPlugin(self._plugin, token.hex()))
+        self._leases = Leases(client, self._plugin)
+        client.register_plugin(AgentPlugin(self._plugin, token.hex(), slots))
 
     def connect(self) -> list[AgentHost]:
         """Connect to the agents of the workers that are there and are not connected.
@@ -127,6 +142,7 @@ class DaskWorkers:
         for address, known in list(self._connected.items()):
             if known == name:
                 del self._connected[address]
+                self._leases.drop(address)
 
     def close(self) -> None:
         """End all agents. Idempotent."""
@@ -136,6 +152,7 @@ class DaskWorkers:
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join(START_SECONDS)
         if self._client.status == "running":
+            self._leases.close()
             self._client.unregister_worker_plugin(  # type: ignore[no-untyped-call]
                 self._plugin
             )
@@ -157,6 +174,7 @@ class DaskWorkers:
         workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         for address in self._connected.keys() - workers.keys():
             del self._connected[address]
+            self._leases.drop(address)
         unknown = [address for address in workers if address not in self._connected]
         if not unknown:
             return []
@@ -175,6 +193,7 @@ class DaskWorkers:
                 self._refused[address] = str(error)
             else:
                 self._connected[address] = name
+                self._leases.take(address, hosts[-1].slots)
         return hosts
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from slotwise.model.errors import InputError
+from slotwise.model.typed import check_whole
 from slotwise.runtime.agents.backend import HostSource
 
 
-def dask_workers(dask: Any) -> HostSource:
+def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
     """The workers of a Dask cluster: of a client, or of the scheduler at an address.
 
-    InputError if there is none, or without Dask.
+    With `slots`, at most so many of each worker. InputError if there is none, or without Dask.
     """
+    if slots is not None:
+        check_whole("dask_slots", slots)
     try:
         from slotwise.runtime.agents.dask_workers import DaskWorkers
     except ImportError as error:
         raise InputError(
             f"a Dask cluster needs dask.distributed ({error}): pip install slotwise[dask]"
         ) from error
-    return DaskWorkers(dask)
+    return DaskWorkers(dask, slots)
