@@ -73,8 +73,9 @@ def fails_open(method: M) -> M:
 class Gate(SchedulerPlugin):
     """Holds each runnable task until slotwise lets it run.
 
-    Tasks of actors are not held, nor leases of agents, nor those of computations that a task submits while it
-    occupies a thread: it may wait for them. After an error all tasks run as without it.
+    Tasks of actors are not held, nor leases of agents. Nor are those of computations that a
+    task submits while it occupies a thread: it may wait for them. After an error all tasks run
+    as without it.
     """
 
     name = "slotwise"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
@@ -187,7 +187,7 @@ class Served(MemoryFileSystem):
     """A file system whose names are without the server, as that of webhdfs."""
 
     protocol = "served"
-    store: dict[str, Any] = {}
+    store: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:

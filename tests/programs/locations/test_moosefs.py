@@ -63,7 +63,7 @@ def test_the_forms_of_versions_2_and_4() -> None:
 
 def test_a_file_elsewhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what the tool says."""
-    install(tmp_path, "echo \"$1: not MFS object\" >&2; exit 1\n", monkeypatch)
+    install(tmp_path, 'echo "$1: not MFS object" >&2; exit 1\n', monkeypatch)
     with pytest.raises(InputError, match=r"'/tmp/a': /tmp/a: not MFS object; give files on"):
         moosefs.locate("/tmp/a")
 

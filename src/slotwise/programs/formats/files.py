@@ -137,7 +137,7 @@ def _local(path: str) -> Iterator[InputFile]:
 
 
 def _server(url: str, inner: str) -> str:
-    """The server of a URL, such as webhdfs://namenode:9870, if names of files are without it."""
+    """The server of a URL, as in webhdfs://namenode:9870, if names of files lack it."""
     parts = urlsplit(url)
     is_apart = "::" not in url and parts.netloc and parts.path == inner
     return f"{parts.scheme}://{parts.netloc}" if is_apart else ""

@@ -61,7 +61,7 @@ class ParquetInput:
 
 
 def _groups(file: InputFile) -> tuple[list[int], list[int]]:
-    """The sizes of the row groups, and their first bytes, with the size of the file at the end."""
+    """The sizes of the row groups; their first bytes, and the end of the file."""
     check_installed("pyarrow", "Parquet input", "arrow")
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -42,7 +42,7 @@ def locate(path: str) -> Blocks:
             f"input_hosts: {COMMAND} has not answered for {SECONDS:g} s; is the master of"
             " MooseFS there? Or leave out input_hosts"
         ) from error
-    if done.returncode != 0 or CHUNK.search(done.stdout) is None and done.stderr:
+    if done.returncode != 0 or (CHUNK.search(done.stdout) is None and done.stderr):
         says = (done.stderr or done.stdout).strip().splitlines()
         raise InputError(
             f"input_hosts: {COMMAND} {path!r}: {says[-1] if says else done.returncode}; give"

@@ -65,10 +65,10 @@ def plan_mapreduce(
 
     `program` is what `load` takes; `inputs` are paths, globs or directories, and `input_hosts`
     are hosts that hold some of these, by path, glob or directory, or where to ask for them: see
-    `slotwise.Dataflow.read`. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
-    in a directory of the job under `work_dir` (default: the system's directory for temporary
-    files). `slots_min` and `slots_max` apply to each phase, `slots` to each task of map and
-    reduce. The phases are map and, unless
+    `slotwise.Dataflow.read`. Relative paths are relative to `base_dir`. `memory_bytes` limits
+    the memory of a task's pairs. Shuffled data is in a directory of the job under `work_dir`
+    (default: the system's directory for temporary files). `slots_min` and `slots_max` apply to
+    each phase, `slots` to each task of map and reduce. The phases are map and, unless
     `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
     sample before them. Raises InputError or MissingExtraError for invalid arguments.
 

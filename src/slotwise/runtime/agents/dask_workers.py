@@ -34,8 +34,8 @@ AGENT = (sys.executable, "-m", "slotwise.runtime.agents.agent")
 class AgentPlugin(WorkerPlugin):
     """Starts an agent beside a Dask worker, which ends with it.
 
-    It has as many slots as the worker has threads, or at most `slots`. Connections need the certificates of the
-    cluster, or without TLS the token.
+    It has as many slots as the worker has threads, or at most `slots`. Connections need the
+    certificates of the cluster, or without TLS the token.
     """
 
     def __init__(self, name: str, token: str, slots: int | None) -> None:
