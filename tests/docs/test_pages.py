@@ -22,6 +22,7 @@ RUN_PAGES = (
     "docs/howto/change-hosts.md",
     "docs/howto/concurrent-futures.md",
     "docs/howto/asyncio.md",
+    "docs/howto/run-on-a-cluster.md",
     # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
     pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
     "docs/howto/dask-collections.md",
