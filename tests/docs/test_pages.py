@@ -22,7 +22,8 @@ RUN_PAGES = (
     "docs/howto/change-hosts.md",
     "docs/howto/concurrent-futures.md",
     "docs/howto/asyncio.md",
-    "docs/howto/run-on-a-cluster.md",
+    # It starts a scheduler and three workers with their nannies.
+    pytest.param("docs/howto/run-on-a-cluster.md", marks=pytest.mark.slow),
     # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
     pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
     "docs/howto/dask-collections.md",
