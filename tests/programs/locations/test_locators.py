@@ -112,7 +112,8 @@ def test_row_groups_are_where_the_file_has_them(tmp_path: Path) -> None:
 
 MOUNTS = r"""
 /dev/sda1 / ext4 rw 0 0
-mfs#10.0.0.9:9421 /mnt/mfs fuse.mfs rw 0 0
+mfs\04310.0.0.9:9421 /mnt/mfs fuse rw 0 0
+10.0.0.9:9421 /mnt/mfs4 fuse.mfs rw 0 0
 dn3:/export /mnt/my\040nfs nfs4 rw 0 0
 anna@dn1:/data /mnt/ssh fuse.sshfs rw 0 0
 """
@@ -123,6 +124,7 @@ anna@dn1:/data /mnt/ssh fuse.sshfs rw 0 0
     [
         ("/home/a", None, False),
         ("/mnt/mfs/a", None, True),
+        ("/mnt/mfs4/a", None, True),
         ("/mnt/mfs2/a", None, False),
         ("/mnt/my nfs/a", "dn3", False),
         ("/mnt/ssh/a", "dn1", False),

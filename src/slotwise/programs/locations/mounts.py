@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,9 @@ MOUNTS = Path("/proc/self/mounts")
 
 NETWORK_TYPES = ("nfs", "nfs4", "fuse.sshfs")
 """The types of mounts whose device is "host:/path" or "user@host:/path"."""
+
+
+ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
@@ -30,7 +34,7 @@ class Mount(NamedTuple):
     @property
     def is_moosefs(self) -> bool:
         """Whether this is MooseFS."""
-        return self.kind in ("fuse.mfs", "mfs", "moosefs")
+        return self.kind == "fuse.mfs" or self.device.startswith("mfs#")
 
 
 def mounts() -> list[Mount]:
@@ -57,7 +61,5 @@ def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
 
 
 def _plain(field: str) -> str:
-    """A field without its escapes, such as \\\\040 for a space."""
-    for code, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, plain)
-    return field
+    """A field without its escapes, such as 040 in octal digits for a space."""
+    return ESCAPE.sub(lambda found: chr(int(found[1], 8)), field)
