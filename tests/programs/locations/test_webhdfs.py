@@ -11,9 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.job import Block
+from slotwise.programs.formats.files import find_inputs, open_input
 from slotwise.programs.locations.block import FileBlock
 from slotwise.programs.locations.webhdfs import locator, own_name_node
+from slotwise.programs.mapreduce.planning import plan_mapreduce
 
 PUBLIC = {
     "BlockLocations": {
@@ -81,13 +85,18 @@ class NameNode:
                 query = parse_qs(parts.query)
                 node.asked.append((parts.path, query))
                 answer = node.answers.get(query["op"][0], UNKNOWN)
+                if isinstance(answer, bytes):
+                    self.reply(200, answer)
+                    return
                 if isinstance(answer, str):
                     status = 400 if answer == UNKNOWN else 404
                     names = {"exception": "E", "javaClassName": "E", "message": answer}
                     answer = {"RemoteException": names}
                 else:
                     status = 200
-                body = json.dumps(answer).encode()
+                self.reply(status, json.dumps(answer).encode())
+
+            def reply(self, status: int, body: bytes) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -160,3 +169,26 @@ def test_what_is_no_address_is_refused(given: str) -> None:
     """Before anything is asked."""
     with pytest.raises(InputError, match="give the address of a name node"):
         locator(given)
+
+
+def test_a_file_is_read_from_hdfs_where_its_blocks_are(name_node: NameNode) -> None:
+    """The whole way: found, cut, placed and read by one URL."""
+    pytest.importorskip("requests", reason="fsspec reads webhdfs:// with requests")
+    text = b"a rose is a\n" * 10
+    about = {
+        "type": "FILE",
+        "length": len(text),
+        "pathSuffix": "",
+        "modificationTime": 1320171722771,
+    }
+    name_node.answers |= {"GETFILESTATUS": {"FileStatus": about}, "OPEN": text}
+    url = f"{name_node.address}/in/a.txt"
+    hosts = [Host(name, {"task": 1}, addresses=(name,)) for name in ("dn1", "dn2", "dn3")]
+    execution = plan_mapreduce(
+        "j", "wordcount", url, "out", cluster=Cluster(tuple(hosts)), input_hosts="auto"
+    )
+    assert execution.job.by_name["map"].tasks.blocks == (Block(frozenset({"dn1", "dn2"}), 100),)
+    (file,) = find_inputs([url])
+    assert file.path == url
+    with open_input(file.path) as opened:
+        assert opened.read() == text

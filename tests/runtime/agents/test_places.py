@@ -64,9 +64,7 @@ def maps(folder: Path, loopback: Loopback, assigner: str, **settings: Any) -> di
 
 
 @pytest.mark.parametrize("assigner", ["delay", "flow"])
-def test_maps_run_where_a_table_says(
-    tmp_path: Path, loopback: Loopback, assigner: str
-) -> None:
+def test_maps_run_where_a_table_says(tmp_path: Path, loopback: Loopback, assigner: str) -> None:
     """By the names of the hosts, although both are on one machine."""
     found = maps(tmp_path, loopback, assigner, input_hosts=PLACES)
     assert [found[task].host for task in range(6)] == ["a", "b"] * 3
