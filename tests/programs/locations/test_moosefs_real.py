@@ -86,8 +86,9 @@ job = plan_mapreduce(
     "j", "wordcount", "mnt/text.txt", "out", cluster=Cluster(tuple(hosts)), input_hosts="auto"
 ).job
 blocks = located("mnt/text.txt", locator("moosefs"))
+homes = job.by_name["map"].tasks.blocks
 print(json.dumps({
-    "homes": [[sorted(block.hosts), block.size_bytes] for block in job.by_name["map"].tasks.blocks],
+    "homes": [[sorted(block.hosts), block.size_bytes] for block in homes],
     "blocks": [[block.offset, sorted(block.hosts)] for block in blocks],
 }))
 """

@@ -75,9 +75,9 @@ def test_a_lease_ends_with_its_agent(cluster: Cluster) -> None:
 
 
 def test_the_gate_lets_leases_pass(cluster: Cluster) -> None:
-    """They wait for no slot of a pool, and their threads count as occupied."""
-    cluster.install()
-    client = cluster.client()
+    """They wait for no slot of their pool, which has one; their threads count as occupied."""
+    cluster.install(pools=[slotwise.Pool("one", slots_max={"task": 1})])
+    client = cluster.client("one")
     others = client.map(lambda n: n + 1, range(20))
     with slotwise.Session(dask=client) as session:
         until(lambda: executing(cluster) == [True, True])
