@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
 from slotwise.runtime.agents.agent import Given, line_for
+from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.runtime.live_backend import LiveBackend
+from slotwise.runtime.live_job import Pickle
+from slotwise.runtime.local.arrivals import Entry
 from slotwise.runtime.local.backend import LocalBackend
 
-COMMAND = (sys.executable, "-m", "slotwise.runtime.agents.agent")
+COMMAND = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
 TOKEN = os.urandom(16)
+TIMEOUT = 120.0
+"""Seconds; a test that waits for this long has failed."""
 
 
 class Loopback:
@@ -40,6 +48,7 @@ class Loopback:
             token=TOKEN.hex(),
             folder=own and str(own),
             speed=host.speed,
+            lingers=600.0,
         )
         agent = self.agents[host.name] = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -70,15 +79,105 @@ class Loopback:
         """End all agents."""
         for agent in self.agents.values():
             assert agent.stdin is not None
-            assert agent.stdout is not None
             agent.stdin.close()
-            agent.stdout.close()
         for agent in self.agents.values():
-            agent.wait(60)
+            _end(agent)
+
+
+class EagerSlots(AgentSlots):
+    """Slots of agents for tests of local backends: sends tasks at once, and knows processes.
+
+    These tests do not call `wait` before they look what their tasks do.
+    """
+
+    source: Loopback
+
+    def start(
+        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+    ) -> None:
+        """Start a task at once."""
+        super().start(slot, key, task, kept, sleeps=sleeps)
+        self._flush()
+
+    def pids(self) -> tuple[int, ...]:
+        """The worker processes of all hosts, one host after another."""
+        found: list[int] = []
+        for host in self._hosts.values():
+            agent = self.source.agents[host.name].pid
+            until = time.monotonic() + TIMEOUT
+            while len(pids := _children(agent)) != host.slots:  # Some begin, or end, now.
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            found += pids
+        return tuple(found)
+
+
+class Reused(Loopback):
+    """Agents that serve one test after another, because an interpreter takes long to start.
+
+    Another one is started where the environment, the folder or the streams are others.
+    """
+
+    idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], int]]]] = {}
+
+    def begin(self, host: Host) -> AgentHost:
+        """Connect to an agent that is idle, or to a new one."""
+        key = self._key(host)
+        while self.idle.get(key):
+            agent, port = self.idle[key].pop()
+            if agent.poll() is None:
+                self.agents[host.name], self.ports[host.name] = agent, port
+                return self.connect_to(host.name)
+            _end(agent)
+        return super().begin(host)
+
+    def close(self) -> None:
+        """Keep the agents for others."""
+        for host in self._cluster.hosts:
+            if host.name in self.agents:
+                found = self.agents.pop(host.name), self.ports[host.name]
+                self.idle.setdefault(self._key(host), []).append(found)
+        super().close()
+        self.agents.clear()
+
+    @classmethod
+    def end(cls) -> None:
+        """End all agents."""
+        for found in cls.idle.values():
+            for agent, _ in found:
+                _end(agent)
+        cls.idle.clear()
+
+    @staticmethod
+    def _key(host: Host) -> object:
+        environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+        streams = [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
+        return sum(host.slots.values()), host.speed, repr([sorted(environment.items()), streams])
+
+
+def _end(agent: subprocess.Popen[str]) -> None:
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.close()
+    agent.stdout.close()
+    agent.wait(60)
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sorted(map(int, found))
 
 
 def run_on_agents() -> None:
-    """From now on, each host of a local backend is an agent: a process with its own workers."""
+    """From now on, each host of a local backend is an agent: a process with its own workers.
+
+    Jobs that pass files in other ways than map output get folders that all hosts see.
+    """
+    put = LiveBackend.put
+
+    def share(execution: object) -> None:
+        if getattr(execution, "needs_shared_files", ""):
+            object.__setattr__(execution._layout, "is_shared", True)  # type: ignore[attr-defined]
 
     def begin(
         self: LocalBackend,
@@ -88,11 +187,13 @@ def run_on_agents() -> None:
         is_open: bool = False,
     ) -> None:
         cluster = slots if isinstance(slots, Cluster) else LocalBackend.cluster(slots)
-        agents = AgentSlots()
-        source = Loopback(cluster)
+        given, agents = list(executions), EagerSlots()
+        for execution in given:
+            share(execution)
+        source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
         try:
-            LiveBackend.__init__(self, executions, cluster, agents, is_open=is_open)
+            LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
         except BaseException:
             source.close()
             raise
@@ -100,10 +201,13 @@ def run_on_agents() -> None:
     def begin_host(self: LocalBackend, host: Host) -> Sequence[int]:
         return self._agents.add(self._source.begin(host))  # type: ignore[attr-defined]
 
-    def close(self: LocalBackend) -> None:
-        LiveBackend.close(self)
-        self._source.close()  # type: ignore[attr-defined]
+    def put_shared(self: LocalBackend, entry: Entry) -> None:
+        share(entry)
+        put(self, entry)
 
+    LocalBackend.__bases__ = (AgentsBackend,)
+    LocalBackend.is_here = True  # Hosts may be added.
     LocalBackend.__init__ = begin  # type: ignore[method-assign]
     LocalBackend._begin_host = begin_host  # type: ignore[method-assign]
-    LocalBackend.close = close  # type: ignore[method-assign]
+    LocalBackend.put = put_shared  # type: ignore[method-assign]
+    atexit.register(Reused.end)
