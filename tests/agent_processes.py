@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
-from slotwise.runtime.agents.agent import Given, line_for
+from slotwise.runtime.agents.agent import BEAT_SECONDS, Given, line_for
 from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.runtime.live_backend import LiveBackend
@@ -30,6 +30,8 @@ TIMEOUT = 120.0
 
 class Loopback:
     """Starts agents and connects to them: a source of hosts."""
+
+    beats = BEAT_SECONDS
 
     def __init__(self, cluster: Cluster, folder: Path | None = None) -> None:
         """With a `folder`, each host has its files in one of its own there."""
@@ -49,6 +51,7 @@ class Loopback:
             folder=own and str(own),
             speed=host.speed,
             lingers=600.0,
+            beats=self.beats,
         )
         agent = self.agents[host.name] = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -85,7 +88,7 @@ class Loopback:
 
 
 class EagerSlots(AgentSlots):
-    """Slots of agents for tests of local backends: sends tasks at once, and knows processes.
+    """Slots of agents for tests of local backends: sends orders at once, and knows processes.
 
     These tests do not call `wait` before they look what their tasks do.
     """
@@ -97,6 +100,16 @@ class EagerSlots(AgentSlots):
     ) -> None:
         """Start a task at once."""
         super().start(slot, key, task, kept, sleeps=sleeps)
+        self._flush()
+
+    def tell(self, slot: int, until: float) -> None:
+        """Ask a task at once."""
+        super().tell(slot, until)
+        self._flush()
+
+    def kill(self, slot: int) -> None:
+        """Kill a task at once."""
+        super().kill(slot)
         self._flush()
 
     def pids(self) -> tuple[int, ...]:
@@ -115,14 +128,23 @@ class EagerSlots(AgentSlots):
 class Reused(Loopback):
     """Agents that serve one test after another, because an interpreter takes long to start.
 
-    Another one is started where the environment, the folder or the streams are others.
+    Another one is started where the environment, the folder or the streams are others. They
+    report often what their workers do, as the manager sees it at once on its own machine.
     """
+
+    beats = 0.05
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._keys: dict[str, object] = {}
 
     idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], int]]]] = {}
 
     def begin(self, host: Host) -> AgentHost:
         """Connect to an agent that is idle, or to a new one."""
-        key = self._key(host)
+        if host.name in self.agents:
+            self._keep(host.name)
+        key = self._keys[host.name] = self._key(host)
         while self.idle.get(key):
             agent, port = self.idle[key].pop()
             if agent.poll() is None:
@@ -133,12 +155,17 @@ class Reused(Loopback):
 
     def close(self) -> None:
         """Keep the agents for others."""
-        for host in self._cluster.hosts:
-            if host.name in self.agents:
-                found = self.agents.pop(host.name), self.ports[host.name]
-                self.idle.setdefault(self._key(host), []).append(found)
-        super().close()
-        self.agents.clear()
+        for name in list(self.agents):
+            self._keep(name)
+
+    def _keep(self, name: str) -> None:
+        """Keep an agent for others, when it has ended its workers."""
+        agent, port, key = self.agents.pop(name), self.ports.pop(name), self._keys.pop(name)
+        until = time.monotonic() + TIMEOUT
+        while _children(agent.pid):
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        self.idle.setdefault(key, []).append((agent, port))
 
     @classmethod
     def end(cls) -> None:
@@ -152,7 +179,11 @@ class Reused(Loopback):
     def _key(host: Host) -> object:
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
         streams = [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
-        return sum(host.slots.values()), host.speed, repr([sorted(environment.items()), streams])
+        return (
+            sum(host.slots.values()),
+            host.speed,
+            repr([sorted(environment.items()), streams]),
+        )
 
 
 def _end(agent: subprocess.Popen[str]) -> None:
@@ -164,7 +195,10 @@ def _end(agent: subprocess.Popen[str]) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
     return sorted(map(int, found))
 
 
