@@ -112,6 +112,9 @@ class EagerSlots(AgentSlots):
         super().kill(slot)
         self._flush()
 
+    def dismiss(self) -> None:
+        """Other tests use the agents."""
+
     def pids(self) -> tuple[int, ...]:
         """The worker processes of all hosts, one host after another."""
         found: list[int] = []
@@ -177,13 +180,9 @@ class Reused(Loopback):
 
     @staticmethod
     def _key(host: Host) -> object:
-        environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+        given = sorted((k, v) for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST")
         streams = [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
-        return (
-            sum(host.slots.values()),
-            host.speed,
-            repr([sorted(environment.items()), streams]),
-        )
+        return sum(host.slots.values()), host.speed, repr((given, streams))
 
 
 def _end(agent: subprocess.Popen[str]) -> None:

@@ -124,16 +124,18 @@ def play(
     place.mkdir()
     lines = write_text(place)
     executions = jobs(place)
-    with AgentsBackend(executions, loopback, loopback.connect(), grace=1.0) as backend:
-        with Trouble(backend, loopback, CLUSTER, seed, count, pause) as trouble:
-            found = watched(
-                backend,
-                [execution.job for execution in executions],
-                CLUSTER,
-                POOLS,
-                backend_name="live",
-                attempts_max=1000,  # A worker that is killed fails its attempt.
-            )
+    with (
+        AgentsBackend(executions, loopback, loopback.connect(), grace=1.0) as backend,
+        Trouble(backend, loopback, CLUSTER, seed, count, pause) as trouble,
+    ):
+        found = watched(
+            backend,
+            [execution.job for execution in executions],
+            CLUSTER,
+            POOLS,
+            backend_name="live",
+            attempts_max=1000,  # A worker that is killed fails its attempt.
+        )
     assert not found.state.failed
     words = Counter(word for line in lines for word in line.split())
     assert dict(line.split("\t") for line in parts(place / "wordcount")) == {

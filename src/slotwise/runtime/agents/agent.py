@@ -139,9 +139,9 @@ class Agent:
                 os.eventfd_read(self._bell)
             while not self._greeted.empty():
                 connected, hello = self._greeted.get()
-                Service(connected, hello, processes, self._given, self._files).run(
-                    self._goes_on
-                )
+                service = Service(connected, hello, processes, self._given, self._files)
+                service.run(self._goes_on)
+                self._is_over |= service.is_dismissed
                 return
 
     def _goes_on(self) -> bool:
@@ -194,6 +194,7 @@ class Service:
         self._processes = processes
         self._stream = Stream(connected)
         self._is_over = self._has_heard = False
+        self.is_dismissed = False  # by the manager; nobody else will come
         self._given, self._files = given, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
@@ -252,6 +253,8 @@ class Service:
             (name,) = details
             if NAME.fullmatch(name):
                 shutil.rmtree(self._files / name, ignore_errors=True)
+        elif what == "end":
+            self.is_dismissed = True
         elif what == "kill":
             (slot,) = details
             self._attempts.pop(slot, None)

@@ -194,6 +194,12 @@ class AgentSlots:
         """What the task in a slot has reported, about a second ago."""
         return self._progress.get(slot)
 
+    def dismiss(self) -> None:
+        """Let the agents end, because no manager will come to them any more."""
+        for host in self._hosts.values():
+            host.stream.send(["end"])
+        self._flush()
+
     def close(self) -> None:
         """Leave all agents, which then end their workers. Idempotent."""
         for host in list(self._hosts.values()):
