@@ -178,6 +178,11 @@ class Reused(Loopback):
                 _end(agent)
         cls.idle.clear()
 
+    @classmethod
+    def pids(cls) -> set[int]:
+        """The agents that are idle."""
+        return {agent.pid for found in cls.idle.values() for agent, _ in found}
+
     @staticmethod
     def _key(host: Host) -> object:
         given = sorted((k, v) for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST")
