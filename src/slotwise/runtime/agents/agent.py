@@ -208,13 +208,15 @@ class Service:
         processes, stream = self._processes, self._stream
         try:
             processes.add([self._given.speed] * self._given.slots)
-            beats_at = 0.0
+            beats_at, awaited = 0.0, 0
             while not self._is_over and goes_on():
                 if (now := time.monotonic()) >= beats_at:
                     self._beat()
                     beats_at = now + self._given.beats
                 stream.flush()
-                processes.attend(stream.channel, stream.events, self._hear)
+                if awaited != stream.events:
+                    awaited = stream.events
+                    processes.attend(stream.channel, awaited, self._hear)
                 for answer in processes.wait(beats_at - now):
                     self._pass_on(answer)
                 if self._has_heard:  # Not before: an answer must not pass for a later task's.
