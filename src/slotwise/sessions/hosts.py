@@ -23,7 +23,7 @@ from slotwise.sources import Slots, processors
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionPlace:
     """Where the tasks of a session run: hosts, and a backend that runs tasks there.
 
     claim    the entry among the sessions on this machine; None for hosts elsewhere
@@ -38,11 +38,11 @@ class Place:
     check: Callable[[Execution], None] = lambda execution: None
 
 
-def place_for(slots: Slots | Cluster | None, dask: Any) -> Place:
+def place_for(slots: Slots | Cluster | None, dask: Any) -> SessionPlace:
     """This machine, or the hosts of a Dask cluster. InputError for what cannot be used."""
     if dask is None:
         cluster, claim = _claimed_cluster(slots)
-        return Place(
+        return SessionPlace(
             cluster, lambda: LocalBackend((), cluster, is_open=True), claim, claim.close
         )
     if slots is not None:
@@ -53,7 +53,7 @@ def place_for(slots: Slots | Cluster | None, dask: Any) -> Place:
     except BaseException:
         source.close()
         raise
-    return Place(
+    return SessionPlace(
         cluster_of(hosts),
         lambda: AgentsBackend((), source, hosts, is_open=True),
         None,

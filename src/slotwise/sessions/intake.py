@@ -28,7 +28,7 @@ from slotwise.sessions.arriving import Names
 from slotwise.sessions.calls import PHASE, OpenCalls
 from slotwise.sessions.checking import warn_user
 from slotwise.sessions.futures import Future
-from slotwise.sessions.hosts import Place
+from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.learning import Learning
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
@@ -45,7 +45,7 @@ class Intake:
         self,
         header: Header,
         learning: Learning,
-        place: Place,
+        place: SessionPlace,
         progress: Record | None,
         log: str | Path | None,
     ) -> None:

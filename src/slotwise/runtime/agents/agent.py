@@ -37,7 +37,7 @@ from slotwise.programs.hosts.here import (
 )
 from slotwise.programs.hosts.security import tls_context
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
-from slotwise.runtime.agents.stream import Message, Stream, tune
+from slotwise.runtime.agents.stream import Message, MessageStream, tune
 from slotwise.runtime.local.processes import Answer, Processes
 
 BEAT_SECONDS = 1.0
@@ -192,7 +192,7 @@ class Service:
         files: Path,
     ) -> None:
         self._processes = processes
-        self._stream = Stream(connected)
+        self._stream = MessageStream(connected)
         self._is_over = self._has_heard = False
         self.is_dismissed = False  # by the manager; nobody else will come
         self._given, self._files = given, files

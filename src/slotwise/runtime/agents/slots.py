@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
-from slotwise.runtime.agents.stream import Message, Stream, tune
+from slotwise.runtime.agents.stream import Message, MessageStream, tune
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.processes import Answer, milliseconds
 
@@ -37,7 +37,7 @@ class AgentHost:
 
     name: str
     slots: int
-    stream: Stream
+    stream: MessageStream
     first: int = 0
     keys: set[str] = field(default_factory=set)
     heard: float = field(default_factory=time.monotonic)
@@ -59,7 +59,7 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
     except RefusedError as error:
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
-    return AgentHost(name, int(theirs["slots"]), Stream(connected))
+    return AgentHost(name, int(theirs["slots"]), MessageStream(connected))
 
 
 def check_python(theirs: str) -> None:

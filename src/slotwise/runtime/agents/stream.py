@@ -33,7 +33,7 @@ def tune(connected: socket.socket) -> None:
     connected.setsockopt(tcp, socket.TCP_USER_TIMEOUT, 25_000)
 
 
-class Stream:
+class MessageStream:
     """A connected socket, perhaps with TLS, that passes messages and never blocks.
 
     `send` collects messages, and `flush` sends them in one call. `receive` raises EOFError when
