@@ -94,6 +94,7 @@ def test_two_sessions_share_a_cluster(client: Client) -> None:
     until(lambda: agents() <= before)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_comes_back(client: Client) -> None:
     """Its nanny starts it again; its calls are made again meanwhile."""
     with Session(dask=client) as session:
@@ -106,6 +107,7 @@ def test_a_worker_that_is_killed_comes_back(client: Client) -> None:
         assert session.submit(slow_square, 3).result(TIMEOUT) == 9
 
 
+@pytest.mark.slow
 def test_workers_come_and_leave(cluster: LocalCluster, client: Client) -> None:
     """A further worker is a further host; a retired one is none any more."""
     with Session(dask=client) as session:
@@ -118,6 +120,7 @@ def test_workers_come_and_leave(cluster: LocalCluster, client: Client) -> None:
         assert [call.result(TIMEOUT) for call in calls] == [0, 1, 4, 9]
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_without_its_client(cluster: LocalCluster, client: Client) -> None:
     """It has connections of its own; its agents end with it."""
     before = agents()
@@ -188,6 +191,7 @@ def test_the_command_on_a_cluster_that_ends(tmp_path: Path) -> None:
     until(lambda: agents() <= before)
 
 
+@pytest.mark.slow
 def test_a_session_ends_clearly_when_its_cluster_does() -> None:
     """Without hosts its calls wait; the end of the session cancels them."""
     before = agents()

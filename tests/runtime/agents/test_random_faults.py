@@ -154,8 +154,8 @@ def test_outputs_are_right_whatever_happens_to_hosts(
     """The state is checked after each turn, the replay is identical, and nothing is left."""
     done: list[str] = []
     runs = 0
-    while len(done) < examples(5, slow=200):
+    while len(done) < examples(3, slow=200):
         pause = random.Random(runs).choice([0.2, 0.5, 1.0])
-        wanted = examples(5, slow=12)
+        wanted = examples(3, slow=12)
         done += play(runs, wanted, pause, tmp_path / str(runs), loopback, watched)
         runs += 1

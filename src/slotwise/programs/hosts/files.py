@@ -177,7 +177,7 @@ class Fetching:
         self._socket.close()
 
     def _exactly(self, size: int) -> bytes:
-        data = self._received.read(size)
+        data: bytes = self._received.read(size)
         if len(data) < size:
             raise ConnectionResetError(f"the agent at {self._address} is gone")
         return data
