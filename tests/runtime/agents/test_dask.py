@@ -19,10 +19,19 @@ from runtime.local.calling import TIMEOUT
 from slotwise import Session
 
 AGENT = b"slotwise.runtime.agents.agent"
+MARK = f"agents-of-{os.getpid()}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _marked() -> Iterator[None]:
+    """The agents of these tests can be told from those of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLOTWISE_TESTS", MARK)
+        yield
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(_marked: None) -> Iterator[LocalCluster]:
     """A cluster of two worker processes with one thread each; no agent is left afterwards."""
     before = agents()
     with LocalCluster(
@@ -42,12 +51,14 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 
 def agents() -> set[int]:
-    """The agents on this machine."""
+    """The agents that these tests have started."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if AGENT in path.read_bytes():
-                found.add(int(path.parent.name))
+            if AGENT not in (process / "cmdline").read_bytes():
+                continue
+            if MARK.encode() in (process / "environ").read_bytes():
+                found.add(int(process.name))
         except OSError:
             continue
     return found
