@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
-from slotwise.runtime.agents.agent import Given, line_for
+from slotwise.runtime.agents.agent import BEAT_SECONDS, Given, line_for
+from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.runtime.live_backend import LiveBackend
+from slotwise.runtime.live_job import Pickle
+from slotwise.runtime.local.arrivals import Entry
 from slotwise.runtime.local.backend import LocalBackend
 
-COMMAND = (sys.executable, "-m", "slotwise.runtime.agents.agent")
+COMMAND = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
 TOKEN = os.urandom(16)
+TIMEOUT = 120.0
+"""Seconds; a test that waits for this long has failed."""
 
 
 class Loopback:
     """Starts agents and connects to them: a source of hosts."""
+
+    beats = BEAT_SECONDS
 
     def __init__(self, cluster: Cluster, folder: Path | None = None) -> None:
         """With a `folder`, each host has its files in one of its own there."""
@@ -40,6 +50,8 @@ class Loopback:
             token=TOKEN.hex(),
             folder=own and str(own),
             speed=host.speed,
+            lingers=600.0,
+            beats=self.beats,
         )
         agent = self.agents[host.name] = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -70,15 +82,140 @@ class Loopback:
         """End all agents."""
         for agent in self.agents.values():
             assert agent.stdin is not None
-            assert agent.stdout is not None
             agent.stdin.close()
-            agent.stdout.close()
         for agent in self.agents.values():
-            agent.wait(60)
+            _end(agent)
+
+
+class EagerSlots(AgentSlots):
+    """Slots of agents for tests of local backends: sends orders at once, and knows processes.
+
+    These tests do not call `wait` before they look what their tasks do.
+    """
+
+    source: Loopback
+
+    def start(
+        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+    ) -> None:
+        """Start a task at once."""
+        super().start(slot, key, task, kept, sleeps=sleeps)
+        self._flush()
+
+    def tell(self, slot: int, until: float) -> None:
+        """Ask a task at once."""
+        super().tell(slot, until)
+        self._flush()
+
+    def kill(self, slot: int) -> None:
+        """Kill a task at once."""
+        super().kill(slot)
+        self._flush()
+
+    def dismiss(self) -> None:
+        """Other tests use the agents."""
+
+    def pids(self) -> tuple[int, ...]:
+        """The worker processes of all hosts, one host after another."""
+        found: list[int] = []
+        for host in self._hosts.values():
+            agent = self.source.agents[host.name].pid
+            until = time.monotonic() + TIMEOUT
+            while len(pids := _children(agent)) != host.slots:  # Some begin, or end, now.
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            found += pids
+        return tuple(found)
+
+
+class Reused(Loopback):
+    """Agents that serve one test after another, because an interpreter takes long to start.
+
+    Another one is started where the environment, the folder or the streams are others. They
+    report often what their workers do, as the manager sees it at once on its own machine.
+    """
+
+    beats = 0.05
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._keys: dict[str, object] = {}
+
+    idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], int]]]] = {}
+
+    def begin(self, host: Host) -> AgentHost:
+        """Connect to an agent that is idle, or to a new one."""
+        if host.name in self.agents:
+            self._keep(host.name)
+        key = self._keys[host.name] = self._key(host)
+        while self.idle.get(key):
+            agent, port = self.idle[key].pop()
+            if agent.poll() is None:
+                self.agents[host.name], self.ports[host.name] = agent, port
+                return self.connect_to(host.name)
+            _end(agent)
+        return super().begin(host)
+
+    def close(self) -> None:
+        """Keep the agents for others."""
+        for name in list(self.agents):
+            self._keep(name)
+
+    def _keep(self, name: str) -> None:
+        """Keep an agent for others, when it has ended its workers."""
+        agent, port, key = self.agents.pop(name), self.ports.pop(name), self._keys.pop(name)
+        until = time.monotonic() + TIMEOUT
+        while _children(agent.pid):
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        self.idle.setdefault(key, []).append((agent, port))
+
+    @classmethod
+    def end(cls) -> None:
+        """End all agents."""
+        for found in cls.idle.values():
+            for agent, _ in found:
+                _end(agent)
+        cls.idle.clear()
+
+    @classmethod
+    def pids(cls) -> set[int]:
+        """The agents that are idle."""
+        return {agent.pid for found in cls.idle.values() for agent, _ in found}
+
+    @staticmethod
+    def _key(host: Host) -> object:
+        given = sorted((k, v) for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST")
+        streams = [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
+        return sum(host.slots.values()), host.speed, repr((given, streams))
+
+
+def _end(agent: subprocess.Popen[str]) -> None:
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.close()
+    agent.stdout.close()
+    agent.wait(60)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return sorted(map(int, found))
 
 
 def run_on_agents() -> None:
-    """From now on, each host of a local backend is an agent: a process with its own workers."""
+    """From now on, each host of a local backend is an agent: a process with its own workers.
+
+    Jobs that pass files in other ways than map output get folders that all hosts see.
+    """
+    put = LiveBackend.put
+
+    def share(execution: object) -> None:
+        if getattr(execution, "needs_shared_files", ""):
+            object.__setattr__(execution._layout, "is_shared", True)  # type: ignore[attr-defined]
 
     def begin(
         self: LocalBackend,
@@ -88,11 +225,13 @@ def run_on_agents() -> None:
         is_open: bool = False,
     ) -> None:
         cluster = slots if isinstance(slots, Cluster) else LocalBackend.cluster(slots)
-        agents = AgentSlots()
-        source = Loopback(cluster)
+        given, agents = list(executions), EagerSlots()
+        for execution in given:
+            share(execution)
+        source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
         try:
-            LiveBackend.__init__(self, executions, cluster, agents, is_open=is_open)
+            LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
         except BaseException:
             source.close()
             raise
@@ -100,10 +239,13 @@ def run_on_agents() -> None:
     def begin_host(self: LocalBackend, host: Host) -> Sequence[int]:
         return self._agents.add(self._source.begin(host))  # type: ignore[attr-defined]
 
-    def close(self: LocalBackend) -> None:
-        LiveBackend.close(self)
-        self._source.close()  # type: ignore[attr-defined]
+    def put_shared(self: LocalBackend, entry: Entry) -> None:
+        share(entry)
+        put(self, entry)
 
+    LocalBackend.__bases__ = (AgentsBackend,)
+    LocalBackend.is_here = True  # Hosts may be added.
     LocalBackend.__init__ = begin  # type: ignore[method-assign]
     LocalBackend._begin_host = begin_host  # type: ignore[method-assign]
-    LocalBackend.close = close  # type: ignore[method-assign]
+    LocalBackend.put = put_shared  # type: ignore[method-assign]
+    atexit.register(Reused.end)

@@ -62,7 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests marked slow unless --slow is given."""
+    """Skip the tests marked slow unless --slow is given, and others of agents with --agents."""
+    if config.getoption("--agents"):
+        for item in items:
+            if marker := item.get_closest_marker("local_only"):
+                item.add_marker(pytest.mark.skip(reason=f"local only: {marker.args[0]}"))
     if not config.getoption("--slow"):
         for item in items:
             if "slow" in item.keywords:

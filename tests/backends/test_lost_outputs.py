@@ -36,7 +36,10 @@ class Stage(Protocol):
         ...
 
 
-@pytest.fixture(params=["simulated", "live"])
+MESSAGES = pytest.mark.local_only("results of agents travel in messages, not in files")
+
+
+@pytest.fixture(params=["simulated", pytest.param("live", marks=MESSAGES)])
 def stage(request: pytest.FixtureRequest, watched: Callable[..., Any]) -> Stage:
     """Each test runs on every backend."""
     return simulated(watched) if request.param == "simulated" else live(watched)

@@ -118,7 +118,10 @@ class Disturbed:
         return [host.name for host in HOSTS].index(host)
 
 
-@pytest.fixture(params=["simulated", "live"])
+STOPS = pytest.mark.local_only("it looks into the channels of worker processes")
+
+
+@pytest.fixture(params=["simulated", pytest.param("live", marks=STOPS)])
 def stage(
     request: pytest.FixtureRequest,
     watched: Callable[..., Any],

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from agent_processes import Reused
 from forked import ForkedProcess, Forker
 
 Process = subprocess.Popen[bytes] | ForkedProcess
@@ -34,7 +35,7 @@ def wait_for(condition: Callable[[], object], seconds: float = TIMEOUT) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The living processes whose parent is this one."""
+    """The living processes whose parent is this one; not agents that wait for other tests."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -43,7 +44,7 @@ def children(pid: int) -> list[int]:
             continue
         if int(parent) == pid and state != "Z":
             found.append(int(status.parent.name))
-    return found
+    return [pid for pid in found if pid not in Reused.pids()]
 
 
 def lives(pid: int) -> bool:

@@ -141,6 +141,7 @@ def speed_of(pid: int) -> str:
     return dict(v.split("=", 1) for v in variables if v)["SLOTWISE_HOST_SPEED"]
 
 
+@pytest.mark.local_only("it stops the worker processes of this process")
 @pytest.mark.parametrize("within_grace", [True, False])
 def test_a_word_count_survives_an_unresponsive_host(
     tmp_path: Path, few_books: Counter[str], processes: Any, within_grace: bool

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from slotwise import Session
 
@@ -60,6 +61,7 @@ def test_a_large_array_passes_through_calls_to_the_caller() -> None:
     assert array[-1] == count + 1
 
 
+@pytest.mark.local_only("results of agents travel in messages, not in files")
 def test_a_file_lives_as_long_as_a_future_or_a_call_needs_it() -> None:
     """A call that waits keeps the file of its input, even if its future is forgotten."""
     with Session(1) as session:

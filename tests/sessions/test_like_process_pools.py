@@ -13,6 +13,7 @@ from slotwise import Session
 PATIENCE = 120.0
 
 
+@pytest.mark.local_only("agents print what tasks print on their stderr")
 def test_what_a_call_prints_appears_on_stdout(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from runtime.test_memory import size_of
 from sessions.small_calls import double, work
 from slotwise import (
@@ -203,6 +205,7 @@ def rest(session: Session) -> int:
     return intake.loop.ask(lambda: sum(size_of(part) for part in kept))
 
 
+@pytest.mark.local_only("it kills worker processes of this process")
 def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
     """All results are right, the state is consistent, the replay identical, memory bounded."""
     seconds = float(os.environ.get("LONG_SECONDS", examples(2, slow=3600)))

@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from sessions.small_calls import await_
 from slotwise import Session, task
 
@@ -19,6 +21,7 @@ def report_and_wait(done: float, total: float | None, folder: str) -> str:
     return "done"
 
 
+@pytest.mark.local_only("agents report once a second")
 def test_a_future_shows_what_its_call_has_reported(tmp_path: Path) -> None:
     """Only while it runs; the next call of the same worker has reported nothing."""
     (tmp_path / "first").mkdir()

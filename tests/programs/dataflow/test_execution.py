@@ -127,6 +127,7 @@ def test_a_random_dataflow_writes_what_its_evaluation_gives(
     check(staged, tmp_path / name)
 
 
+@pytest.mark.local_only("it may kill the agent of the only host")
 @settings(
     max_examples=examples(2, slow=150),
     suppress_health_check=list(HealthCheck),

@@ -110,6 +110,33 @@ def test_a_killed_task_is_not_heard_of(workers: Workers, tmp_path: Path) -> None
     until(lambda: not exists(int((tmp_path / "pid").read_text())))
 
 
+def test_the_result_of_a_killed_task_does_not_pass_for_that_of_the_next(
+    workers: Workers, loopback: Loopback, tmp_path: Path
+) -> None:
+    """The agent finds the result of one, the order to kill it and the next task all at once."""
+
+    def wait(value: int) -> int:
+        (tmp_path / f"begun-{value}").touch()
+        while not (tmp_path / "go").exists():
+            time.sleep(0.01)
+        return value
+
+    workers.start(0, "wait", wait, (1,))
+    while not (tmp_path / "begun-1").exists():
+        assert workers.wait(0.01) == []
+    agent = loopback.agents["a"]
+    agent.send_signal(signal.SIGSTOP)
+    try:
+        (tmp_path / "go").touch()
+        time.sleep(0.3)  # Too short a time lets the test pass without a result.
+        workers.kill(0)
+        workers.start(0, "wait", wait, (2,))
+        workers.wait(0.0)
+    finally:
+        agent.send_signal(signal.SIGCONT)
+    assert replies(workers)[0].value == 2
+
+
 def test_a_worker_that_dies_loses_its_task(workers: Workers) -> None:
     """The slot goes on with another process."""
     workers.start(1, "die", lambda: os.kill(os.getpid(), signal.SIGKILL), ())

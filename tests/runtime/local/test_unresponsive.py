@@ -28,7 +28,10 @@ from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.unresponsive import ResponseChange, ResponseMonitor
 
-pytestmark = pytest.mark.usefixtures("frequent_checks")
+pytestmark = [
+    pytest.mark.usefixtures("frequent_checks"),
+    pytest.mark.local_only("it stops the worker processes of this machine"),
+]
 
 
 def test_the_grace_of_an_unresponsive_host_ends_on_time(

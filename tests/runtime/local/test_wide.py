@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from runtime.local.scene import PHASE, Play, let_go, marking, wait_for_marks
 from runtime.local.test_dropped_launches import dropped
 from slotwise.model.decision import Preempt
@@ -38,6 +40,7 @@ def test_a_killed_attempt_gives_all_workers_back(play: Play, tmp_path: Path) -> 
     scene.await_events(TaskFinished)
 
 
+@pytest.mark.local_only("it asks which process has which slot")
 def test_an_attempt_on_an_unresponsive_host_gives_them_back_later(
     play: Play, tmp_path: Path
 ) -> None:
@@ -55,6 +58,7 @@ def test_an_attempt_on_an_unresponsive_host_gives_them_back_later(
     scene.await_events(TaskFinished)
 
 
+@pytest.mark.local_only("it asks which process has which slot")
 def test_a_stuck_idle_worker_is_replaced(play: Play, tmp_path: Path) -> None:
     """It is stopped from outside while the other one runs the task, which continues."""
     scene = play(marking(tmp_path), slots=2)

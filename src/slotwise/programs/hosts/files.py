@@ -147,6 +147,7 @@ class Fetching:
                 raise ConnectionError(f"{address}: {error}") from error
             raise
         self._socket.settimeout(SECONDS)
+        self._received = self._socket.makefile("rb", CHUNK)
 
     def ask(self, folder: str, wanted: Wanted) -> None:
         """Ask for partitions of a file; several requests may be sent before `chunks`."""
@@ -172,17 +173,14 @@ class Fetching:
 
     def close(self) -> None:
         """Close the connection."""
+        self._received.close()
         self._socket.close()
 
     def _exactly(self, size: int) -> bytes:
-        data = bytearray(size)
-        rest = memoryview(data)
-        while rest:
-            got = self._socket.recv_into(rest)
-            if not got:
-                raise ConnectionResetError(f"the agent at {self._address} is gone")
-            rest = rest[got:]
-        return bytes(data)
+        data: bytes = self._received.read(size)
+        if len(data) < size:
+            raise ConnectionResetError(f"the agent at {self._address} is gone")
+        return data
 
 
 def fetch(

@@ -60,6 +60,7 @@ class Given:
              system for temporary files
     speed    the part of the time for which workers run while they have tasks; below 1 only to
              emulate a slow host
+    beats    seconds between its reports
     """
 
     slots: int
@@ -69,6 +70,7 @@ class Given:
     lingers: float = LINGER_SECONDS
     folder: str | None = None
     speed: float = 1.0
+    beats: float = BEAT_SECONDS
 
     def security(self) -> Security:
         """What proves that a manager may use this agent. SlotwiseError if nothing does."""
@@ -137,9 +139,9 @@ class Agent:
                 os.eventfd_read(self._bell)
             while not self._greeted.empty():
                 connected, hello = self._greeted.get()
-                Service(connected, hello, processes, self._given, self._files).run(
-                    self._goes_on
-                )
+                service = Service(connected, hello, processes, self._given, self._files)
+                service.run(self._goes_on)
+                self._is_over |= service.is_dismissed
                 return
 
     def _goes_on(self) -> bool:
@@ -192,7 +194,8 @@ class Service:
     ) -> None:
         self._processes = processes
         self._stream = MessageStream(connected)
-        self._is_over = False
+        self._is_over = self._has_heard = False
+        self.is_dismissed = False  # by the manager; nobody else will come
         self._given, self._files = given, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
@@ -206,15 +209,20 @@ class Service:
         processes, stream = self._processes, self._stream
         try:
             processes.add([self._given.speed] * self._given.slots)
-            beats_at = 0.0
+            beats_at, awaited = 0.0, 0
             while not self._is_over and goes_on():
                 if (now := time.monotonic()) >= beats_at:
                     self._beat()
-                    beats_at = now + BEAT_SECONDS
+                    beats_at = now + self._given.beats
                 stream.flush()
-                processes.attend(stream.channel, stream.events, self._hear)
+                if awaited != stream.events:
+                    awaited = stream.events
+                    processes.attend(stream.channel, awaited, self._hear)
                 for answer in processes.wait(beats_at - now):
                     self._pass_on(answer)
+                if self._has_heard:  # Not before: an answer must not pass for a later task's.
+                    self._has_heard = False
+                    self._receive()
         except SlotwiseError as error:
             stream.send(["failed", str(error)])
             stream.flush()
@@ -223,8 +231,11 @@ class Service:
             stream.close()
 
     def _hear(self, event: int) -> None:
+        self._has_heard |= bool(event & ~select.POLLOUT)
+
+    def _receive(self) -> None:
         try:
-            for message in self._stream.receive() if event & ~select.POLLOUT else ():
+            for message in self._stream.receive():
                 self._obey(message)
         except EOFError:
             self._is_over = True
@@ -245,6 +256,8 @@ class Service:
             (name,) = details
             if NAME.fullmatch(name):
                 shutil.rmtree(self._files / name, ignore_errors=True)
+        elif what == "end":
+            self.is_dismissed = True
         elif what == "kill":
             (slot,) = details
             self._attempts.pop(slot, None)

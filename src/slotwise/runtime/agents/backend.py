@@ -73,6 +73,7 @@ class AgentsBackend(LiveBackend):
 
     def close(self) -> None:
         """End all processes and agents; remove the output of unfinished jobs. Idempotent."""
+        self._agents.dismiss()
         super().close()
         self._source.close()
 

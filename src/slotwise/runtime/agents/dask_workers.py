@@ -28,7 +28,8 @@ LOOK_SECONDS = 1.0
 START_SECONDS = 30.0
 """How long an agent may take to start."""
 
-AGENT = (sys.executable, "-m", "slotwise.runtime.agents.agent")
+AGENT = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
+"""Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
 
 
 class AgentPlugin(WorkerPlugin):

@@ -33,6 +33,7 @@ class AgentHost:
     keys       the runners that it has been sent
     heard      when it was heard of last
     stopped    those of its slots whose workers are stopped
+    awaited    what `poll` waits for on the connection
     """
 
     name: str
@@ -43,6 +44,7 @@ class AgentHost:
     keys: set[str] = field(default_factory=set)
     heard: float = field(default_factory=time.monotonic)
     stopped: frozenset[int] = frozenset()
+    awaited: int = select.POLLIN
 
 
 def connect(name: str, address: tuple[str, int], security: Security) -> AgentHost:
@@ -84,6 +86,7 @@ class AgentSlots:
         self._poll = select.poll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._bell_lock = threading.Lock()
+        self._has_rung = False
         self._poll.register(self._bell, select.POLLIN)
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
@@ -149,6 +152,7 @@ class AgentSlots:
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
                 if channel == self._bell:
+                    self._has_rung = False  # Before the caller looks why it was woken.
                     os.eventfd_read(self._bell)
                     is_woken = True
                 elif event & ~select.POLLOUT:
@@ -158,9 +162,11 @@ class AgentSlots:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        with self._bell_lock:
-            if self._bell >= 0:
-                os.eventfd_write(self._bell, 1)
+        if not self._has_rung:
+            self._has_rung = True
+            with self._bell_lock:
+                if self._bell >= 0:
+                    os.eventfd_write(self._bell, 1)
 
     def tell(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
@@ -197,6 +203,12 @@ class AgentSlots:
         """What the task in a slot has reported, about a second ago."""
         return self._progress.get(slot)
 
+    def dismiss(self) -> None:
+        """Let the agents end, because no manager will come to them any more."""
+        for host in self._hosts.values():
+            host.stream.send(["end"])
+        self._flush()
+
     def close(self) -> None:
         """Leave all agents, which then end their workers. Idempotent."""
         for host in list(self._hosts.values()):
@@ -209,7 +221,9 @@ class AgentSlots:
     def _flush(self) -> None:
         for channel, host in self._hosts.items():
             host.stream.flush()
-            self._poll.modify(channel, host.stream.events)
+            if host.awaited != (events := host.stream.events):
+                self._poll.modify(channel, events)
+                host.awaited = events
 
     def _receive(self, host: AgentHost, answers: list[Answer]) -> bool:
         """Take what an agent has sent; False if it is gone."""

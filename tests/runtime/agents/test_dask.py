@@ -1,0 +1,219 @@
+"""Sessions and runs on real Dask clusters, whose workers come, go and die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+
+import slotwise
+from runtime.local.calling import TIMEOUT
+from slotwise import Session
+
+AGENT = b"slotwise.runtime.agents.agent"
+MARK = f"agents-of-{os.getpid()}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _marked() -> Iterator[None]:
+    """The agents of these tests can be told from those of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLOTWISE_TESTS", MARK)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(_marked: None) -> Iterator[LocalCluster]:
+    """A cluster of two worker processes with one thread each; no agent is left afterwards."""
+    before = agents()
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+    ) as made:
+        yield made
+        until(lambda: agents() == before)
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of this cluster, when it has two workers."""
+    cluster.scale(2)
+    with Client(cluster, set_as_default=False) as made:
+        until(lambda: len(workers_of(made)) == 2)
+        yield made
+
+
+def agents() -> set[int]:
+    """The agents that these tests have started."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if AGENT not in (process / "cmdline").read_bytes():
+                continue
+            if MARK.encode() in (process / "environ").read_bytes():
+                found.add(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that must happen."""
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def workers_of(client: Client) -> dict[str, Any]:
+    """The workers of a cluster, by address."""
+    found: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    return found
+
+
+def hosts_of(session: Session) -> set[str]:
+    """The names of the hosts of a session."""
+    return set(session._intake.state.cluster.by_name)
+
+
+def slow_square(number: int) -> int:
+    """The square, after a moment."""
+    import time
+
+    time.sleep(0.1)
+    return number * number
+
+
+def test_two_sessions_share_a_cluster(client: Client) -> None:
+    """Each has its own agents; those of the first end while the second goes on."""
+    before = agents()
+    with Session(dask=client) as second:
+        with Session(dask=client) as first:
+            one = [first.submit(slow_square, n) for n in range(6)]
+            two = [second.submit(slow_square, n) for n in range(6)]
+            assert [call.result(TIMEOUT) for call in one] == [n * n for n in range(6)]
+        assert [call.result(TIMEOUT) for call in two] == [n * n for n in range(6)]
+        until(lambda: len(agents() - before) == 2)
+        assert second.submit(os.getpid).result(TIMEOUT) not in (0, os.getpid())
+    until(lambda: agents() <= before)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_comes_back(client: Client) -> None:
+    """Its nanny starts it again; its calls are made again meanwhile."""
+    with Session(dask=client) as session:
+        names = hosts_of(session)
+        calls = [session.submit(slow_square, n) for n in range(20)]
+        pids = client.run(os.getpid)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        assert [call.result(TIMEOUT) for call in calls] == [n * n for n in range(20)]
+        until(lambda: hosts_of(session) == names and len(agents()) >= 2)
+        assert session.submit(slow_square, 3).result(TIMEOUT) == 9
+
+
+@pytest.mark.slow
+def test_workers_come_and_leave(cluster: LocalCluster, client: Client) -> None:
+    """A further worker is a further host; a retired one is none any more."""
+    with Session(dask=client) as session:
+        assert len(hosts_of(session)) == 2
+        cluster.scale(3)
+        until(lambda: len(hosts_of(session)) == 3)
+        client.retire_workers([next(iter(workers_of(client)))])
+        until(lambda: len(hosts_of(session)) == 2)
+        calls = [session.submit(slow_square, n) for n in range(4)]
+        assert [call.result(TIMEOUT) for call in calls] == [0, 1, 4, 9]
+
+
+@pytest.mark.slow
+def test_a_session_goes_on_without_its_client(cluster: LocalCluster, client: Client) -> None:
+    """It has connections of its own; its agents end with it."""
+    before = agents()
+    other = Client(cluster, set_as_default=False)
+    with Session(dask=other) as session:
+        other.close()
+        calls = [session.submit(slow_square, n) for n in range(4)]
+        assert [call.result(TIMEOUT) for call in calls] == [0, 1, 4, 9]
+    until(lambda: agents() <= before)
+
+
+def test_word_count_on_a_cluster(client: Client, tmp_path: Path) -> None:
+    """A run of a program; each host has the output of its own maps."""
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        (tmp_path / "in" / f"{number}.txt").write_text("a b a\n" * 100)
+    job = slotwise.mapreduce(
+        "wordcount", str(tmp_path / "in"), str(tmp_path / "out"), reducers=2
+    )
+    result = slotwise.run([job], "fair", dask=client)
+    assert not result.failed
+    lines = [part.read_text() for part in (tmp_path / "out").glob("part-*")]
+    assert sorted("".join(lines).split("\n")) == ["", "a\t1200", "b\t600"]
+
+
+JOBS = """\
+slotwise: 1
+jobs:
+  - {id: count, program: wordcount, inputs: "in/*.txt", output: out}
+"""
+
+
+@pytest.mark.slow
+def test_the_command_on_a_cluster_that_ends(tmp_path: Path) -> None:
+    """Of `dask scheduler` and `dask worker`: one run succeeds; without hosts, another fails."""
+    before = agents()
+    dask = str(Path(sys.executable).with_name("dask"))
+    begin = [dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    file = tmp_path / "cluster.json"
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a b a\n")
+    scheduler = subprocess.Popen([*begin, "--scheduler-file", str(file)], cwd=tmp_path)
+    workers = []
+    try:
+        until(file.exists)
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            address = client.scheduler.address
+            for _ in range(2):
+                start = [dask, "worker", address, "--nthreads", "1", "--no-dashboard"]
+                workers.append(subprocess.Popen(start, cwd=tmp_path))
+            until(lambda: len(workers_of(client)) == 2)
+        run = [sys.executable, "-m", "slotwise", "run", "jobs.yaml", "--dask", address]
+        assert subprocess.run(run, cwd=tmp_path, timeout=TIMEOUT).returncode == 0
+        assert sorted((tmp_path / "out").glob("part-*"))
+        scheduler.kill()
+        scheduler.wait()
+        found = subprocess.run(
+            run, cwd=tmp_path, timeout=TIMEOUT, capture_output=True, text=True, check=False
+        )
+        assert found.returncode != 0
+        assert "there is no Dask scheduler at" in found.stderr
+        assert "Traceback" not in found.stderr
+    finally:
+        for process in (scheduler, *workers):
+            process.kill()
+            process.wait()
+    until(lambda: agents() <= before)
+
+
+@pytest.mark.slow
+def test_a_session_ends_clearly_when_its_cluster_does() -> None:
+    """Without hosts its calls wait; the end of the session cancels them."""
+    before = agents()
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+    client = Client(cluster, set_as_default=False)
+    session = Session(dask=client)
+    call = session.submit(time.sleep, 600)
+    until(call.running)
+    client.close()
+    cluster.close()
+    until(lambda: not hosts_of(session))
+    session.close(cancels=True)
+    assert call.cancelled()
+    until(lambda: agents() <= before)
