@@ -12,14 +12,22 @@ PHASES_MOST = 32
 
 
 class Finished:
-    """Totals over finished tasks, by phase and host. `note` is O(1)."""
+    """Totals over finished tasks, by phase and host. `note` is O(1).
+
+    Most policies do not read them: call `note` only from the first time that one did, so that
+    they do not cost the others time.
+
+    is_read  whether the totals were read
+    """
 
     def __init__(self) -> None:
         self._by_phase: dict[PhaseId, SeenByHost] = {}
+        self.is_read = False
 
     @property
     def by_phase(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """The totals, by phase and host."""
+        """The totals, by phase and host, of the tasks that finished since this was read first."""
+        self.is_read = True
         return self._by_phase
 
     def note(self, phase: PhaseId, host: str, work: float, seconds: float) -> None:

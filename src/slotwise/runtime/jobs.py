@@ -53,9 +53,8 @@ class Jobs:
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""
-        if self.completed or self.failed:
-            self.completed.clear()
-            self.failed.clear()
+        self.completed.clear()
+        self.failed.clear()
 
     def is_given_up(self, name: str) -> bool:
         """Whether a job was given up and still holds slots."""

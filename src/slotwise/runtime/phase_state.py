@@ -240,7 +240,7 @@ class PhaseState(WaitingNode):
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
         found = self.homes.task_on(hosts)
-        return found and (*self._numbered(found[0]), found[1])
+        return found and (found[0], self._tries.get(found[0], 0) + 1, found[1])
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """Like `next_task`, among the tasks with input in this rack."""

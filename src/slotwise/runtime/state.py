@@ -123,7 +123,7 @@ class State(StateRequests, StateHosts, StateGates):
     @property
     def is_done(self) -> bool:
         """Whether no more jobs will arrive and all that arrived are over."""
-        return self._is_closed and not self._jobs
+        return self._is_closed and not self._phases
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
@@ -134,12 +134,15 @@ class State(StateRequests, StateHosts, StateGates):
     def at(self, now: float) -> State:
         """The state at this instant, for reading only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
+        free_of_kind = self._hosts.free
         for kind, offers in self._offers.items():
-            offers.end_turn(self.now, has_free=bool(self._hosts.free[kind].by_host))
+            offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
         self.now = now
         self._queues.has_heard = True
-        self._jobs.new_turn()
-        self._hosts.new_turn()
+        if self.completed or self.failed:
+            self._jobs.new_turn()
+        for free in free_of_kind.values():
+            free.freed.clear()
         self._shares.at(now)
         return self
 
@@ -178,8 +181,9 @@ class State(StateRequests, StateHosts, StateGates):
             return  # A late or repeated message.
         launch, speed = ended
         self._free_slot(phase, launch)
-        work = phase.work.expected(event.task)
-        self._finished.note(phase.id, launch.host, work, event.seconds)
+        if self._finished.is_read:
+            work = phase.work.expected(event.task)
+            self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
         done = phase.done
         if not done & (done - 1) or done == phase.phase.tasks.count:

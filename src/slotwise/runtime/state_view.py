@@ -103,7 +103,7 @@ class StateView:
 
     @property
     def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """Totals of finished tasks by phase and host."""
+        """Totals of finished tasks by phase and host, since a policy asked for them first."""
         return self._finished.by_phase
 
     @property
