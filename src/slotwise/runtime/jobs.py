@@ -84,7 +84,7 @@ class Jobs:
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job; none if it is over."""
-        return list(self._phases_of.get(job, {}).values())
+        return [*self._phases_of[job].values()] if job in self._phases_of else []
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""

@@ -251,7 +251,10 @@ class PhaseState(WaitingNode):
 
     def estimate(self, now: float) -> tuple[float, float]:
         """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
-        left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        if self.done or self.launches:
+            left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        else:
+            left, spread = self.work.estimate_unbegun()
         return self.width * left, spread
 
     def work_left(self, now: float) -> float:
