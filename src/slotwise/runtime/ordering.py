@@ -72,13 +72,13 @@ class ShareNode:
 
     def count_units(self) -> None:
         """Find the slots of whole units in its allocation and in the guaranteed part."""
-        unit = self.unit
+        unit, owed = self.unit, self.owed
         if unit == 1:
             self.units_allocated = int(self.allocated + SLOTS)
-            self.units_owed = int(self.owed + SLOTS)
+            self.units_owed = int(owed + SLOTS) if owed else 0
         else:
             self.units_allocated = int(self.allocated / unit + SLOTS) * unit
-            self.units_owed = int(self.owed / unit + SLOTS) * unit
+            self.units_owed = int(owed / unit + SLOTS) * unit
 
     def serve(self, service: float, slots: int) -> float:
         """Count the slots of a launch as service received. The service level of siblings.
