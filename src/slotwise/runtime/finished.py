@@ -26,7 +26,7 @@ class Finished:
 
     @property
     def by_phase(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """The totals, by phase and host, of the tasks that finished since this was read first."""
+        """The totals, by phase and host, since they were read for the first time."""
         self.is_read = True
         return self._by_phase
 

@@ -130,7 +130,7 @@ class Learned:
         self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
         self._pending: deque[tuple[Measured, float]] = deque(maxlen=PENDING_MOST)
         self._kept: dict[TaskSource, Estimate] = {}
-        self._kept_stated: dict[tuple[TaskSource, float], Estimate] = {}
+        self._kept_stated: tuple[TaskSource, float, Estimate] | None = None
         self._error: Normal | None = None  # of stated work, until the sums change
         self.changes = 0
         self._sources: dict[TaskSource, TaskSource] = {}
@@ -181,14 +181,16 @@ class Learned:
         return Estimate.of(found)
 
     def _by_scale(self, source: TaskSource, scale: float) -> Estimate:
-        """By stated work and by all phases that are alike. Many state the same."""
-        found = self._kept_stated.get((source, scale))
-        if found is None:
-            alike = self._alike(source).log
-            found = Estimate.of(self._corrected(scale, self._error_of_stated, alike))
-            if len(self._kept_stated) == GROUPS_MOST:
-                self._kept_stated.clear()
-            self._kept_stated[source, scale] = found
+        """By stated work and by all phases that are alike.
+
+        The last one is kept, since phases that follow each other often state the same.
+        """
+        kept = self._kept_stated
+        if kept is not None and kept[1] == scale and kept[0] is source:
+            return kept[2]
+        alike = self._alike(source).log
+        found = Estimate.of(self._corrected(scale, self._error_of_stated, alike))
+        self._kept_stated = source, scale, found
         return found
 
     def _corrected(self, scale: float, error: Normal, alike: Normal) -> Normal:
@@ -223,8 +225,7 @@ class Learned:
         return found
 
     def _add_pending(self) -> None:
-        self._error = None
-        self._kept_stated.clear()
+        self._error = self._kept_stated = None
         while self._pending:
             phase, factor = self._pending.popleft()
             stated = exp(phase.scale)

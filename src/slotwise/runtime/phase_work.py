@@ -11,8 +11,9 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase
 from slotwise.runtime.learned import Learned, Measured
 
-NEVER = -1
-"""An estimate that was made at this number of changes is to be made again."""
+NEVER, AS_STATED = -1, -2
+"""Instead of the number of changes at which an estimate was made: it was not, or it holds for
+as long as stated work is exact."""
 
 
 class PhaseWork:
@@ -80,13 +81,15 @@ class PhaseWork:
         Most phases have not begun if thousands wait, and one decision reads them several times.
         """
         learned = self._learned
-        if self._known_at != learned.changes:
+        is_sure = self._is_stated and learned.is_exact
+        changes = AS_STATED if is_sure else learned.changes
+        if self._known_at != changes:
             factor, spread = 1.0, 0.0
-            if not (self._is_stated and learned.is_exact):
+            if not is_sure:
                 found = learned.estimate(self._source, self._of_job, self._scale)
                 factor, spread = found.seconds / max(self._mean, WORK_LEAST), found.spread
             self._known = max(self._total * factor, WORK_LEAST), spread
-            self._known_at = learned.changes
+            self._known_at = changes
         return self._known
 
     def estimate(

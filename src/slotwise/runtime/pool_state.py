@@ -353,7 +353,7 @@ class Total:
 
 
 def _walk(pool: PoolState) -> Iterator[Sequence[Rank]]:
-    """The orders of the pools without others below a pool, in the order in which they are served.
+    """The orders below those of its pools that have no pools below them, as they are served.
 
     Not recursive: the tree may be very deep.
     """
