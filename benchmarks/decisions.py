@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Launch, Locality, Reallocate
+from slotwise.model.decision import Decision, Launch, Locality, Reallocate
 from slotwise.model.event import JobArrived, TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.snapshot import Snapshot
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 
@@ -45,14 +46,14 @@ def milliseconds(name: str, count: int, phases: int, ended: int) -> tuple[float,
     for _ in range(TIMES):
         state = with_jobs(count, phases)
         end_tasks(state, ended)
-        first.append(seconds_of(lambda state=state: decide(state)))
-        later.append(seconds_of(lambda state=state: decide(state)))
+        first.append(seconds_of(decide, state))
+        later.append(seconds_of(decide, state))
     return min(first) * 1e3, min(later) * 1e3
 
 
-def seconds_of(decide: Callable[[], object]) -> float:
+def seconds_of(decide: Callable[[Snapshot], Sequence[Decision]], state: State) -> float:
     begun = time.process_time()
-    (decision,) = decide()  # type: ignore[misc]
+    (decision,) = decide(state)
     seconds = time.process_time() - begun
     assert isinstance(decision, Reallocate)
     return seconds
