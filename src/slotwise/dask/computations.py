@@ -92,9 +92,10 @@ class End:
 class Computations:
     """All computations that are not over, and what has happened since the last turn.
 
-    describe  tells what is known of a key
-    look      tells what Dask knows of a key now
-    running   the number of tasks that run; `launches`: of all that were begun
+    describe    tells what is known of a key
+    look        tells what Dask knows of a key now
+    running     the number of tasks that run; `launches`: of all that were begun
+    submitters  who sent each key first that Dask knows, also if its job is over
 
     Memory: proportional to the keys that Dask knows. A turn costs O(what has happened).
     """
@@ -103,10 +104,10 @@ class Computations:
     look: Callable[[Key], Standing]
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
+    submitters: dict[Key, Submitter] = field(default_factory=dict)
     running: int = 0
     launches: int = 0
     _count: int = 0
-    _submitters: dict[Key, Submitter] = field(default_factory=dict)
     _graphs: list[tuple[Submitter, Sequence[Key]]] = field(default_factory=list)
     _wanted: dict[Key, None] = field(default_factory=dict)
     _changed: dict[Key, None] = field(default_factory=dict)
@@ -133,12 +134,17 @@ class Computations:
 
     def forgotten(self, key: Key) -> None:
         """A key is not known to Dask any more."""
-        self._submitters.pop(key, None)
+        self.submitters.pop(key, None)
         self.changed(key)
 
     def knows(self, key: Key) -> bool:
         """Whether a key is a task, or will be one in the next turn."""
         return key in self.tasks or key in self._wanted
+
+    @property
+    def unheard(self) -> set[Key]:
+        """The keys of which something has happened since the last turn."""
+        return {*self._wanted, *self._changed, *(end.key for end in self._ends)}
 
     def ended(self, end: End) -> None:
         """An attempt of a key has ended, or does not occupy its thread any more."""
@@ -255,7 +261,7 @@ class Computations:
         for prefix, those in by_phase.items():
             for number, key in enumerate(those):
                 self.tasks[key] = KeyTask(PhaseId(name, prefix), number)
-                self._submitters[key] = submitter
+                self.submitters[key] = submitter
         return [JobArrived(now, job), *self._changes(now, known)]
 
     def _arrive_again(self, now: float) -> list[Event]:
@@ -265,7 +271,7 @@ class Computations:
         """
         by_submitter: dict[Submitter, list[Key]] = {}
         for key in self._wanted:
-            submitter = self._submitters.get(key) or Submitter("again")
+            submitter = self.submitters.get(key) or Submitter("again")
             by_submitter.setdefault(submitter, []).append(key)
         return [
             event

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.dask.checking import check
 from slotwise.dask.computations import (
     Computations,
     End,
@@ -194,6 +195,11 @@ class Gate(SchedulerPlugin):
             self._holding.release_all(f"slotwise-open-{time.time()}")
             self._stack.close()
 
+    def validate(self) -> None:
+        """Assert that the tables agree with those of Dask. After each turn if Dask validates."""
+        parked = {key for keys in self._parked.values() for key in keys}
+        check(self._scheduler, self._holding, self._computations, self._state, parked)
+
     # A turn.
 
     def _end(self, key: Key, finish: str, details: Mapping[str, Any]) -> None:
@@ -232,6 +238,8 @@ class Gate(SchedulerPlugin):
         for launch in launches:
             self._release(launch, room)
         self._set_alarm()
+        if self._scheduler.validate:
+            self.validate()
 
     def _record(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
