@@ -136,7 +136,7 @@ class ClusterMix:
             one.result()
 
     async def _churn(self, ends: float) -> None:
-        """Let workers come and go until then; at least one stays, and none is paused at last."""
+        """Let workers come and go until then; one stays at least, and none is paused then."""
         while self.is_killing and time.monotonic() < ends:
             await asyncio.sleep(self.rng.choice((0.1, 0.4, 0.8)))
             what = self.rng.choice((self._join, self._kill, self._pause, self._retire))
@@ -195,23 +195,27 @@ class ClusterMix:
     async def _settle(self) -> None:
         """When nobody wants results, the tables are empty."""
         gate, ends = self.gate, time.monotonic() + PATIENCE
-        tables = (
-            gate._holding._held,
-            gate._holding.exempted,
-            gate._computations.tasks,
-            gate._computations.alive,
-            gate._computations.submitters,
-            gate._parked,
-            self.scheduler.tasks,
-        )
+        tables = {
+            "held": gate._holding._held,
+            "exempted": gate._holding.exempted,
+            "tasks": gate._computations.tasks,
+            "alive": gate._computations.alive,
+            "submitters": gate._computations.submitters,
+            "of Dask": self.scheduler.tasks,
+        }
         assert not gate.is_open, "the gate has failed"
-        while any(tables) or list(gate._state.jobs_left()) or gate._is_awake:
-            assert time.monotonic() < ends, self._why(["to forget"])
+
+        def is_empty() -> bool:
+            rest = gate._restricted, list(gate._state.jobs_left())
+            return not any(tables.values()) and not any(map(len, rest)) and not gate._is_awake
+
+        while not is_empty():
+            assert time.monotonic() < ends, self._why([str(tables)[:3000]])
             gc.collect()
             await asyncio.sleep(0.05)
         assert gate._computations.running == 0
         gate.validate()
-        assert not self.observer.wrong, (self.options, self.pools, self.observer.wrong[:10])
+        assert not self.observer.wrong, (self.options, self.pools, self.observer.wrong[:4])
 
     def _why(self, left: list[str]) -> str:
         """What Dask and the gate know, for a mix that hangs."""
@@ -220,7 +224,7 @@ class ClusterMix:
         tasks = {key: state for key, state in tasks.items() if state != "memory"}
         return (
             f"{left} hang; open: {gate.is_open}, held {len(gate._holding)},"
-            f" parked {len(gate._parked)}, room {gate._room_now},"
+            f" parked {len(gate._restricted)}, room {gate._room_now},"
             f" jobs {list(gate._computations.alive)}, tasks {dict(list(tasks.items())[:30])}"
         )
 

@@ -43,6 +43,7 @@ class GateObserver(SchedulerPlugin):
         self._runnable: dict[str, set[Hashable]] = defaultdict(set)
         self._lacks: dict[str, tuple[float, float]] = {}  # since when, and the next allocation
         self._turn_began = 0.0
+        self._started: list[tuple[Hashable, str]] = []
         self._gate = gate
         turn = gate._turn
 
@@ -50,7 +51,7 @@ class GateObserver(SchedulerPlugin):
             self._turn_began = time.monotonic()
             turn()
             self._note_lacks()
-            self._check_free()
+            self._check_turn()
 
         gate._turn = observed
 
@@ -97,23 +98,34 @@ class GateObserver(SchedulerPlugin):
     # What must hold.
 
     def _check_start(self, key: Hashable, pool: str) -> None:
-        """No max share is exceeded; nobody gets a slot that a min share is owed."""
+        """No max share is exceeded."""
         for one in self.pools.path(pool):
             most = one.slots_max.get("task", inf)
             if (held := self._held(one.name)) > most:
-                self.wrong.append(f"pool {one.name} holds {held} slots of at most {most}: {key}")
-        for name, since in self._late():
-            if not self._is_owed(pool, name):
-                late = self._turn_began - since
-                self.wrong.append(f"{key} of {pool} began, {name} has lacked for {late:.3f} s")
+                self.wrong.append(f"pool {one.name} holds {held} of at most {most}: {key}")
+        self._started.append((key, pool))
 
     def _is_owed(self, pool: str, other: str) -> bool:
-        """Whether a pool is within its min share, or that of a pool that contains it."""
-        path = self.pools.path(pool)
-        return any(
-            one.name == other or self._held(one.name) <= one.slots_min.get("task", 0)
-            for one in path
+        """Whether a task of a pool may begin although the other pool lacks slots.
+
+        Where their paths part, either the branch of the pool holds no more than its guarantee,
+        or that of the other one holds its guarantee: then the other gets the next slot there.
+        """
+        pairs = zip(self.pools.path(pool), self.pools.path(other), strict=False)
+        mine, its = next(((one, two) for one, two in pairs if one != two), (None, None))
+        if mine is None or its is None:
+            return True  # One contains the other.
+        return self._held(mine.name) <= self._need(mine.name) or (
+            self._held(its.name) >= self._need(its.name)
         )
+
+    def _need(self, name: str) -> float:
+        """The guaranteed slots that a pool can use now."""
+        least = self.pools[name].slots_min.get("task", 0)
+        below = sum(self._need(one.name) for one in self.pools.values() if one.parent == name)
+        runnable = sum(len(self._runnable[one]) for one in self._below(name))
+        most = self.pools[name].slots_max.get("task", inf)
+        return min(max(least, below), self._held(name) + runnable, most)
 
     def _note_lacks(self) -> None:
         """Note which pools lack slots of their min shares now, and since when."""
@@ -126,11 +138,22 @@ class GateObserver(SchedulerPlugin):
                 allocation = self._gate._began + self._gate._state.reallocates_from
                 self._lacks[name] = now, max(now, allocation)
 
-    def _check_free(self) -> None:
-        """After a turn that follows the rest: no thread is free while a pool lacks slots."""
-        for name, _ in self._late():
-            if self._free_threads() > 0:
-                self.wrong.append(f"{name} lacks slots while threads are free")
+    def _check_turn(self) -> None:
+        """After a turn: no pool that is owed slots lacks them while others got some."""
+        started, self._started = self._started, []
+        for name, since in self._late():
+            late = f"{name} has lacked slots for {self._turn_began - since:.3f} s"
+            for key, pool in started:
+                if not self._is_owed(pool, name):
+                    self.wrong.append(f"{late}, {key} of {pool} began; {self._seen(name)}")
+            if self._free_threads() > 0 and not self._gate._is_awake:
+                self.wrong.append(f"{late}, threads are free; {self._seen(name)}")
+
+    def _seen(self, name: str) -> str:
+        """The tasks of a pool that wait, as the gate knows them."""
+        tasks = self._gate._computations.tasks
+        keys = [key for one in self._below(name) for key in self._runnable[one]]
+        return f"at {self._gate.now:.3f} {[(key, tasks.get(key)) for key in keys[:3]]}"
 
     def _late(self) -> list[tuple[str, float]]:
         """The pools that have lacked slots since before the last allocation, and since when."""
@@ -174,7 +197,8 @@ class GateObserver(SchedulerPlugin):
 
     def _held(self, name: str) -> int:
         """The slots that a pool holds."""
-        return sum(self._occupies(key) for pool in self._below(name) for key in self._busy[pool])
+        keys = (key for pool in self._below(name) for key in self._busy[pool])
+        return sum(map(self._occupies, keys))
 
     def _occupies(self, key: Hashable) -> bool:
         task = self.scheduler.tasks.get(key)

@@ -161,7 +161,8 @@ async def shuffle(mix: Mix) -> None:
     try:
         assert await future == rows.value.sum()
     except RuntimeError as error:
-        assert mix.losses() > before and "P2P" in str(error), error
+        if mix.losses() == before or "P2P" not in str(error):
+            raise
 
 
 async def cancelled(mix: Mix) -> None:
@@ -186,7 +187,7 @@ async def failing(mix: Mix) -> None:
     bad = mix.client.submit(fail, parts[2], key=mix.name("bad"))
     behind = mix.client.submit(step, bad, key=mix.name("behind"))
     error = await behind.exception()
-    assert isinstance(error, ValueError) and str(error) == "no 3", error
+    assert repr(error) == "ValueError('no 3')"
     assert await mix.client.gather(parts) == [1, 2, 3, 4, 5]
 
 
@@ -231,11 +232,19 @@ async def bound(mix: Mix) -> None:
 
 
 async def nested(mix: Mix) -> None:
-    """Calls that wait for calls of their own; `nested-POOL` tells the pool of these."""
+    """Calls that wait for calls of their own; `nested-POOL` tells the pool of these.
+
+    They may fail if workers are lost, and with these the clients of the calls.
+    """
+    before = mix.losses()
     waits = mix.rng.choice((waits_seceded, waits_in_thread))
     inner = [f"nested-{mix.pool}-{mix.number}x-{number}" for number in range(4)]
     parts = mix.client.map(waits, range(4), inner, key=mix.name("parent"))
-    assert await mix.client.gather(parts) == [1, 2, 3, 4]
+    try:
+        assert await mix.client.gather(parts) == [1, 2, 3, 4]
+    except Exception:
+        if mix.losses() == before:
+            raise
 
 
 async def leaves_thread(mix: Mix) -> None:

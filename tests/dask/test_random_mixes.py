@@ -1,7 +1,7 @@
 """Random mixes of graphs share a Dask cluster while workers are killed and join.
 
-`SLOTWISE_MIX_MINUTES=30 pytest --slow -s -k random_mix tests/dask` runs them for 30 minutes, and
-prints the seed of each. `SLOTWISE_MIX_SEED=7` begins with this one.
+`SLOTWISE_MIX_MINUTES=30 pytest --slow -s -k random_mixes tests/dask` runs them for 30 minutes,
+and prints the seed of each. `SLOTWISE_MIX_SEED=7` begins with this one.
 """
 
 from __future__ import annotations

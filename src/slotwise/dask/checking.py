@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from slotwise.dask.computations import Computations, Key
+from slotwise.dask.computations import Computations
 from slotwise.dask.holding import HELD, HeldTasks
-from slotwise.model.cluster import ANY_KIND
+from slotwise.dask.parking import Restricted
 from slotwise.model.job import PhaseId
 from slotwise.runtime.state import State
 
@@ -25,7 +25,7 @@ def check(
     holding: HeldTasks,
     computations: Computations,
     state: State,
-    parked: Collection[Key],
+    restricted: Restricted,
 ) -> None:
     """Assert that all tables agree after a turn. O(tasks); for `Scheduler(validate=True)`.
 
@@ -41,21 +41,20 @@ def check(
         if key in news:
             stale.add(task.phase)
         elif task.status in STATES:
-            known = scheduler.tasks[key]
-            assert known.state in STATES[task.status], (key, task.status, known.state)
+            one = scheduler.tasks[key]
+            assert one.state in STATES[task.status], (key, task.status, one.state)
             if task.status == "running":
-                assert known not in known.processing_on.long_running, "it has seceded"
+                assert one not in one.processing_on.long_running, "it has seceded"
             else:
                 assert key in holding, "what waits is held"
-            if task.status == "blocked" and known.state == "no-worker":
-                assert key in parked, "the worker that it may use is busy"
+            if task.status == "blocked" and one.state == "no-worker":
+                assert restricted.is_parked(key), "the worker that it may use is busy"
     assert computations.running == sum(count["running"] for count in counts.values())
     for name, computation in computations.alive.items():
-        statuses = [counts.get(PhaseId(name, prefix), {}) for prefix in computation.keys]
-        left = sum(
-            count for one in statuses for status, count in one.items() if status != "done"
-        )
-        if not any(PhaseId(name, prefix) in stale for prefix in computation.keys):
+        phases = [PhaseId(name, prefix) for prefix in computation.keys]
+        known = [counts.get(phase, Counter()) for phase in phases]
+        left = sum(count.total() - count["done"] for count in known)
+        if stale.isdisjoint(phases):
             assert computation.left == left, "tasks of a computation are counted"
     _check_state(state, computations, counts, stale)
 

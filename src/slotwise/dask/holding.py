@@ -96,9 +96,9 @@ class HeldTasks:
     def standing(self, key: Key) -> Standing:
         """What Dask knows of a key."""
         task = self._scheduler.tasks.get(key)
-        return (
-            "gone" if task is None or key in self.exempted else STANDINGS.get(task.state, "gone")
-        )
+        if task is None or key in self.exempted:
+            return "gone"
+        return STANDINGS.get(task.state, "gone")
 
     def describe(self, key: Key) -> KeyInfo:
         """The prefix, learned duration and priority of a key."""
