@@ -54,7 +54,7 @@ CONFIG = {
     "distributed.p2p.comm.retry.delay.max": "0.2s",
 }
 
-PATIENCE = 60
+PATIENCE = 150
 """Seconds after which a graph is taken to hang."""
 
 
@@ -122,7 +122,8 @@ class ClusterMix:
             number += 1
             pool, client = self.rng.choice(clients)
             rng = Random(self.rng.random())
-            mix = Mix(client, pool, number, rng, self.folder, lambda: self.losses)
+            losses, has_pools = (lambda: self.losses), bool(self.pools)
+            mix = Mix(client, pool, number, rng, self.folder, losses, has_pools)
             graph = self.rng.choice(GRAPHS)
             self.counts[graph.__name__] += 1
             running.add(asyncio.create_task(graph(mix), name=f"{graph.__name__} {number}"))
@@ -220,12 +221,21 @@ class ClusterMix:
     def _why(self, left: list[str]) -> str:
         """What Dask and the gate know, for a mix that hangs."""
         gate = self.gate
-        tasks = {str(key): task.state for key, task in self.scheduler.tasks.items()}
-        tasks = {key: state for key, state in tasks.items() if state != "memory"}
+        states = Counter(task.state for task in self.scheduler.tasks.values())
+        known = {
+            worker.address: worker for worker in self.workers if isinstance(worker, Worker)
+        }
+        busy = [
+            (task.key, task.processing_on.address, task.processing_on.status, worker and one)
+            for task in self.scheduler.tasks.values()
+            if task.state == "processing"
+            for worker in [known.get(task.processing_on.address)]
+            for one in [worker and worker.state.tasks.get(task.key)]
+        ]
         return (
-            f"{left} hang; open: {gate.is_open}, held {len(gate._holding)},"
-            f" parked {len(gate._restricted)}, room {gate._room_now},"
-            f" jobs {list(gate._computations.alive)}, tasks {dict(list(tasks.items())[:30])}"
+            f"{left} hang; {self.options}, {self.pools}; open: {gate.is_open},"
+            f" held {len(gate._holding)}, restricted {len(gate._restricted)}, room"
+            f" {gate._room_now}, jobs {list(gate._computations.alive)}, {states}, {busy[:9]}"
         )
 
 

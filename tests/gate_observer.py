@@ -20,9 +20,6 @@ from slotwise.dask.options import client_name
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 
-FREE = "shared"
-"""The beginning of the names of tasks that several pools wait for; they count for none."""
-
 
 class GateObserver(SchedulerPlugin):
     """Notes what breaks a promise of the gate, in `wrong`.
@@ -64,7 +61,7 @@ class GateObserver(SchedulerPlugin):
             name = str(key[0] if isinstance(key, tuple) else key)
             if name.startswith("nested-"):
                 self._pool_of[key] = name.split("-")[1]
-            elif pool in self.pools and not name.startswith(FREE):
+            elif pool in self.pools:
                 self._pool_of.setdefault(key, pool)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:

@@ -179,6 +179,7 @@ class Computations:
         for submitter, keys in graphs:
             events += self._arrive(now, submitter, keys)
         events += self._arrive_again(now)
+        self._wanted = {}  # It is empty, but to read it takes as long as when it was full.
         return events
 
     def _end(self, now: float, end: End) -> Event:

@@ -118,6 +118,7 @@ class Gate(SchedulerPlugin):
         self._wakes_at: float | None = None
         self._mean_seconds = UNKNOWN_SECONDS  # of tasks; recent ones count more
         self._stuck_since: float | None = None
+        self._begun_before = 0  # launches at the last look of the watchdog
 
     # The hooks of Dask.
 
@@ -351,7 +352,7 @@ class Gate(SchedulerPlugin):
     def _is_stuck(self) -> bool:
         """Whether threads are free for tasks that no limit holds, or that are not known.
 
-        O(tasks that are held) while threads are free.
+        O(tasks that are held) while threads are free and no task begins.
         """
         if not self._room_now:
             return False
@@ -359,7 +360,8 @@ class Gate(SchedulerPlugin):
             phase.may_launch for phase in self._state.backlogged(ANY_KIND)
         ):
             return True
-        return any(
+        begun, self._begun_before = self._begun_before, self._computations.launches
+        return begun == self._computations.launches and any(
             not self._computations.knows(key)
             for key in self._holding
             if self._holding.standing(key) == "runnable"
