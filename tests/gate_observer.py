@@ -100,7 +100,8 @@ class GateObserver(SchedulerPlugin):
             most = one.slots_max.get("task", inf)
             if (held := self._held(one.name)) > most:
                 self.wrong.append(f"pool {one.name} holds {held} of at most {most}: {key}")
-        self._started.append((key, pool))
+        if key not in self._gate._holding.exempted:
+            self._started.append((key, pool))
 
     def _is_owed(self, pool: str, other: str) -> bool:
         """Whether a task of a pool may begin although the other pool lacks slots.
