@@ -37,7 +37,7 @@ def test_memory_is_bounded_by_what_is_alive(scheduler: str) -> None:
 
 
 def test_pools_that_are_not_configured_share_fairly() -> None:
-    """A pool with many jobs gets as many slots as one with one, also when others were dropped."""
+    """A pool with many jobs gets as many slots as one with one job."""
     dask = FakeDask({"scheduler": "fair"})
     for number in range(POOLS_MORE + 10):
         dask.submit("Client-x", [f"f-{number}"], pool=f"pool{number}")
