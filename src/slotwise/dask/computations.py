@@ -94,6 +94,7 @@ class Computations:
 
     describe    tells what is known of a key
     look        tells what Dask knows of a key now
+    due_after   seconds from the arrival to the deadline of jobs without one, or None
     running     the number of tasks that run; `launches`: of all that were begun
     submitters  who sent each key first that Dask knows, also if its job is over
 
@@ -102,6 +103,7 @@ class Computations:
 
     describe: Callable[[Key], KeyInfo]
     look: Callable[[Key], Standing]
+    due_after: float | None = None
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
     submitters: dict[Key, Submitter] = field(default_factory=dict)
@@ -145,6 +147,10 @@ class Computations:
     def unheard(self) -> set[Key]:
         """The keys of which something has happened since the last turn."""
         return {*self._wanted, *self._changed, *(end.key for end in self._ends)}
+
+    def jobs_of(self, keys: Iterable[Key]) -> set[str]:
+        """The names of the jobs that these keys are tasks of."""
+        return {self.tasks[key].phase.job for key in keys if key in self.tasks}
 
     def ended(self, end: End) -> None:
         """An attempt of a key has ended, or does not occupy its thread any more."""
@@ -248,7 +254,8 @@ class Computations:
             Phase(prefix, Tasks(len(those), known[those[0]].seconds), gated=True)
             for prefix, those in by_phase.items()
         )
-        deadline = None if submitter.deadline is None else now + submitter.deadline
+        due = self.due_after if submitter.deadline is None else submitter.deadline
+        deadline = None if due is None else now + due
         job = Job(
             name,
             phases,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 
 from slotwise.dask.computations import Key
 
@@ -30,6 +30,10 @@ class Restricted:
         """Whether a task waits for a worker that it may use."""
         workers = self._workers_of.get(key)
         return workers is not None and key in self._parked.get(workers, ())
+
+    def parked(self) -> Iterator[Key]:
+        """The tasks that wait for workers that they may use."""
+        return chain.from_iterable(self._parked.values())
 
     def offer(self, key: Key, workers: Workers, room: Mapping[str, int]) -> bool:
         """Offer slots to a task that may use these workers; False: it is parked."""
