@@ -38,6 +38,10 @@ class FakeDask:
     tasks: dict[Hashable, FakeTask] = field(default_factory=dict)
     plugins: dict[str, Any] = field(default_factory=dict)
     client_comms: dict[str, Any] = field(default_factory=dict)
+    handlers: dict[str, Any] = field(default_factory=dict)
+    http_application: Any = field(
+        default_factory=lambda: SimpleNamespace(applications=[], add_handlers=lambda *args: None)
+    )
     validate: bool = False
 
     def __post_init__(self) -> None:
