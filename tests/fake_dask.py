@@ -40,7 +40,9 @@ class FakeDask:
     client_comms: dict[str, Any] = field(default_factory=dict)
     handlers: dict[str, Any] = field(default_factory=dict)
     http_application: Any = field(
-        default_factory=lambda: SimpleNamespace(applications=[], add_handlers=lambda *args: None)
+        default_factory=lambda: SimpleNamespace(
+            applications=[], add_handlers=lambda *args: None
+        )
     )
     validate: bool = False
 
@@ -97,6 +99,14 @@ class FakeDask:
             worker.processing.add(task)
             self.move(key, "processing")
 
+    def lose(self) -> None:
+        """A worker leaves; its tasks wait again."""
+        worker = self.running.pop()
+        for task in list(worker.processing):
+            for state in ("released", "waiting", "no-worker"):
+                self.move(task.key, state)
+        self.turns()
+
     def turns(self) -> None:
         """Let the gate take its turns."""
         while self._calls:
@@ -110,6 +120,7 @@ class FakeDask:
                 times = [{"action": "compute", "start": 0.0, "stop": seconds}]
                 self.move(task.key, "memory", startstops=times)
                 self.move(task.key, "forgotten")
+        assert not self.gate.is_open, "the gate has not failed"
         self.gate._wake()  # Nothing is called later here.
         self.turns()
 
