@@ -6,7 +6,7 @@
 `alone`      the price for a large graph that is alone: at most 5 % for tasks of 100 ms and 15 %
              for tasks of 10 ms.
 `clients`    ten clients with a graph each, half of them small.
-`decisions`  the CPU time of the gate for each task while 100,000 are held, without that of Dask's
+`decisions`  the CPU time of the gate for each task while 100,000 are held, without Dask's own
              transitions: under 0.2 ms. And the time that Dask needs for a joining worker then.
 
 Each part runs all ways in turn on new clusters of two workers with one thread each.

@@ -36,7 +36,7 @@ def gate_log(path: Path, scheduler: str) -> Path:
 def test_a_log_has_a_result_with_a_lower_bound(
     scheduler: str, part: float, tmp_path: Path
 ) -> None:
-    """Also one that was cut off: the value is not below the bound, and a replay is identical."""
+    """Also one that was cut off: the value is above the bound, and a replay is identical."""
     path = gate_log(tmp_path / "gate.jsonl", scheduler)
     lines = path.read_bytes()
     path.write_bytes(lines[: int(part * len(lines))])
