@@ -104,7 +104,7 @@ class ClusterMix:
                 for _, client in clients:
                     await client.close()
                 for worker in self.workers:
-                    await worker.close()
+                    await worker.close(executor_wait=False)
 
     def _observed(self) -> tuple[Pool, ...]:
         """The pools, with their min shares if the scheduler keeps these."""
