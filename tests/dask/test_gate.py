@@ -214,7 +214,7 @@ def test_a_task_for_a_worker_that_has_left_may_run_elsewhere(
         lambda n: time.sleep(0.05), range(20), workers=[address], allow_other_workers=True,
         pure=False,
     )  # fmt: skip
-    until(lambda: bool(cluster.gate._parked))
+    until(lambda: len(cluster.gate._restricted) > 0)
     cluster.local.sync(worker.close)
     assert client.gather(bound) == [None] * 20
     del bound

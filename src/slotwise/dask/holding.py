@@ -17,6 +17,14 @@ Scheduler.transitions(recommendations, stimulus_id)      a method without an und
 Scheduler.stream_handlers["update-graph"], ["long-running"]   wrapped: Dask's own extensions add
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
+
+To show the gate (`serving.py`, `dashboard.py`), without which it works:
+
+Scheduler.handlers                                       Dask's extensions add handlers to it
+Scheduler.http_application                               for a page and JSON by HTTP
+distributed.dashboard.core.BokehApplication              a function without an underscore
+distributed.dashboard.scheduler.template_variables       the same; its menu gets entries
+distributed.dashboard.components.scheduler.env, .BOKEH_THEME   the look of Dask's pages
 """
 
 from __future__ import annotations
@@ -57,7 +65,7 @@ class HeldTasks:
         self._scheduler = scheduler
         # Of each held task, what its user wished.
         self._held: dict[Key, _Wish] = {}
-        self._exempt: set[Key] = set()
+        self.exempted: set[Key] = set()  # Never held; Dask knows them.
         self._handlers: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -72,7 +80,7 @@ class HeldTasks:
     def hold(self, key: Key) -> bool:
         """Hold a task that begins to wait; False for one that is never held."""
         task = self._scheduler.tasks[key]
-        if task.actor or key in self._exempt:
+        if task.actor or key in self.exempted:
             return False
         if key not in self._held:
             wish = self._held[key] = _Wish(task.resource_restrictions, task.loose_restrictions)
@@ -83,7 +91,7 @@ class HeldTasks:
     def exempt(self, keys: Iterable[Key], stimulus_id: str) -> None:
         """Never hold these tasks again, until Dask forgets them, and let them run."""
         there = [key for key in keys if key in self._scheduler.tasks]
-        self._exempt.update(there)
+        self.exempted.update(there)
         self._let_run(
             {key: self._held.pop(key) for key in there if key in self._held}, stimulus_id
         )
@@ -91,14 +99,14 @@ class HeldTasks:
     def forget(self, key: Key) -> None:
         """A task is not known to Dask any more."""
         self._held.pop(key, None)
-        self._exempt.discard(key)
+        self.exempted.discard(key)
 
     def standing(self, key: Key) -> Standing:
         """What Dask knows of a key."""
         task = self._scheduler.tasks.get(key)
-        return (
-            "gone" if task is None or key in self._exempt else STANDINGS.get(task.state, "gone")
-        )
+        if task is None or key in self.exempted:
+            return "gone"
+        return STANDINGS.get(task.state, "gone")
 
     def describe(self, key: Key) -> KeyInfo:
         """The prefix, learned duration and priority of a key."""

@@ -153,7 +153,8 @@ class Jobs:
         if undone:
             return iter(())
         self.completed[phase.job.id] = at
-        return self._admission.leave(phase.job, pools)
+        # It may still wait for admission, if none of its tasks is needed.
+        return self._admission.give_up(phase.job, pools)
 
     def phase_undone(self, phase: PhaseState) -> None:
         """Mark a phase as not done, because output of it was lost."""
