@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
@@ -22,6 +22,7 @@ from slotwise.dask.computations import (
 )
 from slotwise.dask.holding import HeldTasks
 from slotwise.dask.options import GateOptions, client_name
+from slotwise.dask.parked import Parked
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
 from slotwise.model.errors import InputError
@@ -96,11 +97,11 @@ class Gate(SchedulerPlugin):
         self._scheduler = scheduler
         self._stack = ExitStack()
         self._holding = HeldTasks(scheduler)
-        # The runnable tasks for which the workers that they may use have no room.
-        self._parked: dict[frozenset[str], dict[Key, None]] = {}
+        self._parked = Parked()
         self._room_now: dict[str, int] = {}
         self._begin()
         self._holding.tell_of_secession(self._seceded)
+        self._holding.tell_of_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
         self._loop = scheduler.loop
@@ -221,7 +222,9 @@ class Gate(SchedulerPlugin):
     def _turn(self) -> None:
         self._is_awake = False
         room = self._holding.room(self.options.ahead, self._mean_seconds)
-        self._unpark(room)
+        self._room_now = room
+        for key in self._parked.take_fitting(room):
+            self._computations.changed(key)
         events = self._computations.events(self.now)
         slots = self._computations.running + sum(room.values())
         if slots != self._slots:
@@ -238,6 +241,10 @@ class Gate(SchedulerPlugin):
     ) -> None:
         for record in self._records:
             record(now, events, decisions)
+
+    def _allowed(self, key: Key) -> frozenset[str] | None:
+        """The workers that a task may use; None: all of them, or the task is not held."""
+        return self._holding.allowed(key) if key in self._holding else None
 
     def _release(self, launch: Launch, room: dict[str, int]) -> None:
         """Let a task run on a worker with room; it waits again if it may use none of these."""
@@ -263,30 +270,21 @@ class Gate(SchedulerPlugin):
     def _standing(self, key: Key) -> Standing:
         """What is known of a key; it is blocked while no worker that it may use has room."""
         standing = self._holding.standing(key)
-        if standing == "runnable" and key in self._holding:
-            allowed = self._holding.allowed(key)
+        if standing == "runnable":
+            allowed = self._allowed(key)
             if allowed is not None and not allowed & self._room_now.keys():
-                self._parked.setdefault(allowed, {})[key] = None
+                self._parked.add(key, allowed)
                 return "blocked"
         return standing
 
-    def _unpark(self, room: dict[str, int]) -> None:
-        """Look again at the tasks that may use a worker that has room now."""
-        self._room_now = room
-        for allowed in [one for one in self._parked if one & room.keys()]:
-            keys = self._parked[allowed]
-            for key in list(keys)[: sum(room.get(address, 0) for address in allowed)]:
-                del keys[key]
-                self._computations.changed(key)
-            if not keys:
-                del self._parked[allowed]
-
+    @fails_open
     def _workers_changed(self) -> None:
         """Look again at all tasks that may not use every worker."""
-        parked, self._parked = self._parked, {}
-        for keys in parked.values():
-            for key in keys:
-                self._computations.changed(key)
+        self._look_again(self._parked.take_all())
+
+    def _look_again(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._computations.changed(key)
         self._wake()
 
     @fails_open
@@ -338,7 +336,7 @@ class Gate(SchedulerPlugin):
             self.open()
             return
         self._loop.call_later(CHECK_SECONDS, self._watch)
-        self._wake()
+        self._look_again(self._parked.take_outdated(self._allowed))
         if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:

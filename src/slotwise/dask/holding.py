@@ -14,7 +14,8 @@ TaskState.resource_restrictions, .worker_restrictions, .host_restrictions, .loos
 WorkerState.nthreads, .processing, .long_running, .address   documented attributes of a worker
 Scheduler.valid_workers(ts)                              a method without an underscore
 Scheduler.transitions(recommendations, stimulus_id)      a method without an underscore
-Scheduler.stream_handlers["update-graph"], ["long-running"]   wrapped: Dask's own extensions add
+Scheduler.stream_handlers["update-graph"], ["long-running"], ["worker-status-change"]
+                                                         wrapped: Dask's own extensions add
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
 """
@@ -186,6 +187,18 @@ class HeldTasks:
             hear(key)
 
         self._scheduler.stream_handlers["long-running"] = handle
+
+    def tell_of_status(self, hear: Callable[[], None]) -> None:
+        """Call `hear` when a worker has begun or ended a pause, or has become ready."""
+        handler = self._handlers["worker-status-change"] = self._scheduler.stream_handlers[
+            "worker-status-change"
+        ]
+
+        def handle(**details: Any) -> None:
+            handler(**details)
+            hear()
+
+        self._scheduler.stream_handlers["worker-status-change"] = handle
 
     def note_submitters(self) -> None:
         """Let `submitting_task` return the task that has sent a graph."""
