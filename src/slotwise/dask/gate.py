@@ -143,8 +143,6 @@ class Gate(SchedulerPlugin):
         keys: Any,
         tasks: Sequence[Key],
         annotations: Any,
-        priority: Any,
-        stimulus_id: str,
         **kwargs: Any,
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
