@@ -152,6 +152,10 @@ class Gate(SchedulerPlugin):
         else:
             given = annotations.get("slotwise") or {}
             submitter = self._submitter(client, next(iter(given.values()), None) or {})
+            wished = self._holding.wished_priority(tasks)
+            if wished and submitter.priority == "normal":
+                level = "very_high" if wished > 0 else "very_low"
+                submitter = replace(submitter, priority=level)
         if submitter is not None:
             self._computations.graph(submitter, tasks)
             self._wake()

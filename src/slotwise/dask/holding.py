@@ -71,9 +71,12 @@ class HeldTasks:
         return key in self._held
 
     def hold(self, key: Key) -> bool:
-        """Hold a task that begins to wait; False for one that is never held."""
+        """Hold a task that begins to wait; False for one that is never held.
+
+        distributed 2026.8 gives no priority to a large argument of `map`, and fails to run it.
+        """
         task = self._scheduler.tasks[key]
-        if task.actor or key in self._exempt:
+        if task.actor or not task.priority or key in self._exempt:
             return False
         if key not in self._held:
             wish = self._held[key] = _Wish(task.resource_restrictions, task.loose_restrictions)
@@ -106,6 +109,11 @@ class HeldTasks:
         task = self._scheduler.tasks[key]
         seconds = task.prefix.duration_average
         return KeyInfo(task.prefix.name, seconds if seconds >= 0 else None, task.priority)
+
+    def wished_priority(self, keys: Iterable[Key]) -> float:
+        """The highest `priority` that a user gave to one of these keys; 0 without one."""
+        tasks = [self._scheduler.tasks.get(key) for key in keys]
+        return -min((task.priority[0] for task in tasks if task and task.priority), default=0)
 
     def allowed(self, key: Key) -> frozenset[str] | None:
         """The addresses of the workers on which a held task may run; None: on all of them."""
