@@ -374,7 +374,7 @@ def test_a_new_gate_replaces_the_old_one(cluster: Cluster) -> None:
 
 
 def test_a_priority_of_dask_is_the_priority_of_the_job(cluster: Cluster) -> None:
-    """A graph of higher priority ends first though it came last, and one of lower priority last."""
+    """The graph of the highest priority came last and ends first, that of the lowest last."""
     client = cluster.client()
     tasks = {
         level: client.map(lambda n: time.sleep(0.01), range(60), pure=False, priority=level)

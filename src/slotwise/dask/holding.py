@@ -5,7 +5,7 @@ it and puts it into the state "no-worker". To let it run, the resource is taken 
 transition to "processing" is asked for; Dask chooses among the workers that have room.
 
 What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, tested with
-version 2026.8:
+versions 2024.5.0 and 2026.8.0:
 
 Scheduler.tasks, .running, .plugins                      documented attributes of the scheduler
 TaskState.state, .priority, .prefix, .actor, .processing_on   documented attributes of a task
