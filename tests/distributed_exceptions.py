@@ -31,6 +31,7 @@ PLACED = (
     "test_decide_worker_coschedule_order_neighbors",
     "test_decide_worker_with_many_independent_leaves",
     "test_graph_execution_width",
+    "test_override_is_rootish",
     "test_quiet_cluster_round_robin",
 )
 STEALING = (
@@ -77,6 +78,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "expect the worker that Dask chooses when none is excluded for want of room": (
         *(f"tests/test_scheduler.py::{name}" for name in PLACED),
         "tests/test_steal.py::test_dont_steal_fast_tasks_compute_time",
+        "shuffle/tests/test_shuffle.py::test_barrier_handles_stale_resumed_transfer",
+        "shuffle/tests/test_shuffle.py::test_flaky_connect_fails_without_retry",
     ),
     "expect a strict order of graphs by `priority`, which is a weight here": tuple(
         f"tests/test_priorities.py::{name}" for name in PRIORITIES
