@@ -45,7 +45,8 @@ class Cluster:
         one = self.gate
 
         def is_empty() -> bool:
-            tables = (one._holding._held, one._computations.tasks, one._computations.alive)
+            tables = [one._holding._held, one._computations.tasks, one._computations.alive]
+            tables.append(one.history._alive)
             return not any(tables) and not list(one._state.jobs_left())
 
         until(is_empty)

@@ -66,6 +66,7 @@ def test_the_first_rule_that_matches_names_the_pool(
         ({"rules": [{"client": "a"}]}, "rules[0].pool: it is missing; add it"),
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
         ({"ahead": -1}, "ahead is -1: give a number >= 0"),
+        ({"objective": "sla"}, "penalty 'sla' needs what computations of Dask cannot state"),
         ([], "known keys: scheduler"),
     ],
 )

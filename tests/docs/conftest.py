@@ -7,11 +7,12 @@ import os
 import re
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, redirect_stdout
+from contextlib import ExitStack, chdir, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,8 @@ def run_as_command(arguments: Sequence[str]) -> str:
 
 def run_process(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in an environment in which it prints the same everywhere."""
-    scripts = str(Path(sys.executable).parent)
     environment = {
-        "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PATH": search_path(),
         "PYTHONUTF8": "1",
         "HOME": os.environ.get("HOME", "/"),
         "TMPDIR": os.getcwd(),
@@ -102,9 +102,17 @@ def run_page(page: Path, run_command: RunCommand) -> Iterator[str]:
 
     A block that begins with `# name.yaml` (.py, .txt) is written to that file. Other Python
     blocks run one after another in one namespace, and a text block directly after one is its
-    output. A console block has commands after `$ `, each with its output.
+    output. So do the commands of `sh` blocks, of which those that end with `&` run until the
+    end of the page. A console block has commands after `$ `, each with its output.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    with ExitStack() as stack:
+        yield from _run_blocks(page, run_command, namespace, stack)
+
+
+def _run_blocks(
+    page: Path, run_command: RunCommand, namespace: dict[str, Any], stack: ExitStack
+) -> Iterator[str]:
     printed: str | None = None
     for block in blocks_of(page):
         where = f"{page.name}:{block.line}"
@@ -124,9 +132,44 @@ def run_page(page: Path, run_command: RunCommand) -> Iterator[str]:
                 exec(compile(block.text, where, "exec"), namespace)
             printed = out.getvalue()
             continue
+        elif block.language == "sh":
+            printed = run_shell(block.text, stack)
+            continue
         printed = None
     if printed:
         yield f"{page.name}: the last block printed, but not on the page:\n{printed}"
+
+
+def run_shell(text: str, stack: ExitStack) -> str:
+    """Run commands in a shell; what they print is returned if the last one has failed.
+
+    What they leave running is ended with the stack.
+    """
+    with tempfile.TemporaryFile("w+") as out:
+        shell = subprocess.Popen(
+            ["bash", "-c", text],
+            env=os.environ | {"PATH": search_path()},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        stack.callback(end_group, shell.pid)
+        if not shell.wait(TIMEOUT_SECONDS):
+            return ""
+        out.seek(0)
+        return out.read()
+
+
+def end_group(leader: int) -> None:
+    """End the processes of a group that are left."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def search_path() -> str:
+    """The folders in which commands are looked up: those of this environment first."""
+    scripts = str(Path(sys.executable).parent)
+    return f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
 def run_console(text: str, run_command: RunCommand) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +25,11 @@ RUN_PAGES = (
     # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
     pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
     "docs/howto/dask-collections.md",
-    "docs/howto/share-a-dask-cluster.md",
+    "docs/tutorials/share-a-local-cluster.md",
+    pytest.param(
+        "docs/tutorials/share-a-team-cluster.md",
+        marks=pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl"),
+    ),
 )
 
 

@@ -48,6 +48,11 @@ def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]
     return kernel
 
 
+def is_loaded() -> bool:
+    """Whether a function runs as machine code already, so that others cost little to load."""
+    return compiled.cache_info().currsize > 0
+
+
 Part = TypeVar("Part", bound=Callable[..., Any])
 
 

@@ -8,18 +8,17 @@ describes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-
-import click
-import dask.config
 
 from slotwise.dask.gate import Gate
 from slotwise.dask.options import GateOptions
+from slotwise.dask.preload import dask_setup
+from slotwise.dask.serving import status
+from slotwise.dask.status import GateStatus
 from slotwise.model.pool import Pool
 from slotwise.record.codec import encode_pool
 
-__all__ = ["Gate", "GateOptions", "dask_setup", "install"]
+__all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "status"]
 
 
 def install(client: Any, **options: Any) -> None:
@@ -32,19 +31,5 @@ def install(client: Any, **options: Any) -> None:
     """
     if pools := options.get("pools"):
         options["pools"] = [encode_pool(one) if isinstance(one, Pool) else one for one in pools]
-    gate = Gate(GateOptions.of_mapping(options) if options else configured())
+    gate = Gate(GateOptions.of_mapping(options) if options else GateOptions.configured())
     client.register_plugin(gate, name=Gate.name)
-
-
-def configured() -> GateOptions:
-    """The options under `slotwise:` in the configuration of Dask."""
-    found = dask.config.get("slotwise", None)
-    return GateOptions.of_mapping(dict(found) if isinstance(found, Mapping) else {})
-
-
-@click.command()
-@click.option("--slotwise-config", help="A YAML file with the options of the gate.")
-def dask_setup(scheduler: Any, slotwise_config: str | None) -> None:
-    """Begin with the scheduler: `dask scheduler --preload slotwise.dask`."""
-    options = configured() if slotwise_config is None else GateOptions.read(slotwise_config)
-    scheduler.add_plugin(Gate(options), name=Gate.name)

@@ -92,15 +92,17 @@ class End:
 class Computations:
     """All computations that are not over, and what has happened since the last turn.
 
-    describe  tells what is known of a key
-    look      tells what Dask knows of a key now
-    running   the number of tasks that run; `launches`: of all that were begun
+    describe   tells what is known of a key
+    look       tells what Dask knows of a key now
+    due_after  seconds from the arrival to the deadline of jobs without one, or None
+    running    the number of tasks that run; `launches`: of all that were begun
 
     Memory: proportional to the keys that Dask knows. A turn costs O(what has happened).
     """
 
     describe: Callable[[Key], KeyInfo]
     look: Callable[[Key], Standing]
+    due_after: float | None = None
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
     running: int = 0
@@ -139,6 +141,10 @@ class Computations:
     def knows(self, key: Key) -> bool:
         """Whether a key is a task, or will be one in the next turn."""
         return key in self.tasks or key in self._wanted
+
+    def jobs_of(self, keys: Iterable[Key]) -> set[str]:
+        """The names of the jobs that these keys are tasks of."""
+        return {self.tasks[key].phase.job for key in keys if key in self.tasks}
 
     def ended(self, end: End) -> None:
         """An attempt of a key has ended, or does not occupy its thread any more."""
@@ -241,7 +247,8 @@ class Computations:
             Phase(prefix, Tasks(len(those), known[those[0]].seconds), gated=True)
             for prefix, those in by_phase.items()
         )
-        deadline = None if submitter.deadline is None else now + submitter.deadline
+        due = self.due_after if submitter.deadline is None else submitter.deadline
+        deadline = None if due is None else now + due
         job = Job(
             name,
             phases,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
+from itertools import islice
 from typing import Any, TypeVar
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -20,29 +21,24 @@ from slotwise.dask.computations import (
     Standing,
     Submitter,
 )
+from slotwise.dask.header import HOST, header_of
+from slotwise.dask.history import GateHistory
 from slotwise.dask.holding import HeldTasks
-from slotwise.dask.options import GateOptions, client_name
+from slotwise.dask.options import GateOptions, client_name, due_after
 from slotwise.dask.parked import Parked
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.dask.serving import serve
+from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
+from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostResized
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
-from slotwise.running import Options, RunSpec
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.scheduler import make_scheduler
-from slotwise.sources import Source
-from slotwise.workload.workload import Workload
 
 logger = logging.getLogger("slotwise.dask")
-
-HOST = "dask"
-"""The one host of the log: slotwise does not choose the worker."""
-
-REST_SECONDS = 0.05
-"""The least time between allocations; free slots are filled by the last one meanwhile."""
 
 CHECK_SECONDS = 1.0
 """How often the watchdog compares what is held with what is free."""
@@ -91,40 +87,39 @@ class Gate(SchedulerPlugin):
 
     async def start(self, scheduler: Any) -> None:
         """Begin; called by Dask when the plugin is registered or the scheduler starts."""
-        earlier = scheduler.plugins.get(self.name)
-        if isinstance(earlier, Gate):
-            earlier.open()
         self._scheduler = scheduler
         self._stack = ExitStack()
         self._holding = HeldTasks(scheduler)
         self._parked = Parked()
         self._room_now: dict[str, int] = {}
+        earlier = scheduler.plugins.get(self.name)
+        if isinstance(earlier, Gate) and earlier.options.log == self.options.log:
+            earlier.open()  # It must close its log.
         self._begin()
+        if isinstance(earlier, Gate):
+            earlier.open()
         self._holding.tell_of_secession(self._seceded)
         self._holding.tell_of_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
         self._loop = scheduler.loop
         self._loop.call_later(CHECK_SECONDS, self._watch)
+        serve(scheduler)
 
     def _begin(self) -> None:
-        options = self.options
-        workload = Workload((), pools=tuple(options.pools))
-        cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
-        given: Options = {"objective": options.objective}
-        spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
-        header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-        # Dask decides how often a task is tried.
-        header = replace(header, attempts_max=10**9, losses_max=10**9)
+        options, header = self.options, header_of(self.options)
         self._began = time.monotonic()
         self._state = initial_state(header)
         self._slotwise = make_scheduler(
             **header.scheduler, objective=Objective(**header.objective)
         )
-        self._records: list[Callable[..., None]] = []
+        self.history = GateHistory(options.objective)
+        self._records: list[Callable[..., None]] = [self.history]
         if options.log is not None:
             self._records.append(self._stack.enter_context(LogFile(options.log, header)))
-        self._computations = Computations(self._describe, self._standing)
+        self._computations = Computations(
+            self._describe, self._standing, due_after(options.objective)
+        )
         self._slots = 0
         self._launches: list[Launch] = []
         self._is_awake = False
@@ -233,6 +228,7 @@ class Gate(SchedulerPlugin):
             self._slots = slots
             events.insert(0, HostResized(self.now, HOST, {ANY_KIND: slots}))
         turn(self._slotwise, self, self._state, self._record, events)
+        self.history.look(self._state, self.now)
         launches, self._launches = self._launches, []
         for launch in launches:
             self._release(launch, room)
@@ -378,6 +374,15 @@ class Gate(SchedulerPlugin):
     def _address(self, client: str) -> str:
         comm = self._scheduler.client_comms.get(client)
         return str(getattr(getattr(comm, "comm", None), "peer_address", ""))
+
+    def status(self) -> GateStatus:
+        """What it does now."""
+        parked = iter(self._parked)
+        held = len(self._holding)
+        return status_of(
+            GateView(self.options, self._state, self.history, self.now, self.is_open, held),
+            self._computations.jobs_of(islice(parked, LOOK_MOST)),
+        )
 
     # The backend of the loop.
 

@@ -18,6 +18,14 @@ Scheduler.stream_handlers["update-graph"], ["long-running"], ["worker-status-cha
                                                          wrapped: Dask's own extensions add
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
+
+To show the gate (`serving.py`, `dashboard.py`), without which it works:
+
+Scheduler.handlers                                       Dask's extensions add handlers to it
+Scheduler.http_application                               for a page and JSON by HTTP
+distributed.dashboard.core.BokehApplication              a function without an underscore
+distributed.dashboard.scheduler.template_variables       the same; its menu gets entries
+distributed.dashboard.components.scheduler.env, .BOKEH_THEME   the look of Dask's pages
 """
 
 from __future__ import annotations

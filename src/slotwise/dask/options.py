@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
+import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.dask.computations import Submitter
 from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
-from slotwise.opening import open_to_read
 from slotwise.scheduler import ALLOCATORS
 from slotwise.workload.building import build_objective, build_pools
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.entry import Entry, Name, Place, Positive, Seconds
 from slotwise.workload.schema import ObjectiveEntry, PoolEntry, Priority
-from slotwise.workload.text import Lines, parse_text
+from slotwise.workload.text import Lines, parse_text, read_text
 
 
 class Rule(Entry):
@@ -103,18 +105,20 @@ class GateOptions:
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:
         """Options from a YAML file. InputError that names the place, the value, the remedy."""
-        try:
-            with open_to_read(Path(path)) as stream:
-                text = stream.read().decode("utf-8-sig")
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}; name a file") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not text in UTF-8; name a YAML file") from error
+        text = read_text(path, "a YAML file with the options of the gate")
         try:
             data, lines = parse_text(text)
             return cls.of_mapping(data or {}, lines)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+    @classmethod
+    def configured(cls) -> GateOptions:
+        """The options under `slotwise:` in the configuration of Dask. InputError as `read`."""
+        try:
+            return cls.of_mapping(dask.config.get("slotwise", None) or {})
+        except InputError as error:
+            raise InputError(f"under `slotwise:` in Dask's configuration: {error}") from error
 
     @classmethod
     def of_mapping(cls, data: Any, lines: Lines | None = None) -> GateOptions:
@@ -136,9 +140,11 @@ class GateOptions:
                 where = place(("rules", number, "pool"), lines)
                 raise InputError(f"{where}: unknown pool {rule.pool!r}; known: {known}")
             pools.check_holds_jobs(rule.pool)
+        objective = build_objective(entry.objective)
+        due_after(objective)
         return cls(
             entry.scheduler,
-            build_objective(entry.objective),
+            objective,
             tuple(pools.values()),
             tuple(entry.rules),
             entry.ahead,
@@ -171,6 +177,23 @@ class GateOptions:
             raise InputError(f"there is no pool {pool!r}; the pools are {known} and default")
         tree.check_holds_jobs(pool)
         return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
+
+
+def due_after(objective: Objective) -> float | None:
+    """When a computation is due that states no deadline, in seconds after its arrival.
+
+    At once if the objective needs a deadline; None if it does not. InputError if the objective
+    needs what no computation of Dask can state.
+    """
+    job = Job("computation", (Phase("task", Tasks(1, 1.0)),))
+    for due in (None, 0.0):
+        with suppress(InputError):
+            objective.check([replace(job, deadline=due)])
+            return due
+    raise InputError(
+        f"objective: penalty {objective.penalty!r} needs what computations of Dask cannot"
+        " state; name another one"
+    )
 
 
 def client_name(client: str) -> str:

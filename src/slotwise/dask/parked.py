@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from slotwise.dask.computations import Key
@@ -19,6 +19,9 @@ class Parked:
 
     def __len__(self) -> int:
         return sum(map(len, self._keys.values()))
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for keys in self._keys.values() for key in keys)
 
     def add(self, key: Key, allowed: Workers) -> None:
         """A task may use these workers only, which have no room."""
@@ -38,7 +41,7 @@ class Parked:
 
     def take_all(self) -> list[Key]:
         """Take out all tasks."""
-        found = [key for keys in self._keys.values() for key in keys]
+        found = list(self)
         self._keys.clear()
         return found
 

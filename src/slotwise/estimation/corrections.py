@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp
 
 import numpy as np
 
 from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
-from slotwise.estimation.rates import SETTLED
-from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Seen, SeenByHost
+from slotwise.model.snapshot import Seen
 from slotwise.model.views import PhaseView
 from slotwise.objective.costs import Floats
 
 TRUST = 1.0
 """The weight of a stated speed, as a number of tasks that ran on the host."""
-
-SWEEPS_MOST = 20
-"""The maximum number of alternating corrections of factors and speeds."""
-
-TINY = 1e-300
-"""Replaces a divisor of 0 tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,90 +31,69 @@ class Corrected:
     of_jobs: Mapping[str, float]
     speeds: Mapping[str, float]
 
+    def factor(self, phase: PhaseId) -> float:
+        """The ratio of the real to the expected work of a task of this phase."""
+        factor = self.factors.get(phase)
+        return self.of_jobs.get(phase.job, 1.0) if factor is None else factor
+
     def work(self, phase: PhaseView, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
-        factor = self.factors.get(phase.id)
-        if factor is None:
-            factor = self.of_jobs.get(phase.id.job, 1.0)
-        return max(phase.expected(task) * factor, WORK_LEAST)
+        return max(phase.expected(task) * self.factor(phase.id), WORK_LEAST)
 
     def works(self, phase: PhaseView, tasks: Sequence[int]) -> Floats:
         """The work of several tasks."""
         each = phase.phase.tasks.work
         if not isinstance(each, tuple):
             return np.full(len(tasks), self.work(phase, tasks[0]))
-        factor = self.factors.get(phase.id)
-        if factor is None:
-            factor = self.of_jobs.get(phase.id.job, 1.0)
-        works: Floats = np.maximum(np.array(each)[tasks] * factor, WORK_LEAST)
+        works: Floats = np.maximum(np.array(each)[tasks] * self.factor(phase.id), WORK_LEAST)
         return works
 
-    def seconds_left(
-        self, phase: PhaseView, launch: Launch, started: float, now: float
-    ) -> float:
-        """The remaining seconds of a running attempt, > 0. An attempt that exceeds its estimate
-        is assumed to need `RUNNING_FLOOR` of the estimate."""
-        seconds = self.work(phase, launch.task) / self.speeds[launch.host]
-        left = started + seconds - now
-        return left if left > 0 else RUNNING_FLOOR * seconds
+    def seconds_left(self, phase: PhaseView, now: float) -> Iterator[tuple[str, float]]:
+        """The host and the remaining seconds of each running attempt of a phase, > 0.
+
+        An attempt that exceeds its estimate is assumed to need `RUNNING_FLOOR` of the estimate.
+        """
+        factor, speeds = self.factor(phase.id), self.speeds
+        for started, launch in phase.attempts():
+            work = max(phase.expected(launch.task) * factor, WORK_LEAST)
+            seconds = work / speeds[launch.host]
+            left = started + seconds - now
+            yield launch.host, left if left > 0 else RUNNING_FLOOR * seconds
 
 
-def corrected(
-    seen: Mapping[PhaseId, Mapping[str, Seen]], stated: Mapping[str, float]
-) -> Corrected:
+def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
     """Corrections from finished tasks, for phases and for hosts of these stated speeds.
 
     The model: a task needs (expected work) x (factor of its phase) / (speed of its host). In
-    logarithms this is a sum, whose terms are estimated by alternating means, weighted by the
-    tasks that ran. The factor of a phase is free; the stated speed of a host weighs as much as
+    logarithms this is a sum, whose terms are those of the least squares, weighted by the tasks
+    that ran. The factor of a phase is free; the stated speed of a host weighs as much as
     `TRUST` tasks. So the first finished task of a phase corrects its estimate, however wrong,
     and also the later phases of its job until they have finished tasks: what made one estimate
     of a job wrong usually made all wrong. A host counts as slow only if it is slow with several
-    phases, or slower than others with one. At most `SWEEPS_MOST` sweeps of O(phases x hosts).
+    phases, or slower than others with one. O(phases^2 x hosts).
     """
-    if not seen or not stated:
+    if not seen.phases or not stated:
         return Corrected({}, {}, stated)
-    hosts = {host: column for column, host in enumerate(stated)}
-    tasks = np.zeros((len(seen), len(hosts)))
-    costs = np.zeros_like(tasks)
-    for row, by_host in enumerate(seen.values()):
-        known = by_host.known if isinstance(by_host, SeenByHost) else None
-        if known is None or known[0] is not stated:
-            known = stated, *_row(by_host, stated, hosts)
-            if isinstance(by_host, SeenByHost):
-                by_host.known = known
-        _, tasks[row], costs[row] = known
-    of_phase, of_host = np.maximum(tasks.sum(axis=1), TINY), tasks.sum(axis=0) + TRUST
-    slowness = np.zeros(len(hosts))
-    for _ in range(SWEEPS_MOST):
-        factors = (tasks * (costs - slowness)).sum(axis=1) / of_phase
-        before = slowness
-        slowness = (tasks * (costs - factors[:, None])).sum(axis=0) / of_host
-        if np.abs(slowness - before).max() < SETTLED:
-            break
+    tasks = seen.tasks
+    speeds = np.array([stated.get(host, 1.0) for host in seen.hosts])
+    costs = seen.ratios + np.log(speeds)
+    of_phase, of_host = tasks.sum(axis=1), tasks.sum(axis=0) + TRUST
+    # The factors f and the slownesses s keep, for the sums over all tasks of a phase or host,
+    #     of_phase f + tasks s = tasks costs    and    of_host s + tasks' f = tasks' costs.
+    costs = tasks * costs
+    by_host = tasks / of_host
+    matrix = np.diag(np.where(of_phase > 0, of_phase, 1.0)) - by_host @ tasks.T
+    factors = np.linalg.solve(matrix, costs.sum(axis=1) - by_host @ costs.sum(axis=0))
+    slowness = (costs.sum(axis=0) - factors @ tasks) / of_host
     sums: dict[str, tuple[float, float]] = {}
-    for phase, factor, count in zip(seen, factors.tolist(), of_phase.tolist(), strict=True):
+    for phase, factor, count in zip(
+        seen.phases, factors.tolist(), of_phase.tolist(), strict=True
+    ):
         total, before_it = sums.get(phase.job, (0.0, 0.0))
         sums[phase.job] = total + count * factor, before_it + count
+    slower = dict(zip(seen.hosts, np.exp(slowness).tolist(), strict=True))
     return Corrected(
-        dict(zip(seen, np.exp(factors).tolist(), strict=True)),
-        {job: exp(total / count) for job, (total, count) in sums.items()},
-        {
-            host: speed * by
-            for (host, speed), by in zip(
-                stated.items(), np.exp(-slowness).tolist(), strict=True
-            )
-        },
+        dict(zip(seen.phases, np.exp(factors).tolist(), strict=True)),
+        {job: exp(total / count) for job, (total, count) in sums.items() if count},
+        {host: speed / slower.get(host, 1.0) for host, speed in stated.items()},
     )
-
-
-def _row(
-    by_host: Mapping[str, Seen], stated: Mapping[str, float], hosts: Mapping[str, int]
-) -> tuple[Floats, Floats]:
-    """The tasks of a phase that finished on each host, and the logarithms of their costs."""
-    tasks, costs = np.zeros(len(hosts)), np.zeros(len(hosts))
-    for host, one in by_host.items():
-        if one.seconds > 0 and one.expected > 0:
-            tasks[hosts[host]] = one.tasks
-            costs[hosts[host]] = log(one.seconds * stated[host] / one.expected)
-    return tasks, costs

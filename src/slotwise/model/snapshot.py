@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
@@ -18,32 +21,19 @@ from slotwise.model.views import PhaseView, PoolView
 from slotwise.model.virtual_time import VirtualTime
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
-    """Totals over the finished tasks of a phase on one host. The state updates them in place.
+    """What finished tasks took, by phase (rows) and host (columns).
 
-    expected  their work as estimated beforehand, in seconds at speed 1
-    seconds   the seconds that they computed
-    tasks     their number
+    tasks   the number of tasks whose times are known
+    ratios  the logarithm of their seconds over their expected work in seconds at speed 1;
+            0 without tasks
     """
 
-    expected: float
-    seconds: float
-    tasks: int
-
-
-class SeenByHost(dict[str, Seen]):
-    """The totals of a phase by host.
-
-    known  what was computed from it, until a total changes: the speeds of the hosts, the
-           tasks that finished on each, and the logarithms of their costs
-    """
-
-    __slots__ = ("known",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: tuple[Mapping[str, float], Any, Any] | None = None
+    phases: Sequence[PhaseId]
+    hosts: Sequence[str]
+    tasks: npt.NDArray[np.float64]
+    ratios: npt.NDArray[np.float64]
 
 
 class Turns(NamedTuple):
@@ -129,7 +119,7 @@ class Snapshot(Protocol):
         ...
 
     @property
-    def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
+    def seen(self) -> Seen:
         """Totals of finished tasks by phase and host; only for the phases begun last."""
         ...
 

@@ -24,6 +24,11 @@ def check_log(path: str | Path) -> None:
     refuse_foreign(path, MARK, f"log {str(path)!r}")
 
 
+def check_writable(path: str | Path) -> None:
+    """InputError if a log cannot be written here now. The file is made if it is missing."""
+    _open(path).close()
+
+
 class LogFile:
     """A log on disk: a record for the loop that writes each turn as it comes.
 
@@ -34,12 +39,8 @@ class LogFile:
     def __init__(self, path: str | Path, header: Header) -> None:
         self._path, self._header = path, header
         self.has_begun = False  # Until then, the file has an earlier log.
-        check_log(path)
-        with telling(path):
-            self._file = TextIOWrapper(open_to_write(path, is_emptied=False), encoding="utf-8")
-            self.is_kept = os.path.isfile(path)  # Unlike a pipe or a device.
-            if self.is_kept:
-                self._lock()
+        self._file = _open(path)
+        self.is_kept = os.path.isfile(path)  # Unlike a pipe or a device.
 
     def log(self) -> Log:
         """The log that was written, with its turns to be read from the file."""
@@ -61,16 +62,6 @@ class LogFile:
             self._write(self._header.to_plain())
             self.has_begun = True
 
-    def _lock(self) -> None:
-        """Lock the file for as long as it is open."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise InputError(
-                f"log {str(self._path)!r} is being written by another run; name another file"
-            ) from None
-
     def _write(self, plain: dict[str, Any]) -> None:
         with telling(self._path):
             self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
@@ -88,3 +79,19 @@ class LogFile:
             self._begin()
         with telling(self._path):
             self._file.close()
+
+
+def _open(path: str | Path) -> TextIOWrapper:
+    """Open the file of a log for appending; it is locked for as long as it is open."""
+    check_log(path)
+    with telling(path):
+        file = TextIOWrapper(open_to_write(path, is_emptied=False), encoding="utf-8")
+        if os.path.isfile(path):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                raise InputError(
+                    f"log {str(path)!r} is being written by another run; name another file"
+                ) from None
+    return file

@@ -102,9 +102,9 @@ class StateView:
         return self._hosts.leaving
 
     @property
-    def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """Totals of finished tasks by phase and host."""
-        return self._finished.by_phase
+    def seen(self) -> Seen:
+        """What finished tasks took, by phase and host."""
+        return self._finished.seen
 
     @property
     def queues(self) -> Queues:

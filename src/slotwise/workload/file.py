@@ -10,17 +10,13 @@ from pydantic import ValidationError
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.opening import open_to_read
 from slotwise.workload.building import build
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.entry import InputHosts
 from slotwise.workload.schema import PhaseEntry, WorkloadEntry
-from slotwise.workload.text import Lines, Path, parse_text
+from slotwise.workload.text import Lines, Path, parse_text, read_text
 from slotwise.workload.workload import Described, Workload
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
-
-SIZE_MOST = 256 << 20
-"""Bytes. A larger workload file is rejected and not read into memory."""
 
 
 def read_workload(path: str | FilePath) -> Workload:
@@ -28,19 +24,9 @@ def read_workload(path: str | FilePath) -> Workload:
 
     Raises InputError, whose message names the place, the value and the remedy.
     """
-    file = FilePath(path)
+    text = read_text(path, "a workload file")
     try:
-        with open_to_read(file) as stream:
-            content = stream.read(SIZE_MOST + 1)
-        text = content.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name a workload file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not text in UTF-8; name a workload file") from error
-    if len(content) > SIZE_MOST:
-        raise InputError(f"{path}: larger than {SIZE_MOST >> 20} MiB; split the workload")
-    try:
-        return parse_workload(text, file.parent)
+        return parse_workload(text, FilePath(path).parent)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

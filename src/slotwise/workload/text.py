@@ -1,4 +1,4 @@
-"""Parse the text of a workload file to plain data, and find the lines of its values.
+"""Read the text of a workload file, parse it to plain data, and find the lines of its values.
 
 JSON is read by `json`, which is many times as fast as a YAML parser.
 """
@@ -8,15 +8,20 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
+from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
 
 from slotwise.model.errors import InputError
+from slotwise.opening import open_to_read
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
 
 Path = tuple[str | int, ...]
 """The keys and item numbers that lead to a value."""
+
+SIZE_MOST = 256 << 20
+"""Bytes. A larger file is rejected and not read into memory."""
 
 _WHOLE = re.compile(r"(\\u[dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 """Both halves of a surrogate pair."""
@@ -47,6 +52,20 @@ class Lines:
             return read_yaml(self._text, with_lines=True)
         except (yaml.YAMLError, InputError, ValueError, OverflowError):
             return None  # Some JSON is not YAML, for example with tabs.
+
+
+def read_text(path: str | FilePath, wanted: str) -> str:
+    """The text of a file that a user names. InputError, which says what is `wanted`."""
+    try:
+        with open_to_read(FilePath(path)) as stream:
+            content = stream.read(SIZE_MOST + 1)
+        if len(content) > SIZE_MOST:
+            raise InputError(f"{path}: larger than {SIZE_MOST >> 20} MiB; split it")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; name {wanted}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not text in UTF-8; name {wanted}") from error
 
 
 def parse_text(text: str) -> tuple[Any, Lines]:

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba, is_loaded
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.schedule import RunColumns, Runs
 from slotwise.objective.costs import Floats
@@ -53,9 +53,8 @@ class TaskLister:
             np.array([other for others in before for other in others], dtype=np.int64),
         )
         self._stages, self._count = len(stages), len(work)
-        self._is_fast = (
-            self._count * len(problem.speed) * asked >= COMPILED_FROM and has_numba()
-        )
+        is_large = self._count * len(problem.speed) * asked >= COMPILED_FROM
+        self._is_fast = (is_large or is_loaded()) and has_numba()
         self._numbers = numbers if self._is_fast else [n.tolist() for n in numbers]
 
     def completions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 
 import numpy as np
 
@@ -143,12 +143,11 @@ def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
 
 def _tasks(left: Remaining, placed: RunColumns, places: Ints | slice = EVERY) -> list[Task]:
     """The tasks of the runs at these places."""
-    columns = placed.job[places], placed.stage[places], placed.task[places]
-    found = []
-    for job, stage, task in zip(*(column.tolist() for column in columns), strict=True):
-        phase, numbers = left.tasks[job][stage]
-        found.append((phase, numbers[task]))
-    return found
+    stages = [stage for job in left.tasks for stage in job]
+    row = np.cumsum([0, *map(len, left.tasks)])[placed.job[places]] + placed.stage[places]
+    first = np.cumsum([0, *(len(numbers) for _, numbers in stages)])[row]
+    tasks = list(chain.from_iterable(zip(repeat(name), numbers) for name, numbers in stages))
+    return [tasks[place] for place in (first + placed.task[places]).tolist()]
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:

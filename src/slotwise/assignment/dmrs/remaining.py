@@ -79,10 +79,12 @@ def _running(
     """
     ends: dict[str, float] = {}
     for phase in phases:
-        for started, launch in phase.attempts():
-            left = estimates.seconds_left(phase, launch, started, now)
-            busy.setdefault(launch.host, []).append(left)
-            ends[phase.id.phase] = max(ends.get(phase.id.phase, 0.0), left)
+        if phase.running:
+            last = 0.0
+            for host, left in estimates.seconds_left(phase, now):
+                busy.setdefault(host, []).append(left)
+                last = max(last, left)
+            ends[phase.id.phase] = last
     return ends
 
 
@@ -94,9 +96,9 @@ def _left(
     tasks = []
     place: dict[str, int] = {}
     for phase in phases:
-        pending = phase.pending_tasks()
-        if not pending:
+        if not phase.pending:
             continue
+        pending = phase.pending_tasks()
         waits_for = phase.phase.waits_for
         before = tuple(sorted(place[name] for name in waits_for if name in place))
         ready = max((ends[name] for name in waits_for if name in ends), default=0.0)

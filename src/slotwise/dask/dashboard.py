@@ -1,0 +1,210 @@
+"""The page of the gate in Dask's dashboard, drawn with bokeh from a `GateStatus`.
+
+Names are of users, so they are escaped wherever they become HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from math import nan
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.layouts import column
+from bokeh.models import (
+    BasicTicker,
+    ColumnDataSource,
+    DataTable,
+    Div,
+    HTMLTemplateFormatter,
+    NumberFormatter,
+    Range1d,
+    TableColumn,
+)
+from bokeh.plotting import figure
+from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+
+from slotwise.dask.history import PoolSample, PoolShare
+from slotwise.dask.status import GateStatus
+from slotwise.report.palette import BAD, BEST, INK, MUTED, POOLS, cycle
+
+REFRESH_MILLISECONDS = 1_000
+
+POOLS_DRAWN = 12
+"""The number of pools that have a picture."""
+
+NO_SHARE = PoolShare(0.0, 0.0, 0)
+
+PROGRESS = f"""
+<div style="position:relative;background:#e4e7eb;border-radius:4px;height:12px;margin-top:4px">
+<div style="background:{BEST};border-radius:4px;height:12px;width:<%= value %>%"></div></div>
+"""
+
+LEGEND = (
+    f'<span style="color:{POOLS[0]}">■</span> used&ensp;'
+    f'<span style="color:{INK}"><b>―</b></span> entitled&ensp;'
+    f'<span style="color:{BAD}"><b>┄</b></span> guaranteed (min share)'
+)
+
+COLUMNS = (
+    ("name", "computation", 150, None),
+    ("pool", "pool", 90, None),
+    ("state", "state", 70, None),
+    ("seconds", "seconds", 70, NumberFormatter(format="0,0.0")),
+    ("progress", "progress", 120, HTMLTemplateFormatter(template=PROGRESS)),
+    ("tasks", "done", 90, None),
+    ("running", "slots", 50, None),
+    ("entitled", "entitled", 70, NumberFormatter(format="0,0.0")),
+    ("reason", "why it does not hold more", 560, None),
+)
+
+
+class PoolPictures:
+    """A picture for each pool: its used, entitled and guaranteed slots of late."""
+
+    def __init__(self, height: int = 140) -> None:
+        self.root = column(sizing_mode="stretch_width")
+        self._height = height
+        self._sources: dict[str, ColumnDataSource] = {}
+        self._seconds, self._slots = Range1d(-60, 0), Range1d(0, 1)
+
+    def update(self, status: GateStatus) -> None:
+        """Draw the pools of a status."""
+        names = list(status.pools)[:POOLS_DRAWN]
+        if names != list(self._sources):
+            self._sources = {name: ColumnDataSource() for name in names}
+            for name in names:
+                self._sources[name].data = _steps(name, status.samples, status.now)
+            colours = cycle(names, POOLS)
+            self.root.children = [self._picture(name, colours[name]) for name in names]
+            for picture in self.root.children[-1:]:
+                picture.xaxis.axis_label = "seconds from now"
+        for name, source in self._sources.items():
+            source.data = _steps(name, status.samples, status.now)
+        if status.samples:
+            self._seconds.start = min(-60.0, status.samples[0].at - status.now)
+            shares = [share for sample in status.samples for share in sample.pools.values()]
+            most = [max(one.used, one.entitled, one.guaranteed) for one in shares]
+            self._slots.end = 1.1 * max(1.0, *most)
+
+    def _picture(self, name: str, colour: str) -> Any:
+        picture = figure(
+            title=name,
+            height=self._height,
+            sizing_mode="stretch_width",
+            x_range=self._seconds,
+            y_range=self._slots,
+            y_axis_label="slots",
+            tools="",
+            toolbar_location=None,
+        )
+        source = self._sources[name]
+        picture.varea(x="at", y1=0, y2="used", color=colour, alpha=0.6, source=source)
+        picture.line(x="at", y="entitled", color=INK, line_width=1.5, source=source)
+        picture.line(
+            x="at", y="guaranteed", color=BAD, line_dash="dashed", line_width=1.5, source=source
+        )
+        picture.yaxis.ticker = BasicTicker(desired_num_ticks=3, min_interval=1)
+        picture.title.text_color = INK
+        picture.grid.grid_line_alpha = 0.5
+        return picture
+
+
+def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
+    """The page: a few facts, the pools over time, and the computations that are not over."""
+    facts = Div(sizing_mode="stretch_width", styles={"font-size": "15px", "color": INK})
+    pools = PoolPictures()
+    rows = ColumnDataSource(_rows([]))
+    table = DataTable(
+        source=rows,
+        columns=[
+            TableColumn(field=field, title=title, width=width)
+            if formatter is None
+            else TableColumn(field=field, title=title, width=width, formatter=formatter.clone())
+            for field, title, width, formatter in COLUMNS
+        ],
+        index_position=None,
+        sizing_mode="stretch_width",
+        height=420,
+    )
+
+    def update(status: GateStatus) -> None:
+        facts.text = _facts(status)
+        pools.update(status)
+        rows.data = _rows(status.computations)
+
+    _show(scheduler, doc, update, facts)
+    doc.add_root(column(facts, pools.root, table, sizing_mode="stretch_width"))
+    doc.title = "Dask: slotwise"
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(extra)
+
+
+def slotwise_pools_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
+    """The pools alone, as Dask's other pictures that Jupyter and the menu show."""
+    facts, pools = Div(text=LEGEND), PoolPictures(height=180)
+    _show(scheduler, doc, pools.update, facts)
+    doc.add_root(column(facts, pools.root, sizing_mode="stretch_width"))
+    doc.title = "Dask: Slotwise Pools"
+
+
+PAGES = {"/slotwise": slotwise_doc, "/individual-slotwise": slotwise_pools_doc}
+"""What each path of the dashboard shows."""
+
+
+def _show(
+    scheduler: Any, doc: Document, update: Callable[[GateStatus], None], facts: Div
+) -> None:
+    """Call `update` now and again and again; say so if there is no gate."""
+
+    def refresh() -> None:
+        gate = scheduler.plugins.get("slotwise")
+        if gate is None:
+            facts.text = "This scheduler has no gate now: Dask runs all tasks without it."
+        else:
+            update(gate.status())
+
+    refresh()
+    doc.add_periodic_callback(refresh, REFRESH_MILLISECONDS)
+    doc.theme = BOKEH_THEME
+
+
+def _facts(status: GateStatus) -> str:
+    gate = f"<b>slotwise</b>: scheduler {escape(status.scheduler)}"
+    gate += f", objective {escape(status.objective)}"
+    if status.is_open:
+        gate = f'<b style="color:{BAD}">The gate is open: Dask runs all tasks without it.</b>'
+    return (
+        f"<p>{gate}. {status.used:,} of {status.slots:,} slots used, {status.held:,} tasks"
+        f" held. {status.completed:,} computations completed with value {status.value:,.4g};"
+        f" lower bound {status.lower_bound:,.4g}.{_more(status)}</p>"
+        f'<p style="color:{MUTED}">{LEGEND}</p>'
+    )
+
+
+def _more(status: GateStatus) -> str:
+    return f" {status.more:,} more computations are not listed." if status.more else ""
+
+
+def _steps(name: str, samples: Sequence[PoolSample], now: float) -> dict[str, list[float]]:
+    """The share of a pool, constant from each sample to the next; times relative to now."""
+    data: dict[str, list[float]] = {"at": [], "used": [], "entitled": [], "guaranteed": []}
+    ends = [*[sample.at for sample in samples[1:]], now]
+    for sample, end in zip(samples, ends, strict=True):
+        share = sample.pools.get(name, NO_SHARE)
+        data["at"] += [sample.at - now, end - now]
+        data["used"] += [share.used] * 2
+        data["entitled"] += [share.entitled] * 2
+        data["guaranteed"] += [share.guaranteed or nan] * 2  # No line without a min share.
+    return data
+
+
+def _rows(computations: Sequence[Any]) -> dict[str, list[Any]]:
+    data: dict[str, list[Any]] = {
+        field: [getattr(one, field) for one in computations]
+        for field in ("name", "pool", "state", "seconds", "running", "entitled", "reason")
+    }
+    data["progress"] = [100 * one.done / max(1, one.tasks) for one in computations]
+    data["tasks"] = [f"{one.done:,}/{one.tasks:,}" for one in computations]
+    return data

@@ -1,0 +1,101 @@
+"""How the gate begins with a scheduler: `dask scheduler --preload slotwise.dask`.
+
+Dask starts a scheduler also if a preload fails, and logs a traceback. A scheduler without the
+gate that was asked for would be a surprise, so wrong options end the scheduler here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any, NoReturn
+
+import click
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from slotwise.dask.gate import Gate
+from slotwise.dask.options import GateOptions
+from slotwise.model.errors import InputError
+from slotwise.record.log_file import check_writable
+
+
+def read_options(path: str | None) -> GateOptions:
+    """The options in a file, or in the configuration of Dask. InputError if they are wrong.
+
+    Also if their log cannot be written.
+    """
+    options = GateOptions.configured() if path is None else GateOptions.read(path)
+    if options.log is not None:
+        check_writable(options.log)
+    return options
+
+
+class WrongOptions(click.ClickException):
+    """Options of the gate that are wrong."""
+
+    exit_code = 2
+
+
+def _parsed(context: click.Context, option: click.Parameter, path: str | None) -> GateOptions:
+    try:
+        return read_options(path)
+    except InputError as error:
+        raise WrongOptions(f"slotwise: {error}") from error
+
+
+class Preload(click.Command):
+    """The command of the preload.
+
+    `dask scheduler` parses the arguments after `--preload` before it starts anything; a fault
+    ends it there. If the preload stands in the configuration of Dask, they are parsed while the
+    scheduler starts. Then Dask would ignore the fault, so `dask_setup` gets it.
+    """
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the arguments; the parameter `options` is the error if they are wrong."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.ClickException as error:
+            context = click.Context(self)
+            context.params = {"options": error}
+            return context
+
+
+@click.command(cls=Preload)
+@click.option(
+    "--slotwise-config",
+    "options",
+    callback=_parsed,
+    help="A YAML file with the options of the gate.",
+)
+async def dask_setup(scheduler: Any, options: GateOptions | click.ClickException) -> None:
+    """Begin with the scheduler: `dask scheduler --preload slotwise.dask`."""
+    if isinstance(options, GateOptions):
+        scheduler.add_plugin(Gate(options), name=Gate.name)
+    elif click.get_current_context(silent=True) is None:
+        # A scheduler inside a process of a user, such as that of a LocalCluster.
+        scheduler.add_plugin(_Refusal(options.message), name=Gate.name)
+    else:
+        await _exit(options)
+
+
+class _Refusal(SchedulerPlugin):
+    """Lets the start of the scheduler fail, with an error that its user gets."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    async def start(self, scheduler: Any) -> NoReturn:
+        """Fail; called by Dask when the scheduler starts."""
+        raise InputError(self._message)
+
+
+async def _exit(error: click.ClickException) -> NoReturn:
+    """End the process with a message, as for wrong arguments.
+
+    From within a task, SystemExit would be logged with a traceback.
+    """
+    error.show()
+    asyncio.get_running_loop().call_soon(sys.exit, error.exit_code)
+    while True:
+        await asyncio.sleep(1)  # Until the loop ends.

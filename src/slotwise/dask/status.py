@@ -1,0 +1,253 @@
+"""What the gate does at an instant: the slots of pools, the computations, why they wait.
+
+`status_of` reads the gate once and returns frozen data, which `slotwise.dask.status`, the
+page in Dask's dashboard and its JSON show. It contains names of computations and pools, and
+numbers; no keys, values or code of users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slotwise.allocation.tolerances import SLOTS
+from slotwise.dask.history import GateHistory, PoolSample, PoolShare, pool_shares
+from slotwise.dask.options import GateOptions
+from slotwise.model.cluster import ANY_KIND
+from slotwise.runtime.ordering import whole
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.state import State
+
+ROWS_MOST = 30
+"""The number of computations that run, and of those that wait, that are listed."""
+
+LOOK_MOST = 1_000
+"""The number of computations, by arrival, and of parked tasks, that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationStatus:
+    """A computation that is not over.
+
+    state     "running" if it holds slots, otherwise "waiting"
+    seconds   since its arrival
+    tasks     that it has in all; `done` of them are done, `runnable` could run at once
+    running   the slots that it holds
+    entitled  the slots that it should hold now
+    reason    why it does not hold more; empty if it can use no more
+    """
+
+    name: str
+    pool: str
+    state: str
+    seconds: float
+    tasks: int
+    done: int
+    running: int
+    runnable: int
+    entitled: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateStatus:
+    """The gate at an instant, `now`, in seconds since it began.
+
+    is_open       it has failed or was removed, and Dask runs all tasks without it
+    slots         the tasks that may run now: threads of workers, and what they may have ahead
+    used          those of them that tasks hold; `held`: the tasks that the gate holds
+    pools         the slots of each pool now; `samples`: in the last minutes
+    computations  the first that run and that wait; `more` is the number of others
+    completed     the number of computations that are over and have run tasks
+    value         their objective; at best it would be `lower_bound`
+    """
+
+    is_open: bool
+    scheduler: str
+    objective: str
+    now: float
+    slots: int
+    used: int
+    held: int
+    pools: dict[str, PoolShare]
+    samples: tuple[PoolSample, ...]
+    computations: tuple[ComputationStatus, ...]
+    more: int
+    completed: int
+    value: float
+    lower_bound: float
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> GateStatus:
+        """What `to_plain` has returned."""
+        pools, samples = _pools(plain["pools"]), plain["samples"]
+        given = {
+            "pools": pools,
+            "samples": tuple(PoolSample(**s | {"pools": _pools(s["pools"])}) for s in samples),
+            "computations": tuple(ComputationStatus(**one) for one in plain["computations"]),
+        }
+        return cls(**dict(plain) | given)
+
+    def __str__(self) -> str:
+        state = "open: Dask runs all tasks without it" if self.is_open else "at work"
+        lines = [
+            f"gate: {state}; scheduler {self.scheduler}, objective {self.objective}",
+            f"slots: {self.used} of {self.slots} used; {self.held} tasks are held",
+            f"completed: {self.completed} computations,"
+            f" value {self.value:.4g}, lower bound {self.lower_bound:.4g}",
+            "",
+            *_table(
+                ("pool", "guaranteed", "entitled", "used"),
+                [
+                    (name, f"{one.guaranteed:.4g}", f"{one.entitled:.4g}", str(one.used))
+                    for name, one in self.pools.items()
+                ],
+            ),
+        ]
+        if self.computations:
+            head = ("computation", "pool", "done", "slots", "reason")
+            lines += ["", *_table(head, [_row(one) for one in self.computations])]
+        if self.more:
+            lines += [f"and {self.more} more"]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """What `status_of` reads; `held` is the number of tasks that are held."""
+
+    options: GateOptions
+    state: State
+    history: GateHistory
+    now: float
+    is_open: bool
+    held: int
+
+
+def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
+    """What the gate does now. O(pools + `LOOK_MOST` computations).
+
+    `parked` are the computations with tasks for which the workers that they may use are full.
+    """
+    state, history, options = gate.state, gate.history, gate.options
+    running: list[ComputationStatus] = []
+    waiting: list[ComputationStatus] = []
+    count = 0
+    for phases in state.jobs_left():
+        count += 1
+        if count <= LOOK_MOST:
+            rows = running if any(phase.running for phase in phases) else waiting
+            if len(rows) < ROWS_MOST:
+                rows.append(_computation(gate, phases, parked))
+    outside = state.awaiting_admission
+    waiting += [_awaiting(gate, name) for name in outside[: ROWS_MOST - len(waiting)]]
+    capacity = state.capacity(ANY_KIND)
+    return GateStatus(
+        is_open=gate.is_open,
+        scheduler=options.scheduler,
+        objective=f"{options.objective.aggregate} of {options.objective.penalty}",
+        now=gate.now,
+        slots=capacity,
+        used=capacity - sum(state.free(ANY_KIND).values()),
+        held=gate.held,
+        pools=pool_shares(state),
+        samples=tuple(history.samples),
+        computations=(*running, *waiting),
+        more=count + len(outside) - len(running) - len(waiting),
+        completed=history.completed,
+        value=history.value,
+        lower_bound=history.lower_bound,
+    )
+
+
+def _computation(
+    gate: GateView, phases: Sequence[PhaseState], parked: Collection[str]
+) -> ComputationStatus:
+    job = phases[0].job
+    running, runnable, entitled, done = (
+        sum(getattr(phase, what) for phase in phases)
+        for what in ("running", "pending", "allocated", "done")
+    )
+    tasks = sum(phase.phase.tasks.count - phase.dropped for phase in phases)
+    return ComputationStatus(
+        job.id,
+        job.pool,
+        "running" if running else "waiting",
+        gate.now - job.arrival,
+        tasks,
+        done,
+        running,
+        runnable,
+        entitled,
+        _reason(gate, phases, running, entitled, job.id in parked),
+    )
+
+
+def _awaiting(gate: GateView, name: str) -> ComputationStatus:
+    """A computation that its pool has not let begin."""
+    phases = gate.state.phases_of(name)
+    job = phases[0].job
+    full = gate.state.full_pools(name)
+    reason = " and ".join(
+        f"pool {pool} runs {len(jobs)} computations, its jobs_max"
+        for pool, jobs in full.items()
+    )
+    tasks = sum(phase.phase.tasks.count for phase in phases)
+    waited = gate.now - job.arrival
+    return ComputationStatus(name, job.pool, "waiting", waited, tasks, 0, 0, 0, 0.0, reason)
+
+
+def _reason(
+    gate: GateView, phases: Sequence[PhaseState], running: int, entitled: float, is_parked: bool
+) -> str:
+    """The first reason that applies for which a computation does not hold more slots."""
+    state = gate.state
+    able = [phase for phase in phases if phase.pending]
+    if not able:
+        if is_parked:
+            return "its tasks may use certain workers only, and none of these has room"
+        return "" if running else "none of its tasks is runnable yet"
+    if not state.capacity(ANY_KIND):
+        return "no worker takes tasks now"
+    path = list(path_to(able[0].pool))
+    for pool in path:
+        if pool.is_full:
+            return f"pool {pool.name} holds its max share of {pool.max_share:g}"
+    lacks = whole(entitled) - running
+    if lacks > 0:
+        return f"others still hold {lacks} of its slots; running tasks are not stopped"
+    if entitled > SLOTS:
+        return "it holds what it is entitled to"
+    if state.is_stale:
+        return "it is not part of the allocation yet"
+    return _why_nothing(state, path, gate.options.scheduler)
+
+
+def _why_nothing(state: State, path: Sequence[PoolState], scheduler: str) -> str:
+    """Why a computation is entitled to no slots."""
+    tops = [pool for pool in state.shares(ANY_KIND) if pool.depth == 1 and pool not in path]
+    least = {pool.name: min(pool.min_share, pool.usable) for pool in tops}
+    if whole(sum(least.values())) >= state.capacity(ANY_KIND):
+        names = ", ".join(name for name, slots in least.items() if slots > 0)
+        return f"the min shares of other pools take all slots: {names}"
+    return f"{scheduler} gives the slots to others now"
+
+
+def _pools(plain: Mapping[str, Any]) -> dict[str, PoolShare]:
+    return {name: PoolShare(**share) for name, share in plain.items()}
+
+
+def _row(one: ComputationStatus) -> tuple[str, ...]:
+    return one.name, one.pool, f"{one.done}/{one.tasks}", str(one.running), one.reason
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    padded = [map(str.ljust, row, widths) for row in (head, *rows)]
+    return ["  ".join(row).rstrip() for row in padded]

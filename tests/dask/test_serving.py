@@ -1,0 +1,169 @@
+"""What a scheduler shows of its gate: to clients, as JSON, and in Dask's dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from distributed import Client
+
+import slotwise.dask as gate
+from gated_cluster import Cluster, until
+from slotwise.model.errors import InputError
+
+
+def fetch(cluster: Cluster, path: str) -> str:
+    """A page of the dashboard."""
+    port = cluster.local.scheduler.http_server.port
+    with urlopen(f"http://127.0.0.1:{port}/{path}", timeout=20) as answer:
+        return str(answer.read().decode())
+
+
+def test_clients_and_browsers_see_what_runs(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """One of three tasks of a pool runs, because that is its max share."""
+    cluster = make_cluster()
+    cluster.install("fair", pools=[{"name": "team", "slots_max": 1, "slots_min": 1}])
+    client = cluster.client("team")
+    end = tmp_path / "end"
+
+    def wait(number: int) -> None:
+        while not end.exists():
+            time.sleep(0.01)
+
+    futures = client.map(wait, range(3), pure=False)
+    until(lambda: gate.status(client).used == 1)
+    status = gate.status(client)
+    (computation,) = status.computations
+    assert (computation.pool, computation.running, computation.tasks) == ("team", 1, 3)
+    assert computation.reason == "pool team holds its max share of 1"
+    assert status.held == 2
+    assert (status.pools["team"].guaranteed, status.pools["team"].used) == (1, 1)
+    found = json.loads(fetch(cluster, "slotwise.json"))
+    assert found["computations"][0]["name"] == computation.name
+    assert found["pools"] == {"team": {"guaranteed": 1, "entitled": 1, "used": 1}}
+    assert "wait" not in json.dumps(found), "no names of functions or keys"
+    end.touch()
+    client.gather(futures)
+    until(lambda: gate.status(client).completed == 1)
+    status = gate.status(client)
+    assert 0 < status.lower_bound <= status.value
+    assert not cluster.gate.history._alive
+    del futures
+    cluster.check_empty()
+
+
+def test_the_dashboard_has_a_page(cluster: Cluster) -> None:
+    """It is in the menu of all pages, once, also after another gate was installed."""
+    pytest.importorskip("bokeh")
+    cluster.install("flex")
+    for path in ("slotwise", "individual-slotwise"):
+        assert "bokeh" in fetch(cluster, path)
+    menu = fetch(cluster, "status")
+    assert menu.count('href="slotwise"') == 1
+    assert menu.count('href="individual-slotwise"') == 1
+
+
+def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
+    """Its document has a picture for each pool, and a row for each computation."""
+    pytest.importorskip("bokeh")
+    from bokeh.document import Document
+    from bokeh.models import DataTable, Div
+    from bokeh.plotting import figure
+
+    from slotwise.dask.dashboard import slotwise_doc
+
+    cluster.install("fair", pools=[{"name": "<b>", "slots_min": 1}, {"name": "two"}])
+    client = cluster.client("two")
+    futures = client.map(lambda n: time.sleep(0.02), range(200), pure=False)
+    until(lambda: len(gate.status(client).samples) > 1)
+    document = Document()
+    slotwise_doc(cluster.local.scheduler, {}, document)
+    pictures = document.select({"type": figure})
+    assert {one.title.text for one in pictures} == {"<b>", "two"}
+    (table,) = document.select({"type": DataTable})
+    assert list(table.source.data["pool"]) == ["two"]
+    (facts,) = document.select({"type": Div})
+    assert "scheduler fair" in facts.text
+    client.cancel(futures)
+
+
+def test_a_scheduler_without_a_gate_says_so(make_cluster: Callable[..., Cluster]) -> None:
+    """Before it is installed, and after it was removed."""
+    cluster = make_cluster(workers=0)
+    client = cluster.client()
+    with pytest.raises(InputError, match=r"no gate; call slotwise\.dask\.install"):
+        gate.status(client)
+    cluster.install("fair")
+    assert not gate.status(client).is_open
+    client.unregister_scheduler_plugin("slotwise")
+    with pytest.raises(InputError, match=r"no gate; call slotwise\.dask\.install"):
+        gate.status(client)
+    with pytest.raises(HTTPError, match="no gate"):
+        fetch(cluster, "slotwise.json")
+
+
+def test_asynchronous_clients_await_the_status(make_cluster: Callable[..., Cluster]) -> None:
+    """As all that such a client does."""
+    cluster = make_cluster(workers=0, protocol="tcp://")
+    cluster.install("fair")
+    address = cluster.local.scheduler_address
+
+    async def ask() -> str:
+        async with Client(address, asynchronous=True, set_as_default=False) as client:
+            return str((await gate.status(client)).scheduler)
+
+    assert asyncio.run(ask()) == "fair"
+
+
+WITHOUT_BOKEH = """
+import sys, urllib.request
+sys.modules["bokeh"] = None
+from distributed import Client, LocalCluster
+import slotwise.dask
+options = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
+with LocalCluster(**options) as cluster, Client(cluster) as client:
+    slotwise.dask.install(client, scheduler="fair")
+    port = cluster.scheduler.http_server.port
+    print(urllib.request.urlopen(f"http://127.0.0.1:{port}/slotwise.json").status)
+    print(slotwise.dask.status(client).scheduler)
+"""
+
+
+@pytest.mark.slow
+def test_without_bokeh_there_is_no_page_and_no_error(tmp_path: Path) -> None:
+    """The JSON and the status for clients are there."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_BOKEH],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.split() == ["200", "fair"], done.stderr
+    assert "slotwise" not in done.stderr
+
+
+def test_an_objective_of_deadlines_takes_computations_without_one(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """They are due when they arrive, so that their tardiness is their response time."""
+    cluster = make_cluster()
+    cluster.install("flex", objective="tardiness")
+    client = cluster.client()
+    futures = client.map(lambda n: n, range(10), pure=False)
+    assert client.gather(futures) == list(range(10))
+    until(lambda: gate.status(client).completed == 1)
+    assert gate.status(client).value > 0
+    del futures
+    cluster.check_empty()
