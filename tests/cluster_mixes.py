@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -57,6 +58,9 @@ CONFIG = {
 PATIENCE = 150
 """Seconds after which a graph is taken to hang."""
 
+CLOSE_SECONDS = 5.0
+"""How long a worker may take to close."""
+
 
 class ClusterMix:
     """One mix, which follows from its seed, apart from the timing."""
@@ -104,7 +108,7 @@ class ClusterMix:
                 for _, client in clients:
                     await client.close()
                 for worker in self.workers:
-                    await worker.close(executor_wait=False)
+                    await close_worker(worker)
 
     def _observed(self) -> tuple[Pool, ...]:
         """The pools, with their min shares if the scheduler keeps these."""
@@ -171,7 +175,7 @@ class ClusterMix:
             self.workers.remove(worker)
             if self.rng.random() < 0.5:
                 worker.batched_stream.comm.abort()
-            await worker.close(executor_wait=False)
+            await close_worker(worker)
 
     async def _retire(self) -> None:
         """A worker leaves; what it holds goes to others."""
@@ -181,7 +185,7 @@ class ClusterMix:
         if not isinstance(worker, Nanny):
             self.workers.remove(worker)
             await self.scheduler.retire_workers([worker.address])
-            await worker.close(executor_wait=False)
+            await close_worker(worker)
 
     async def _pause(self) -> None:
         """A worker begins nothing for a while."""
@@ -237,6 +241,16 @@ class ClusterMix:
             f" held {len(gate._holding)}, restricted {len(gate._restricted)}, room"
             f" {gate._room_now}, jobs {list(gate._computations.alive)}, {states}, {busy[:9]}"
         )
+
+
+async def close_worker(worker: Any) -> None:
+    """Close a worker of this process.
+
+    If a task there has a client, Dask closes this one with a call that needs another event
+    loop, and then waits for ever.
+    """
+    with suppress(asyncio.TimeoutError, RuntimeError):
+        await asyncio.wait_for(worker.close(executor_wait=False), CLOSE_SECONDS)
 
 
 def run_mix(seed: int, seconds: float, folder: Path) -> ClusterMix:

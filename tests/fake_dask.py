@@ -51,7 +51,9 @@ class FakeDask:
             SimpleNamespace(address=f"w{n}", nthreads=1, processing=set(), long_running=set())
             for n in range(self.workers)
         ]
-        self.stream_handlers: dict[str, Any] = {"long-running": None, "update-graph": None}
+        self.stream_handlers: dict[str, Any] = dict.fromkeys(
+            ("worker-status-change", "long-running", "update-graph")
+        )
         self._calls: list[Callable[[], None]] = []
         self.loop = SimpleNamespace(
             add_callback=self._calls.append, call_later=lambda seconds, call, *args: None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from math import inf
@@ -25,13 +25,13 @@ from slotwise.dask.failing_open import fails_open
 from slotwise.dask.header import HOST, header_of
 from slotwise.dask.history import GateHistory
 from slotwise.dask.holding import HeldTasks
-from slotwise.dask.options import GateOptions, client_name, due_after
+from slotwise.dask.options import GateOptions, due_after
 from slotwise.dask.parking import Restricted
 from slotwise.dask.serving import serve
 from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
+from slotwise.dask.submitting import submitter_of
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
-from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostResized, PoolsChanged
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
@@ -85,6 +85,7 @@ class Gate(SchedulerPlugin):
         if isinstance(earlier, Gate):
             earlier.open()
         self._holding.tell_of_secession(self._seceded)
+        self._holding.tell_of_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
         self._loop = scheduler.loop
@@ -125,8 +126,6 @@ class Gate(SchedulerPlugin):
         keys: Any,
         tasks: Sequence[Key],
         annotations: Any,
-        priority: Any,
-        stimulus_id: str,
         **kwargs: Any,
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
@@ -135,7 +134,10 @@ class Gate(SchedulerPlugin):
             submitter = self._nest(parent, tasks)
         else:
             given = annotations.get("slotwise") or {}
-            submitter = self._submitter(client, next(iter(given.values()), None) or {})
+            annotation = next(iter(given.values()), None) or {}
+            priority = self._holding.wished_priority(tasks)
+            address = self._holding.address_of(client)
+            submitter = submitter_of(self.options, client, annotation, address, priority)
         if submitter is not None:
             self._computations.graph(submitter, tasks)
             self._wake()
@@ -236,6 +238,10 @@ class Gate(SchedulerPlugin):
         for record in self._records:
             record(now, events, decisions)
 
+    def _allowed(self, key: Key) -> frozenset[str] | None:
+        """The workers that a task may use; None: all of them, or the task is not held."""
+        return self._holding.allowed(key) if key in self._holding else None
+
     def _release(self, launches: Sequence[Launch], room: dict[str, int]) -> None:
         """Let tasks run on workers with room; those first that may use the fewest workers.
 
@@ -275,9 +281,13 @@ class Gate(SchedulerPlugin):
             return "blocked"
         return standing
 
+    @fails_open
     def _workers_changed(self) -> None:
         """Look again at all tasks that may not use every worker."""
-        for key in self._restricted.take_all():
+        self._look_again(self._restricted.take_all())
+
+    def _look_again(self, keys: Iterable[Key]) -> None:
+        for key in keys:
             self._computations.changed(key)
         self._wake()
 
@@ -336,7 +346,7 @@ class Gate(SchedulerPlugin):
             self.open()
             return
         self._loop.call_later(CHECK_SECONDS, self._watch)
-        self._wake()
+        self._look_again(self._restricted.outdated(self._allowed))
         if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:
@@ -361,22 +371,6 @@ class Gate(SchedulerPlugin):
             for key in self._holding
             if self._holding.standing(key) == "runnable"
         )
-
-    def _submitter(self, client: str, annotation: Any) -> Submitter:
-        """Who sends a graph, for its job. A wrong annotation counts as none, with a warning."""
-        address = self._address(client)
-        try:
-            return self.options.submitter(client, annotation, address)
-        except InputError as error:
-            logger.warning("client %s: %s; it is ignored", client, error)
-        try:
-            return self.options.submitter(client, {}, address)
-        except InputError:
-            return Submitter(client_name(client))
-
-    def _address(self, client: str) -> str:
-        comm = self._scheduler.client_comms.get(client)
-        return str(getattr(getattr(comm, "comm", None), "peer_address", ""))
 
     def status(self) -> GateStatus:
         """What it does now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 
 from slotwise.dask.computations import Key
@@ -67,6 +67,18 @@ class Restricted:
                 found += offered
             else:
                 found += islice(self._parked.get(workers, ()), more)
+        return found
+
+    def outdated(self, allowed: Callable[[Key], Workers | None]) -> list[Key]:
+        """The tasks that may use other workers now, as after a change of resources.
+
+        One task stands for all that may use the same workers. O(kinds of restrictions).
+        """
+        found: list[Key] = []
+        for table in (self._offered, self._parked):
+            for workers, keys in table.items():
+                if allowed(next(iter(keys))) != workers:
+                    found += keys
         return found
 
     def take_all(self) -> list[Key]:
