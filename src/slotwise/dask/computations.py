@@ -139,6 +139,18 @@ class Computations:
         self.submitters.pop(key, None)
         self.changed(key)
 
+    def is_settled(self, key: Key, start: str, finish: str) -> bool:
+        """Whether a change of Dask's state of a key lets nothing begin.
+
+        Most changes are of this kind: a task begins, and its result is released later.
+        """
+        if finish == "processing":
+            return True
+        if start == "processing" or finish not in ("released", "forgotten"):
+            return False
+        task = self.tasks.get(key)
+        return task.status == "done" if task else key not in self._wanted
+
     def knows(self, key: Key) -> bool:
         """Whether a key is a task, or will be one in the next turn."""
         return key in self.tasks or key in self._wanted

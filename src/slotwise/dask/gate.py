@@ -157,7 +157,8 @@ class Gate(SchedulerPlugin):
             computations.forgotten(key)
         else:
             computations.changed(key)
-        self._wake()
+        if not computations.is_settled(key, start, finish):
+            self._wake()
 
     @fails_open
     def add_worker(self, scheduler: Any, worker: str) -> None:
