@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import shutil
+import sys
+import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
@@ -259,3 +263,31 @@ def run_mix(seed: int, seconds: float, folder: Path) -> ClusterMix:
     with dask.config.set(CONFIG):
         asyncio.run(mix.run())
     return mix
+
+
+def main() -> None:
+    """Run the mix of the seed that is given, and print what it did.
+
+    The process ends at once then: threads of workers that were killed may still wait.
+    """
+    seed = int(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        mix = ClusterMix(seed, 6.0, Path(folder))
+
+        async def run() -> None:
+            await mix.run()
+            print(
+                f"{mix.options['scheduler']}, ahead {mix.options['ahead']},"
+                f" {mix.observer.tasks} tasks, longest lack {mix.observer.longest_lack:.2f} s,"
+                f" {dict(mix.counts)}",
+                flush=True,
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(0)
+
+        with dask.config.set(CONFIG):
+            asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()
