@@ -82,14 +82,14 @@ class Scheduler:
             return give_up(snapshot)
         if snapshot.broken:
             return stop_broken(snapshot)
-        epoch_is_over = snapshot.now >= snapshot.epoch_ends
-        is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
-        if is_stale or (epoch_is_over and self._may_differ(snapshot)):
+        now = snapshot.now
+        is_stale = snapshot.is_stale and now >= snapshot.reallocates_from
+        if is_stale or (now >= snapshot.epoch_ends and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
             virtual = virtual_time(snapshot) if reads_finish(allocator) else None
             slots = allocate(allocator, snapshot, virtual)
             earliest = self._earliest(allocator, snapshot)
-            until = max(self._epoch_after(snapshot.now), earliest)
+            until = max(self._epoch_after(now), earliest)
             return [Reallocate(slots, until, earliest, virtual)]
         if snapshot.is_settled:
             return ()

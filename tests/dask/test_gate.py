@@ -95,6 +95,18 @@ def test_collections_compute_what_they_do_without_the_gate(cluster: Cluster) -> 
     cluster.check_empty()
 
 
+def test_a_task_without_priority_is_not_held(cluster: Cluster) -> None:
+    """Dask makes a task of a large argument, which has no priority in some releases.
+
+    Such a release cannot run it, with the gate or without. The gate does not fail.
+    """
+    client = cluster.client()
+    futures = client.map(lambda a, b: a + len(b), range(10), b=bytes(1_000_000))
+    until(lambda: all(future.done() for future in futures))
+    assert not cluster.gate.is_open
+    assert client.submit(lambda: 1).result() == 1
+
+
 def test_an_error_reaches_its_client(cluster: Cluster) -> None:
     """The failed task and all that need it fail; others go on."""
     client = cluster.client()
@@ -214,7 +226,7 @@ def test_a_task_for_a_worker_that_has_left_may_run_elsewhere(
         lambda n: time.sleep(0.05), range(20), workers=[address], allow_other_workers=True,
         pure=False,
     )  # fmt: skip
-    until(lambda: bool(cluster.gate._parked))
+    until(lambda: len(cluster.gate._restricted) > 0)
     cluster.local.sync(worker.close)
     assert client.gather(bound) == [None] * 20
     del bound
@@ -359,3 +371,19 @@ def test_a_new_gate_replaces_the_old_one(cluster: Cluster) -> None:
     assert not cluster.gate.is_open
     del futures, more
     cluster.check_empty()
+
+
+def test_a_priority_of_dask_is_the_priority_of_the_job(cluster: Cluster) -> None:
+    """The graph of the highest priority came last and ends first, that of the lowest last."""
+    client = cluster.client()
+    tasks = {
+        level: client.map(lambda n: time.sleep(0.01), range(60), pure=False, priority=level)
+        for level in (-1, 0, 1)
+    }
+    until(lambda: len(list(cluster.gate._state.jobs_left())) == 3)
+    priorities = [phases[0].job.priority for phases in cluster.gate._state.jobs_left()]
+    assert priorities == ["very_low", "normal", "very_high"]
+    client.gather(tasks[1])
+    assert not all(future.done() for future in tasks[0])
+    client.gather(tasks[0])
+    assert not all(future.done() for future in tasks[-1])

@@ -149,9 +149,9 @@ def build_claims(
 
 def _left(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[str, Sequence[float]]:
     """The remaining work of all phases of the jobs of these phases that have several."""
-    now = snapshot.now
-    jobs = dict.fromkeys([p.job.id for p in phases if len(p.job.phases) > 1])
-    return {job: [p.work_left(now) for p in snapshot.phases_of(job)] for job in jobs}
+    now, phases_of = snapshot.now, snapshot.phases_of
+    jobs = dict.fromkeys([p.id.job for p in phases if len(p.job.phases) > 1])
+    return {job: [p.estimate(now)[0] for p in phases_of(job)] for job in jobs}
 
 
 def group_by_shares(
@@ -209,7 +209,7 @@ def weights_of(
 
 def urgencies(jobs: Sequence[Job]) -> list[float]:
     """The priority of each job as a number; empty if all are normal."""
-    if all(job.priority == "normal" for job in jobs):
+    if not {job.priority for job in jobs} - {"normal"}:
         return []
     return [PRIORITIES[job.priority] for job in jobs]
 

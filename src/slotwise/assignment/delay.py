@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from slotwise.assignment.assigner import local, remote, waiting
+from slotwise.assignment.assigner import remote, waiting
 from slotwise.assignment.together import Together, near_first
 from slotwise.assignment.wide import Waits
-from slotwise.model.decision import Decision, Defer, Locality
+from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.typed import is_number
@@ -60,24 +60,25 @@ class Delay:
                 # Slots that were free before this turn were offered and passed: they are far.
                 freed = [host for host in snapshot.freed(slot_kind) if host in free]
                 has_overdue = bool(snapshot.overdue(slot_kind))
-            until = phase.deferred_until
+            until, has_passed = phase.deferred_until, phase.has_passed
             overrides_delay = has_overdue and phase.overrides_delay
             is_due = until is None or now >= until or overrides_delay or phase.unit > 1
             # What it did not pass may have been kept from it, by a limit or for other phases.
-            hosts = free if is_due or not phase.has_passed else freed
+            near = freed if has_passed else free
+            hosts = free if is_due else near
             if not hosts:
                 continue
             if phase.is_gang:
                 if gang := self.together(snapshot, phase, free, self.farthest(phase, now)):
                     return [*decisions, *gang]
                 continue
-            near = freed if phase.has_passed else hosts
-            launch = local(phase, near) if near else None
-            if launch is None and (overrides_delay or now >= begun(phase, now) + rack_after):
+            if near and (found := phase.next_task_on(near)):
+                return [*decisions, Launch(phase.id, *found, Locality.NODE)]
+            if overrides_delay or now >= begun(phase, now) + rack_after:
                 launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
-            if launch:
-                return [*decisions, launch]
-            if phase.unit == 1 and is_due and not phase.is_pinned:
+                if launch:
+                    return [*decisions, launch]
+            if is_due and phase.unit == 1 and not phase.is_pinned:
                 if resumes(phase):
                     resumed.append(phase)
                 else:

@@ -92,10 +92,11 @@ class End:
 class Computations:
     """All computations that are not over, and what has happened since the last turn.
 
-    describe   tells what is known of a key
-    look       tells what Dask knows of a key now
-    due_after  seconds from the arrival to the deadline of jobs without one, or None
-    running    the number of tasks that run; `launches`: of all that were begun
+    describe    tells what is known of a key
+    look        tells what Dask knows of a key now
+    due_after   seconds from the arrival to the deadline of jobs without one, or None
+    running     the number of tasks that run; `launches`: of all that were begun
+    submitters  who sent each key first that Dask knows, also if its job is over
 
     Memory: proportional to the keys that Dask knows. A turn costs O(what has happened).
     """
@@ -105,10 +106,10 @@ class Computations:
     due_after: float | None = None
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
+    submitters: dict[Key, Submitter] = field(default_factory=dict)
     running: int = 0
     launches: int = 0
     _count: int = 0
-    _submitters: dict[Key, Submitter] = field(default_factory=dict)
     _graphs: list[tuple[Submitter, Sequence[Key]]] = field(default_factory=list)
     _wanted: dict[Key, None] = field(default_factory=dict)
     _changed: dict[Key, None] = field(default_factory=dict)
@@ -135,12 +136,29 @@ class Computations:
 
     def forgotten(self, key: Key) -> None:
         """A key is not known to Dask any more."""
-        self._submitters.pop(key, None)
+        self.submitters.pop(key, None)
         self.changed(key)
+
+    def is_settled(self, key: Key, start: str, finish: str) -> bool:
+        """Whether a change of Dask's state of a key lets nothing begin.
+
+        Most changes are of this kind: a task begins, and its result is released later.
+        """
+        if finish == "processing":
+            return True
+        if start == "processing" or finish not in ("released", "forgotten"):
+            return False
+        task = self.tasks.get(key)
+        return task.status == "done" if task else key not in self._wanted
 
     def knows(self, key: Key) -> bool:
         """Whether a key is a task, or will be one in the next turn."""
         return key in self.tasks or key in self._wanted
+
+    @property
+    def unheard(self) -> set[Key]:
+        """The keys of which something has happened since the last turn."""
+        return {*self._wanted, *self._changed, *(end.key for end in self._ends)}
 
     def jobs_of(self, keys: Iterable[Key]) -> set[str]:
         """The names of the jobs that these keys are tasks of."""
@@ -179,6 +197,7 @@ class Computations:
         for submitter, keys in graphs:
             events += self._arrive(now, submitter, keys)
         events += self._arrive_again(now)
+        self._wanted = {}  # It is empty, but to read it takes as long as when it was full.
         return events
 
     def _end(self, now: float, end: End) -> Event:
@@ -262,7 +281,7 @@ class Computations:
         for prefix, those in by_phase.items():
             for number, key in enumerate(those):
                 self.tasks[key] = KeyTask(PhaseId(name, prefix), number)
-                self._submitters[key] = submitter
+                self.submitters[key] = submitter
         return [JobArrived(now, job), *self._changes(now, known)]
 
     def _arrive_again(self, now: float) -> list[Event]:
@@ -272,7 +291,7 @@ class Computations:
         """
         by_submitter: dict[Submitter, list[Key]] = {}
         for key in self._wanted:
-            submitter = self._submitters.get(key) or Submitter("again")
+            submitter = self.submitters.get(key) or Submitter("again")
             by_submitter.setdefault(submitter, []).append(key)
         return [
             event

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
 from itertools import islice
-from typing import Any, TypeVar
+from math import inf
+from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.dask.checking import check
 from slotwise.dask.computations import (
     Computations,
     End,
@@ -20,16 +21,18 @@ from slotwise.dask.computations import (
     Standing,
     Submitter,
 )
+from slotwise.dask.failing_open import fails_open
 from slotwise.dask.header import HOST, header_of
 from slotwise.dask.history import GateHistory
 from slotwise.dask.holding import HeldTasks
-from slotwise.dask.options import GateOptions, client_name, due_after
+from slotwise.dask.options import GateOptions, due_after
+from slotwise.dask.parking import Restricted
 from slotwise.dask.serving import serve
 from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
+from slotwise.dask.submitting import submitter_of
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
-from slotwise.model.errors import InputError
-from slotwise.model.event import Event, HostResized
+from slotwise.model.event import Event, HostResized, PoolsChanged
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
 from slotwise.runtime.agents.lease import is_lease
@@ -48,26 +51,11 @@ UNKNOWN_SECONDS = 0.5
 NESTED_SECONDS = 0.1
 """How long the graph of a task is held while that task occupies its thread."""
 
+POOLS_MORE = 100
+"""This many pools without jobs are kept, in addition to as many as have jobs."""
+
 STUCK_SECONDS = 10.0
 """After this time with free threads and held tasks that no limit explains, the gate opens."""
-
-M = TypeVar("M", bound=Callable[..., None])
-
-
-def fails_open(method: M) -> M:
-    """An error in a method opens the gate: Dask goes on as without it."""
-
-    @wraps(method)
-    def guarded(self: Gate, *args: Any, **kwargs: Any) -> None:
-        if self.is_open:
-            return
-        try:
-            method(self, *args, **kwargs)
-        except Exception:
-            logger.exception("the gate has failed; all tasks run as without it")
-            self.open()
-
-    return guarded  # type: ignore[return-value]
 
 
 class Gate(SchedulerPlugin):
@@ -90,8 +78,7 @@ class Gate(SchedulerPlugin):
         self._scheduler = scheduler
         self._stack = ExitStack()
         self._holding = HeldTasks(scheduler)
-        # The runnable tasks for which the workers that they may use have no room.
-        self._parked: dict[frozenset[str], dict[Key, None]] = {}
+        self._restricted = Restricted()
         self._room_now: dict[str, int] = {}
         earlier = scheduler.plugins.get(self.name)
         if isinstance(earlier, Gate) and earlier.options.log == self.options.log:
@@ -100,6 +87,7 @@ class Gate(SchedulerPlugin):
         if isinstance(earlier, Gate):
             earlier.open()
         self._holding.tell_of_secession(self._seceded)
+        self._holding.tell_of_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
         self._loop = scheduler.loop
@@ -121,11 +109,13 @@ class Gate(SchedulerPlugin):
             self._describe, self._standing, due_after(options.objective)
         )
         self._slots = 0
+        self._pools_most = len(options.pools) + POOLS_MORE
         self._launches: list[Launch] = []
         self._is_awake = False
         self._wakes_at: float | None = None
         self._mean_seconds = UNKNOWN_SECONDS  # of tasks; recent ones count more
         self._stuck_since: float | None = None
+        self._begun_before = 0  # launches at the last look of the watchdog
 
     # The hooks of Dask.
 
@@ -138,8 +128,6 @@ class Gate(SchedulerPlugin):
         keys: Any,
         tasks: Sequence[Key],
         annotations: Any,
-        priority: Any,
-        stimulus_id: str,
         **kwargs: Any,
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
@@ -150,7 +138,10 @@ class Gate(SchedulerPlugin):
             submitter = self._nest(parent, tasks)
         else:
             given = annotations.get("slotwise") or {}
-            submitter = self._submitter(client, next(iter(given.values()), None) or {})
+            annotation = next(iter(given.values()), None) or {}
+            priority = self._holding.wished_priority(tasks)
+            address = self._holding.address_of(client)
+            submitter = submitter_of(self.options, client, annotation, address, priority)
         if submitter is not None:
             self._computations.graph(submitter, tasks)
             self._wake()
@@ -166,10 +157,12 @@ class Gate(SchedulerPlugin):
                 computations.wanted(key)
         elif finish == "forgotten":
             self._holding.forget(key)
+            self._restricted.forget(key)
             computations.forgotten(key)
         else:
             computations.changed(key)
-        self._wake()
+        if not computations.is_settled(key, start, finish):
+            self._wake()
 
     @fails_open
     def add_worker(self, scheduler: Any, worker: str) -> None:
@@ -192,17 +185,24 @@ class Gate(SchedulerPlugin):
             self._holding.release_all(f"slotwise-open-{time.time()}")
             self._stack.close()
 
+    def validate(self) -> None:
+        """Assert that the tables agree with Dask. After each turn if Dask validates its own."""
+        check(self._scheduler, self._holding, self._computations, self._state, self._restricted)
+
     # A turn.
 
     def _end(self, key: Key, finish: str, details: Mapping[str, Any]) -> None:
         """A task has left its worker."""
         seconds = None
-        if finish == "memory":
-            seconds = sum(
+        task = self._computations.tasks.get(key)
+        if finish == "memory" and task is not None:
+            computed = sum(
                 one["stop"] - one["start"]
                 for one in details.get("startstops") or ()
                 if one["action"] == "compute"
             )
+            # The clocks of workers may be set while a task runs.
+            seconds = min(max(0.0, computed), self.now - task.began)
             self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
         reason = ""
         if finish == "erred":
@@ -219,8 +219,12 @@ class Gate(SchedulerPlugin):
     def _turn(self) -> None:
         self._is_awake = False
         room = self._holding.room(self.options.ahead, self._mean_seconds)
-        self._unpark(room)
+        self._room_now = room
+        for key in self._restricted.changed(room):
+            self._computations.changed(key)
         events = self._computations.events(self.now)
+        if len(self._state.pools) > self._pools_most:
+            events.append(self._forget_pools())
         slots = self._computations.running + sum(room.values())
         if slots != self._slots:
             self._slots = slots
@@ -228,9 +232,10 @@ class Gate(SchedulerPlugin):
         turn(self._slotwise, self, self._state, self._record, events)
         self.history.look(self._state, self.now)
         launches, self._launches = self._launches, []
-        for launch in launches:
-            self._release(launch, room)
+        self._release(launches, room)
         self._set_alarm()
+        if self._scheduler.validate:
+            self.validate()
 
     def _record(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -238,21 +243,31 @@ class Gate(SchedulerPlugin):
         for record in self._records:
             record(now, events, decisions)
 
-    def _release(self, launch: Launch, room: dict[str, int]) -> None:
-        """Let a task run on a worker with room; it waits again if it may use none of these."""
-        key = self._computations.launched(launch, self.now)
-        allowed = self._holding.allowed(key)
-        places = set(room) if allowed is None else room.keys() & allowed
-        if places and self._holding.release(key, places, f"slotwise-{time.time()}"):
-            worker = self._scheduler.tasks[key].processing_on
-            address = worker and worker.address
-            if address in room:
-                room[address] -= 1
-                if not room[address]:
-                    del room[address]
-        else:
-            self._computations.ended(End(key, None))
-            self._wake()
+    def _allowed(self, key: Key) -> frozenset[str] | None:
+        """The workers that a task may use; None: all of them, or the task is not held."""
+        return self._holding.allowed(key) if key in self._holding else None
+
+    def _release(self, launches: Sequence[Launch], room: dict[str, int]) -> None:
+        """Let tasks run on workers with room; those first that may use the fewest workers.
+
+        A task waits again if it may use none of those with room.
+        """
+        keys = [self._computations.launched(launch, self.now) for launch in launches]
+        allowed = {key: self._holding.allowed(key) for key in keys}
+        for key in sorted(keys, key=lambda one: inf if (w := allowed[one]) is None else len(w)):
+            workers = allowed[key]
+            places = set(room) if workers is None else room.keys() & workers
+            if places and self._holding.release(key, places, f"slotwise-{time.time()}"):
+                self._restricted.forget(key)
+                worker = self._scheduler.tasks[key].processing_on
+                address = worker and worker.address
+                if address in room:
+                    room[address] -= 1
+                    if not room[address]:
+                        del room[address]
+            else:
+                self._computations.ended(End(key, None))
+                self._wake()
 
     def _describe(self, key: Key) -> KeyInfo:
         """What is known of a key. One of an unknown prefix is like the tasks of late."""
@@ -262,31 +277,30 @@ class Gate(SchedulerPlugin):
     def _standing(self, key: Key) -> Standing:
         """What is known of a key; it is blocked while no worker that it may use has room."""
         standing = self._holding.standing(key)
+        allowed = None
         if standing == "runnable" and key in self._holding:
             allowed = self._holding.allowed(key)
-            if allowed is not None and not allowed & self._room_now.keys():
-                self._parked.setdefault(allowed, {})[key] = None
-                return "blocked"
+        if allowed is None:
+            self._restricted.forget(key)
+        elif not self._restricted.offer(key, allowed, self._room_now):
+            return "blocked"
         return standing
 
-    def _unpark(self, room: dict[str, int]) -> None:
-        """Look again at the tasks that may use a worker that has room now."""
-        self._room_now = room
-        for allowed in [one for one in self._parked if one & room.keys()]:
-            keys = self._parked[allowed]
-            for key in list(keys)[: sum(room.get(address, 0) for address in allowed)]:
-                del keys[key]
-                self._computations.changed(key)
-            if not keys:
-                del self._parked[allowed]
-
+    @fails_open
     def _workers_changed(self) -> None:
         """Look again at all tasks that may not use every worker."""
-        parked, self._parked = self._parked, {}
-        for keys in parked.values():
-            for key in keys:
-                self._computations.changed(key)
+        self._look_again(self._restricted.take_all())
+
+    def _look_again(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._computations.changed(key)
         self._wake()
+
+    def _forget_pools(self) -> PoolsChanged:
+        """Forget the pools that are not configured and have no jobs: their names never end."""
+        alive = {one.submitter.pool for one in self._computations.alive.values()}
+        self._pools_most = 2 * (len(self.options.pools) + len(alive)) + POOLS_MORE
+        return PoolsChanged(self.now, tuple(self.options.pools))
 
     @fails_open
     def _seceded(self, key: Key) -> None:
@@ -337,7 +351,7 @@ class Gate(SchedulerPlugin):
             self.open()
             return
         self._loop.call_later(CHECK_SECONDS, self._watch)
-        self._wake()
+        self._look_again(self._restricted.outdated(self._allowed))
         if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:
@@ -348,7 +362,7 @@ class Gate(SchedulerPlugin):
     def _is_stuck(self) -> bool:
         """Whether threads are free for tasks that no limit holds, or that are not known.
 
-        O(tasks that are held) while threads are free.
+        O(tasks that are held) while threads are free and no task begins.
         """
         if not self._room_now:
             return False
@@ -356,31 +370,16 @@ class Gate(SchedulerPlugin):
             phase.may_launch for phase in self._state.backlogged(ANY_KIND)
         ):
             return True
-        return any(
+        begun, self._begun_before = self._begun_before, self._computations.launches
+        return begun == self._computations.launches and any(
             not self._computations.knows(key)
             for key in self._holding
             if self._holding.standing(key) == "runnable"
         )
 
-    def _submitter(self, client: str, annotation: Any) -> Submitter:
-        """Who sends a graph, for its job. A wrong annotation counts as none, with a warning."""
-        address = self._address(client)
-        try:
-            return self.options.submitter(client, annotation, address)
-        except InputError as error:
-            logger.warning("client %s: %s; it is ignored", client, error)
-        try:
-            return self.options.submitter(client, {}, address)
-        except InputError:
-            return Submitter(client_name(client))
-
-    def _address(self, client: str) -> str:
-        comm = self._scheduler.client_comms.get(client)
-        return str(getattr(getattr(comm, "comm", None), "peer_address", ""))
-
     def status(self) -> GateStatus:
         """What it does now."""
-        parked = (key for keys in self._parked.values() for key in keys)
+        parked = self._restricted.parked()
         held = len(self._holding)
         return status_of(
             GateView(self.options, self._state, self.history, self.now, self.is_open, held),

@@ -5,7 +5,7 @@ it and puts it into the state "no-worker". To let it run, the resource is taken 
 transition to "processing" is asked for; Dask chooses among the workers that have room.
 
 What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, tested with
-version 2026.8:
+versions 2024.5.0 and 2026.8.0:
 
 Scheduler.tasks, .running, .plugins                      documented attributes of the scheduler
 TaskState.state, .priority, .prefix, .actor, .processing_on   documented attributes of a task
@@ -14,7 +14,8 @@ TaskState.resource_restrictions, .worker_restrictions, .host_restrictions, .loos
 WorkerState.nthreads, .processing, .long_running, .address   documented attributes of a worker
 Scheduler.valid_workers(ts)                              a method without an underscore
 Scheduler.transitions(recommendations, stimulus_id)      a method without an underscore
-Scheduler.stream_handlers["update-graph"], ["long-running"]   wrapped: Dask's own extensions add
+Scheduler.stream_handlers["update-graph"], ["long-running"], ["worker-status-change"]
+                                                         wrapped: Dask's own extensions add
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
 
@@ -66,7 +67,7 @@ class HeldTasks:
         self._scheduler = scheduler
         # Of each held task, what its user wished.
         self._held: dict[Key, _Wish] = {}
-        self._exempt: set[Key] = set()
+        self.exempted: set[Key] = set()  # Never held; Dask knows them.
         self._handlers: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -79,9 +80,12 @@ class HeldTasks:
         return key in self._held
 
     def hold(self, key: Key) -> bool:
-        """Hold a task that begins to wait; False for one that is never held."""
+        """Hold a task that begins to wait; False for one that is never held.
+
+        distributed 2026.8 gives no priority to a large argument of `map`, and fails to run it.
+        """
         task = self._scheduler.tasks[key]
-        if task.actor or key in self._exempt or is_lease(key):
+        if task.actor or not task.priority or key in self.exempted or is_lease(key):
             return False
         if key not in self._held:
             wish = self._held[key] = _Wish(task.resource_restrictions, task.loose_restrictions)
@@ -92,7 +96,7 @@ class HeldTasks:
     def exempt(self, keys: Iterable[Key], stimulus_id: str) -> None:
         """Never hold these tasks again, until Dask forgets them, and let them run."""
         there = [key for key in keys if key in self._scheduler.tasks]
-        self._exempt.update(there)
+        self.exempted.update(there)
         self._let_run(
             {key: self._held.pop(key) for key in there if key in self._held}, stimulus_id
         )
@@ -100,20 +104,30 @@ class HeldTasks:
     def forget(self, key: Key) -> None:
         """A task is not known to Dask any more."""
         self._held.pop(key, None)
-        self._exempt.discard(key)
+        self.exempted.discard(key)
 
     def standing(self, key: Key) -> Standing:
         """What Dask knows of a key."""
         task = self._scheduler.tasks.get(key)
-        return (
-            "gone" if task is None or key in self._exempt else STANDINGS.get(task.state, "gone")
-        )
+        if task is None or key in self.exempted:
+            return "gone"
+        return STANDINGS.get(task.state, "gone")
 
     def describe(self, key: Key) -> KeyInfo:
         """The prefix, learned duration and priority of a key."""
         task = self._scheduler.tasks[key]
         seconds = task.prefix.duration_average
         return KeyInfo(task.prefix.name, seconds if seconds >= 0 else None, task.priority)
+
+    def address_of(self, client: str) -> str:
+        """The address of a client; empty if it is not known."""
+        comm = self._scheduler.client_comms.get(client)
+        return str(getattr(getattr(comm, "comm", None), "peer_address", ""))
+
+    def wished_priority(self, keys: Iterable[Key]) -> float:
+        """The highest `priority` that a user gave to one of these keys; 0 without one."""
+        tasks = [self._scheduler.tasks.get(key) for key in keys]
+        return -min((task.priority[0] for task in tasks if task and task.priority), default=0)
 
     def allowed(self, key: Key) -> frozenset[str] | None:
         """The addresses of the workers on which a held task may run; None: on all of them."""
@@ -195,6 +209,18 @@ class HeldTasks:
             hear(key)
 
         self._scheduler.stream_handlers["long-running"] = handle
+
+    def tell_of_status(self, hear: Callable[[], None]) -> None:
+        """Call `hear` when a worker has begun or ended a pause, or has become ready."""
+        handler = self._handlers["worker-status-change"] = self._scheduler.stream_handlers[
+            "worker-status-change"
+        ]
+
+        def handle(**details: Any) -> None:
+            handler(**details)
+            hear()
+
+        self._scheduler.stream_handlers["worker-status-change"] = handle
 
     def note_submitters(self) -> None:
         """Let `submitting_task` return the task that has sent a graph."""

@@ -8,6 +8,7 @@ from enum import IntEnum
 from math import inf
 
 from slotwise.model.job import PhaseId
+from slotwise.model.light import light
 from slotwise.model.virtual_time import VirtualTime
 
 
@@ -51,7 +52,7 @@ class Enqueue:
     jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Launch:
     """Run this attempt of a task on this host, in as many slots as its phase states."""
 
@@ -62,7 +63,7 @@ class Launch:
     locality: Locality
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Defer:
     """This phase waits for other free slots than those that it was offered.
 

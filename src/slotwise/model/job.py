@@ -274,7 +274,7 @@ class Job:
         if len(self.phases) > 1 or self.phases[0].waits_for:
             self._check_order()
 
-    @property
+    @cached_property
     def share_weight(self) -> float:
         """Its weight for sharing within its pool: `weight` times the factor of its priority."""
         return self.weight * PRIORITIES[self.priority]

@@ -120,7 +120,11 @@ class Snapshot(Protocol):
 
     @property
     def seen(self) -> Seen:
-        """Totals of finished tasks by phase and host; only for the phases begun last."""
+        """Totals of finished tasks by phase and host; only for the phases begun last.
+
+        They count the tasks that finished since they were first asked for: a policy that needs
+        them asks at its first decision.
+        """
         ...
 
     def phase(self, name: PhaseId) -> PhaseView:

@@ -17,10 +17,14 @@ PHASES_MOST = 32
 class Finished:
     """Totals over finished tasks, by phase and host. `note` is O(1).
 
-    `seen` is O(phases x hosts) in numpy, and O(hosts) for each phase that changed.
+    `seen` is O(phases x hosts) in numpy, and O(hosts) for each phase that changed. Most
+    policies never read it: the state notes tasks only after it was read for the first time.
+
+    is_read  whether it was read
     """
 
     def __init__(self) -> None:
+        self.is_read = False
         # The totals of each phase: by host, expected work, seconds and tasks.
         self._totals: dict[PhaseId, dict[str, tuple[float, float, int]]] = {}
         # The columns of the hosts, and the rows of the phases that have not changed.
@@ -50,6 +54,7 @@ class Finished:
     @property
     def seen(self) -> Seen:
         """The totals as arrays."""
+        self.is_read = True
         columns = self._columns
         for phase, totals in self._totals.items():
             if phase not in self._rows and not totals.keys() <= columns.keys():

@@ -113,12 +113,6 @@ class Hosts:
         self.unresponsive: set[str] = set()
         self.leaving: set[str] = set()
 
-    def new_turn(self) -> None:
-        """Begin a turn: clear the lists of hosts on which slots became free."""
-        for free in self.free.values():
-            if free.freed:
-                free.freed.clear()
-
     def lose(self, host: str) -> None:
         """A host became unresponsive. No effect if it has left, as a drained host may."""
         if host in self.cluster.by_name:

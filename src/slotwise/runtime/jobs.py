@@ -53,9 +53,8 @@ class Jobs:
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""
-        if self.completed or self.failed:
-            self.completed.clear()
-            self.failed.clear()
+        self.completed.clear()
+        self.failed.clear()
 
     def is_given_up(self, name: str) -> bool:
         """Whether a job was given up and still holds slots."""
@@ -85,7 +84,7 @@ class Jobs:
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job; none if it is over."""
-        return list(self._phases_of.get(job, {}).values())
+        return [*self._phases_of[job].values()] if job in self._phases_of else []
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
@@ -154,7 +153,8 @@ class Jobs:
         if undone:
             return iter(())
         self.completed[phase.job.id] = at
-        return self._admission.leave(phase.job, pools)
+        # It may still wait for admission, if none of its tasks is needed.
+        return self._admission.give_up(phase.job, pools)
 
     def phase_undone(self, phase: PhaseState) -> None:
         """Mark a phase as not done, because output of it was lost."""

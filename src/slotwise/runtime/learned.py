@@ -116,6 +116,7 @@ class Learned:
     added to the sums when an estimate is asked for.
 
     is_exact  whether all stated work has been exact so far
+    changes   the number of times that estimates may have changed
     """
 
     def __init__(self, default_work: float) -> None:
@@ -129,6 +130,9 @@ class Learned:
         self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
         self._pending: deque[tuple[Measured, float]] = deque(maxlen=PENDING_MOST)
         self._kept: dict[TaskSource, Estimate] = {}
+        self._kept_stated: tuple[TaskSource, float, Estimate] | None = None
+        self._error: Normal | None = None  # of stated work, until the sums change
+        self.changes = 0
         self._sources: dict[TaskSource, TaskSource] = {}
         self.is_exact = True
 
@@ -144,6 +148,7 @@ class Learned:
         if self._is_read and len(self._pending) == PENDING_MOST:
             self._add_pending()
         self._pending.append((phase, factor))
+        self.changes += 1
         if phase.is_stated and abs(factor - 1) > EXACT:
             self.is_exact = False
 
@@ -165,18 +170,40 @@ class Learned:
         if self._pending:
             self._add_pending()
         of_job = of_job if of_job is not None and of_job.count else None
-        if scale is None and of_job is None:
-            return self._alike(source)
+        if of_job is None:
+            return self._alike(source) if scale is None else self._by_scale(source, scale)
         found = self._alike(source).log
-        if of_job is not None and self._knows_enough:
+        if self._knows_enough:
             found = self._by_alike.next(of_job.by_alike / of_job.count, found)
         if scale is not None:
-            stated = self._stated.next(TRUSTED)
-            if of_job is not None:
-                stated = self._by_stated.next(of_job.by_stated / of_job.count, stated)
-            by_stated = Normal(scale + stated.mean, stated.variance)
-            found = combined(by_stated, found) if self._knows_enough else by_stated
+            error = self._by_stated.next(of_job.by_stated / of_job.count, self._error_of_stated)
+            found = self._corrected(scale, error, found)
         return Estimate.of(found)
+
+    def _by_scale(self, source: TaskSource, scale: float) -> Estimate:
+        """By stated work and by all phases that are alike.
+
+        The last one is kept, since phases that follow each other often state the same.
+        """
+        kept = self._kept_stated
+        if kept is not None and kept[1] == scale and kept[0] is source:
+            return kept[2]
+        alike = self._alike(source).log
+        found = Estimate.of(self._corrected(scale, self._error_of_stated, alike))
+        self._kept_stated = source, scale, found
+        return found
+
+    def _corrected(self, scale: float, error: Normal, alike: Normal) -> Normal:
+        """Stated work, corrected by its usual error and by the phases that are alike."""
+        stated = Normal(scale + error.mean, error.variance)
+        return combined(stated, alike) if self._knows_enough else stated
+
+    @property
+    def _error_of_stated(self) -> Normal:
+        """The error of stated work of a phase, by all others."""
+        if self._error is None:
+            self._error = self._stated.next(TRUSTED)
+        return self._error
 
     @property
     def _knows_enough(self) -> bool:
@@ -198,6 +225,7 @@ class Learned:
         return found
 
     def _add_pending(self) -> None:
+        self._error = self._kept_stated = None
         while self._pending:
             phase, factor = self._pending.popleft()
             stated = exp(phase.scale)

@@ -53,7 +53,7 @@ class Offers:
         """No slot is free any more: the other waits stand still."""
         counting, skipped = self._counting, self._skipped
         if len(counting) > len(skipped):
-            for phase in [phase for phase in counting if phase not in skipped]:
+            for phase in counting.keys() - skipped.keys():  # Their order does not matter.
                 phase.pause(now)
                 del counting[phase]
 

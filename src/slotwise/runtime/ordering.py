@@ -29,17 +29,21 @@ class ShareNode:
     served     the service that it has received, relative to its allocation
     starving   shares of pools that are starving among itself and those below it; 0 for a phase
     order      breaks ties
+
+    `units_allocated` and `units_owed` are the slots of whole units in `allocated` and `owed`;
+    `count_units` computes them after each change of these.
     """
 
     __slots__ = (
         *("allocated", "away", "order", "owed", "parent", "rank", "running", "served"),
-        *("starving", "unit"),
+        *("starving", "unit", "units_allocated", "units_owed"),
     )
 
     def __init__(self, order: int, parent: ShareNode | None, unit: int = 1) -> None:
         self.order, self.parent, self.unit = order, parent, unit
         self.allocated = self.owed = self.served = 0.0
         self.running = self.away = self.starving = 0
+        self.units_allocated = self.units_owed = 0
         self.rank: Rank | None = None
 
     def ranked(self) -> Rank:
@@ -58,22 +62,23 @@ class ShareNode:
         if allocated <= 0:
             return (inf, self.order, self.order, self)
         held = running / allocated
-        if self.unit != 1:
-            if running < self.in_units(allocated):
-                held -= 2.0 if running < self.in_units(self.owed) else 1.0
-            elif held < 1.0:
-                held = 0.0
-        elif running < int(allocated + SLOTS):
-            held -= 2.0 if running < int(self.owed + SLOTS) else 1.0
+        if running < self.units_allocated:
+            held -= 2.0 if running < self.units_owed else 1.0
         elif held < 1.0:
             held = 0.0
         if self.starving:
             held -= STARVING
         return (held, self.served, self.order, self)
 
-    def in_units(self, share: float) -> int:
-        """The slots of the whole units in a share."""
-        return int(share / self.unit + SLOTS) * self.unit
+    def count_units(self) -> None:
+        """Find the slots of whole units in its allocation and in the guaranteed part."""
+        unit, owed = self.unit, self.owed
+        if unit == 1:
+            self.units_allocated = int(self.allocated + SLOTS)
+            self.units_owed = int(owed + SLOTS) if owed else 0
+        else:
+            self.units_allocated = int(self.allocated / unit + SLOTS) * unit
+            self.units_owed = int(owed / unit + SLOTS) * unit
 
     def serve(self, service: float, slots: int) -> float:
         """Count the slots of a launch as service received. The service level of siblings.
@@ -85,8 +90,7 @@ class ShareNode:
         if allocated <= 0:
             return service
         if served > service:
-            own = int(allocated + SLOTS) if self.unit == 1 else self.in_units(allocated)
-            if self.running - self.away > own:
+            if self.running - self.away > self.units_allocated:
                 service = served  # It has just won the turn for a fraction of a slot or unit.
         else:
             served = service

@@ -240,7 +240,7 @@ class PhaseState(WaitingNode):
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
         found = self.homes.task_on(hosts)
-        return found and (*self._numbered(found[0]), found[1])
+        return found and (found[0], self._tries.get(found[0], 0) + 1, found[1])
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """Like `next_task`, among the tasks with input in this rack."""
@@ -251,7 +251,10 @@ class PhaseState(WaitingNode):
 
     def estimate(self, now: float) -> tuple[float, float]:
         """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
-        left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        if self.done or self.launches:
+            left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        else:
+            left, spread = self.work.estimate_unbegun()
         return self.width * left, spread
 
     def work_left(self, now: float) -> float:

@@ -11,6 +11,10 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase
 from slotwise.runtime.learned import Learned, Measured
 
+NEVER, AS_STATED = -1, -2
+"""Instead of the number of changes at which an estimate was made: it was not, or it holds for
+as long as stated work is exact."""
+
 
 class PhaseWork:
     """What is known of the work of a phase, in seconds at speed 1. Each method is O(1).
@@ -25,6 +29,8 @@ class PhaseWork:
         "_finished",
         "_is_stated",
         "_kept",
+        "_known",
+        "_known_at",
         "_learned",
         "_mean",
         "_measured",
@@ -32,6 +38,7 @@ class PhaseWork:
         "_of_job",
         "_program",
         "_running",
+        "_scale",
         "_source",
         "_speed",
         "_total",
@@ -46,7 +53,9 @@ class PhaseWork:
         self._total = self._each * tasks.count if self._works is None else sum(self._works)
         self._mean = self._each if self._works is None else self._total / tasks.count
         self._is_stated = work is not None
+        self._scale = log(max(self._mean, WORK_LEAST)) if self._is_stated else None
         self._learned = learned
+        self._known, self._known_at = (0.0, 0.0), NEVER
         self._program = job.program, phase.name
         self._of_job = learned.of_job(job.id) if len(job.phases) > 1 else None
         self._measured: Measured | None = None
@@ -64,6 +73,24 @@ class PhaseWork:
     def enter(self, pool: str) -> None:
         """From now on it is like the phases of this pool."""
         self._source = self._learned.source(pool, *self._program)
+        self._known_at = NEVER
+
+    def estimate_unbegun(self) -> tuple[float, float]:
+        """`estimate` while no task runs or is done; computed once for what is learned.
+
+        Most phases have not begun if thousands wait, and one decision reads them several times.
+        """
+        learned = self._learned
+        is_sure = self._is_stated and learned.is_exact
+        changes = AS_STATED if is_sure else learned.changes
+        if self._known_at != changes:
+            factor, spread = 1.0, 0.0
+            if not is_sure:
+                found = learned.estimate(self._source, self._of_job, self._scale)
+                factor, spread = found.seconds / max(self._mean, WORK_LEAST), found.spread
+            self._known = max(self._total * factor, WORK_LEAST), spread
+            self._known_at = changes
+        return self._known
 
     def estimate(
         self,
@@ -79,14 +106,12 @@ class PhaseWork:
         """
         factor, spread = 1.0, 0.0
         if not done and not (self._is_stated and self._learned.is_exact):
-            mean = max(self._mean, WORK_LEAST)
-            stated = log(mean) if self._is_stated else None
-            found = self._learned.estimate(self._source, self._of_job, stated)
+            found = self._learned.estimate(self._source, self._of_job, self._scale)
             seconds, spread = found.seconds, found.spread
             if running and not is_early:
                 _, started, speed = next(iter(running.values()))  # The oldest.
                 seconds = expected_if_late(found.log, (now - started) * speed)
-            factor = seconds / mean
+            factor = seconds / max(self._mean, WORK_LEAST)
         return self._left(now, done, len(running), is_early, factor), spread
 
     def learn(self, done: int) -> None:
@@ -105,8 +130,6 @@ class PhaseWork:
         """The work left; the estimates are wrong by `factor` while no task is done."""
         finished, expected = self._finished, self._running
         if self._works is None:
-            if not done and not running:  # Most phases, if thousands wait.
-                return max(self._total * factor, WORK_LEAST)
             finished, expected = self._each * done, self._each * running
         return work_left(
             expected_pending=max(0.0, self._total - finished - expected),
@@ -127,10 +150,12 @@ class PhaseWork:
 
     def grow(self, count: int) -> None:
         """Tasks were added, as large as all others."""
+        self._known_at = NEVER
         self._total += self._each * count
 
     def drop(self, task: int) -> None:
         """A task that has not begun is not needed."""
+        self._known_at = NEVER
         self._total -= self.expected(task)
 
     def launch(self, task: int, now: float, speed: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from math import inf
 from operator import itemgetter
 from typing import Protocol
@@ -177,7 +177,9 @@ class PoolState(ShareNode):
         pool = self
         while pool.below and len(pool.backlogged) == 1:
             pool = _CHILD(pool.backlogged[0])
-        return _walk(pool) if pool.below else map(_CHILD, pool.backlogged)
+        if not pool.below:
+            return map(_CHILD, pool.backlogged)
+        return map(_CHILD, chain.from_iterable(_walk(pool)))
 
     def missing(self, now: float) -> int:
         """Slots that it may take back now, without those already being taken back for it."""
@@ -350,8 +352,11 @@ class Total:
         return part.ranked()[0], self._served[part.slot_kind], part.slot_kind
 
 
-def _walk(pool: PoolState) -> Iterator[PhaseBelow]:
-    """Like `PoolState.walk`, for a pool of pools. Not recursive: the tree may be very deep."""
+def _walk(pool: PoolState) -> Iterator[Sequence[Rank]]:
+    """The orders below those of its pools that have no pools below them, as they are served.
+
+    Not recursive: the tree may be very deep.
+    """
     levels = [map(_CHILD, pool.backlogged)]
     while levels:
         inner = next(levels[-1], None)
@@ -360,4 +365,4 @@ def _walk(pool: PoolState) -> Iterator[PhaseBelow]:
         elif inner.below:
             levels.append(map(_CHILD, inner.backlogged))
         else:
-            yield from map(_CHILD, inner.backlogged)
+            yield inner.backlogged

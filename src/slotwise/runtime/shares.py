@@ -97,6 +97,7 @@ class Shares:
             min_share = phase.phase.slots_min
             phase.owed = min(share, min_share) if min_share else 0.0
             pool = phase.pool
+            phase.count_units()
             pool.allocated += share
             pool.owed += phase.owed
             if phase.pending:
@@ -109,6 +110,7 @@ class Shares:
     def line_up(self) -> None:
         """Sort the order below each pool, and add the pool to the order of its parent."""
         for pool in self.inner_first():
+            pool.count_units()
             if pool.preemption is not None:
                 self._watch(pool)
             pool.backlogged.sort()
@@ -142,9 +144,9 @@ class Shares:
         Each one, from its pool upwards, gets its place in the order, or none without a backlog.
         A share without siblings keeps its place while it has a backlog, and takes no turns.
         """
-        is_hungry, more = False, -phase.counted
+        is_backlogged, more = False, -phase.counted
         if phase.is_ready:
-            is_hungry = phase.pending > 0
+            is_backlogged = phase.pending > 0
             more += phase.demand
         phase.counted += more
         child: ShareNode = phase
@@ -153,31 +155,33 @@ class Shares:
         while pool is not None:
             pool.running += held
             if more:
-                before, pool.demand = pool.demand, pool.demand + more
+                before = pool.demand
+                pool.demand = after = before + more
                 room = pool.max_share - pool.away
-                if room < max(before, pool.demand):
-                    more = int(min(pool.demand, room) - min(before, room))
+                if room < before or room < after:
+                    more = int(min(after, room) - min(before, room))
             order, old = pool.backlogged, child.rank
             if pool.below != 1:
                 if held > 0:
                     pool.service = child.serve(pool.service, held)
-                new = child.ranked() if is_hungry else None
-                if new != old:
+                if is_backlogged:
+                    child.rank = new = child.ranked()
                     if old is not None:
                         del order[bisect_left(order, old)]
-                    if new is not None:
-                        insort(order, new)
-                    child.rank = new
-            elif is_hungry != (old is not None):
-                child.rank = child.ranked() if is_hungry else None
+                    insort(order, new)
+                elif old is not None:
+                    del order[bisect_left(order, old)]
+                    child.rank = None
+            elif is_backlogged != (old is not None):
+                child.rank = child.ranked() if is_backlogged else None
                 order[:] = [child.rank] if child.rank is not None else []
             if pool.total is not None:
                 self._settle_total(pool, pool.total, held)
             if pool.preemption is not None:
                 self._watch(pool)
-            is_hungry = len(order) > 0
+            is_backlogged = bool(order)
             child, pool = pool, pool.parent
-            if pool is whole and whole.below == 1 and is_hungry == (child.rank is not None):
+            if pool is whole and whole.below == 1 and is_backlogged == (child.rank is not None):
                 return  # What the whole holds is not used, and its only pool keeps its place.
 
     def named(self, name: str) -> list[PoolState]:

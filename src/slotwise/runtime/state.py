@@ -123,7 +123,7 @@ class State(StateRequests, StateHosts, StateGates):
     @property
     def is_done(self) -> bool:
         """Whether no more jobs will arrive and all that arrived are over."""
-        return self._is_closed and not self._jobs
+        return self._is_closed and not self._phases
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
@@ -134,31 +134,34 @@ class State(StateRequests, StateHosts, StateGates):
     def at(self, now: float) -> State:
         """The state at this instant, for reading only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
+        free_of_kind = self._hosts.free
         for kind, offers in self._offers.items():
-            offers.end_turn(self.now, has_free=bool(self._hosts.free[kind].by_host))
+            offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
         self.now = now
         self._queues.has_heard = True
-        self._jobs.new_turn()
-        self._hosts.new_turn()
+        if self.completed or self.failed:
+            self._jobs.new_turn()
+        for free in free_of_kind.values():
+            free.freed.clear()
         self._shares.at(now)
         return self
 
     def next_wakeup(self) -> float | None:
         """The next instant at which the scheduler must run even without events, if any."""
-        wake = inf
-        if self.has_changed and self.epoch_ends > self.now and self._phases:
+        wake, now = self._shares.next_alarm(), self.now
+        if self.has_changed and now < self.epoch_ends < wake and self._phases:
             wake = self.epoch_ends
-        if self.is_stale and self.reallocates_from > self.now:
-            wake = min(wake, self.reallocates_from)
+        if self.is_stale and now < self.reallocates_from < wake:
+            wake = self.reallocates_from
         waits = self._waits
         while waits:
             until, phase_id = waits[0]
             phase = self._phases.get(phase_id)
-            if phase is not None and phase.deferred_until == until and until > self.now:
-                wake = min(wake, until)
+            if phase is not None and phase.deferred_until == until and until > now:
+                if until < wake:
+                    wake = until
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
-        wake = min(wake, self._shares.next_alarm())
         return None if wake == inf else wake
 
     # Events.
@@ -169,25 +172,28 @@ class State(StateRequests, StateHosts, StateGates):
         self._begin(self._jobs.arrive(job, self.pools, self._phase))
 
     def _task_finished(self, event: TaskFinished) -> None:
-        phase = self._phases.get(event.phase)
-        if phase is not None and phase.is_broken:
+        phase, task = self._phases.get(event.phase), event.task
+        if phase is None:
+            return  # A late or repeated message.
+        if phase.is_broken:
             self._end_of_broken(event)
             return
-        ended = phase and phase.end(event.task, event.attempt)
-        if not phase or not ended:
-            return  # A late or repeated message.
+        ended = phase.end(task, event.attempt)
+        if ended is None:
+            return
         launch, speed = ended
         self._free_slot(phase, launch)
-        work = phase.work.expected(event.task)
-        self._finished.note(phase.id, launch.host, work, event.seconds)
-        phase.finish(event.task, event.seconds * speed)
+        if self._finished.is_read:
+            self._finished.note(phase.id, launch.host, phase.expected(task), event.seconds)
+        phase.finish(task, event.seconds * speed)
         done = phase.done
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
-        self.has_shrunk = self.has_shrunk or phase.has_shrunk
+        if not self.has_shrunk:
+            self.has_shrunk = phase.has_shrunk
         self._settle_end(phase, launch)
         if phase.behind:
-            self._tell_followers(phase, event.task, launch.host)
+            self._tell_followers(phase, task, launch.host)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         else:
@@ -230,19 +236,21 @@ class State(StateRequests, StateHosts, StateGates):
         self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:
-        phase = self._phases[launch.phase]
+        phase, now = self._phases[launch.phase], self.now
+        kind, width = phase.slot_kind, phase.width
         # After its first task, a gang may launch the others.
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
-        free, offers = self._hosts.free[phase.slot_kind], self._offers.get(phase.slot_kind)
-        if offers:
-            offers.skip(self.backlogged(phase.slot_kind), phase, self.now)
-        free.take(launch.host, phase.width)
-        if offers and not free.by_host:
-            offers.take_last(self.now)
-        phase.launch(launch, self.now, self.cluster.by_name[launch.host].speed)
+        free, shares = self._hosts.free[kind], self._of_kind[kind]
+        offers = self._offers.get(kind)
+        if offers is not None:
+            offers.skip(shares.whole.walk(), phase, now)
+        free.take(launch.host, width)
+        if offers is not None and not free.by_host:
+            offers.take_last(now)
+        phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
         if self._queues.by_host:
             self._queues.launched(launch)
-        self._of_kind[phase.slot_kind].settle(phase, phase.width)
+        shares.settle(phase, width)
 
     def _defer(self, decision: Defer) -> None:
         assert decision.until > self.now, "every wake lies ahead"

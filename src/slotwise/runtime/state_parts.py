@@ -122,7 +122,7 @@ class StateParts(StateView):
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
         """Update the shares above a phase after one of its attempts has ended."""
         if launch.host not in self._hosts.lost:
-            self._settle(phase, -phase.width)
+            self._of_kind[phase.slot_kind].settle(phase, -phase.width)
             return
         if self._let_go(launch.host):
             self._hosts_changed()

@@ -103,7 +103,7 @@ class StateView:
 
     @property
     def seen(self) -> Seen:
-        """What finished tasks took, by phase and host."""
+        """What tasks took, by phase and host, that finished since this was read first."""
         return self._finished.seen
 
     @property

@@ -66,16 +66,17 @@ class TaskHomes:
 
     def task_on(self, hosts: Collection[str]) -> tuple[int, str] | None:
         """A pending task with input on one of these hosts, and the host."""
-        by_host = self._by_host
+        by_host, status = self._by_host, self._status
         near: Iterable[str] = hosts
         if len(by_host) < len(hosts):  # A small job in a large cluster has few homes.
             near = filter(hosts.__contains__, tuple(by_host))
         for host in near:
             tasks = by_host.get(host)
             if tasks is not None:
-                task = self._last_pending(tasks)
-                if task is not None:
-                    return task, host
+                while tasks:
+                    if status[tasks[-1]] == PENDING:
+                        return tasks[-1], host
+                    tasks.pop()
                 del by_host[host]
         return None
 
@@ -94,7 +95,11 @@ class TaskHomes:
         if self._by_rack is None:
             self._by_rack = self._index_racks()
         tasks = self._by_rack.get(rack)
-        return self._last_pending(tasks) if tasks else None
+        while tasks:
+            if self._status[tasks[-1]] == PENDING:
+                return tasks[-1]
+            tasks.pop()
+        return None
 
     def copies(self) -> Copies:
         """The copies of the input of pending tasks; for pinned tasks, their hosts."""
@@ -135,16 +140,6 @@ class TaskHomes:
             self._by_host.setdefault(self._pinned[task], []).append(task)
         else:
             self._index(task)
-
-    def _last_pending(self, tasks: list[int]) -> int | None:
-        """The last pending task of a list; the entries after it are removed."""
-        status = self._status
-        while tasks:
-            task = tasks[-1]
-            if status[task] == PENDING:
-                return task
-            tasks.pop()
-        return None
 
     def _all_copies(self) -> Copies:
         """The copies of the input of all tasks; O(copies)."""

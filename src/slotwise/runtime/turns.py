@@ -23,6 +23,7 @@ class _Ahead(ShareNode):
     def __init__(self, node: ShareNode) -> None:
         super().__init__(node.order, None, node.unit)
         self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
+        self.units_allocated, self.units_owed = node.units_allocated, node.units_owed
         self.running, self.away = node.running, node.away
         self.node, self.is_starving = node, False
 

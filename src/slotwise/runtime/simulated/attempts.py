@@ -53,9 +53,12 @@ class Attempts:
 
     def begin(self, launch: Launch, now: float) -> None:
         """A host begins an attempt."""
-        if not self.reading or not self.reading.begin(now, launch):
-            begin = self._copy if self.copies else self._compute
-            begin(launch, now)
+        if self.reading and self.reading.begin(now, launch):
+            return
+        if self.copies:
+            self._copy(launch, now)
+        else:
+            self._compute(launch, now)
 
     def read(self, reading: Reading, now: float) -> None:
         """Continue the attempts that have read their blocks by now."""
@@ -128,17 +131,13 @@ class Attempts:
         """The attempt has all of its input at `begins`; schedule its end."""
         work = self._truths.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
-        phase, task, attempt = launch.phase, launch.task, launch.attempt
-        event: Event
         fault = self._fault(launch) if self._fault else None
+        end = begins + (seconds * fault.after if fault else seconds)
+        if self._reports:
+            end = self._reports.next(launch.host, end)
+        phase, task, attempt = launch.phase, launch.task, launch.attempt
         if fault:
-            end = begins + seconds * fault.after
-            if self._reports:
-                end = self._reports.next(launch.host, end)
-            event = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
+            failed = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
+            self._tell(end, failed)
         else:
-            end = begins + seconds
-            if self._reports:
-                end = self._reports.next(launch.host, end)
-            event = TaskFinished(end, phase, task, attempt, seconds)
-        self._tell(end, event)
+            self._tell(end, TaskFinished(end, phase, task, attempt, seconds))

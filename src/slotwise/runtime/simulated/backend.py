@@ -135,8 +135,8 @@ class SimulatedBackend:
                 self.now = until
                 return ()
             assert heap, "jobs wait, but there are no more events"
-            self.now = at = heap[0][0]
-            entries = [heappop(heap)[2]]
+            at, _, entry = heappop(heap)
+            self.now, entries = at, [entry]
             while heap and heap[0][0] == at:
                 entries.append(heappop(heap)[2])
             if self._odd:

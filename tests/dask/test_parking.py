@@ -1,0 +1,49 @@
+"""Tasks for certain workers are offered as many slots as these have room for."""
+
+from __future__ import annotations
+
+from slotwise.dask.parking import Restricted
+
+ONE, BOTH = frozenset({"w1"}), frozenset({"w1", "w2"})
+
+
+def test_no_more_are_offered_than_there_is_room() -> None:
+    """Two of three tasks for a worker with room for two; the third one is parked."""
+    tasks = Restricted()
+    assert [tasks.offer(key, ONE, {"w1": 2}) for key in "abc"] == [True, True, False]
+    assert [tasks.is_parked(key) for key in "abc"] == [False, False, True]
+
+
+def test_parked_tasks_are_offered_when_others_leave() -> None:
+    """Those that run are forgotten; as many others as there is room for come next."""
+    tasks = Restricted()
+    for key in "abcd":
+        tasks.offer(key, ONE, {"w1": 1})
+    tasks.forget("a")
+    assert tasks.changed({"w1": 2}) == ["b", "c"]
+    assert tasks.changed({"w2": 2}) == []
+
+
+def test_offers_end_when_the_room_is_gone() -> None:
+    """Another task took the place on the worker: the offered one is looked at again."""
+    tasks = Restricted()
+    tasks.offer("a", ONE, {"w1": 1})
+    tasks.offer("b", BOTH, {"w1": 1})
+    assert tasks.changed({"w2": 1}) == ["a"]
+    assert not tasks.offer("a", ONE, {"w2": 1})
+    assert tasks.is_parked("a")
+    assert tasks.changed({"w2": 1}) == []
+
+
+def test_nothing_is_left_of_forgotten_tasks() -> None:
+    """Whether they were offered or parked."""
+    tasks = Restricted()
+    for key in "ab":
+        tasks.offer(key, ONE, {"w1": 1})
+    assert tasks.take_all() == ["a", "b"]
+    for key in "ab":
+        tasks.offer(key, ONE, {"w1": 1})
+        tasks.forget(key)
+        tasks.forget(key)
+    assert len(tasks) == 0
+    assert tasks.changed({"w1": 5}) == []

@@ -1,0 +1,48 @@
+"""Random mixes of graphs share a Dask cluster while workers are killed and join.
+
+`SLOTWISE_MIX_MINUTES=30 pytest --slow -s -k random_mixes tests/dask` runs them for 30 minutes,
+and prints the seed of each. `SLOTWISE_MIX_SEED=7` begins with this one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster_mixes import run_mix
+
+TESTS = Path(__file__).parents[1]
+
+SECONDS_MOST = 400
+"""How long one mix may take on a busy machine."""
+
+
+def test_a_short_random_mix(tmp_path: Path) -> None:
+    """Results are right, shares are kept, and nothing is left behind."""
+    mix = run_mix(1, 2.0, tmp_path)
+    assert mix.observer.tasks > 0
+
+
+@pytest.mark.slow
+def test_random_mixes() -> None:
+    """The same, for as many seeds as the time allows, each in a process of its own."""
+    ends = time.monotonic() + 60 * float(os.environ.get("SLOTWISE_MIX_MINUTES", "1"))
+    seed = int(os.environ.get("SLOTWISE_MIX_SEED", "100"))
+    while time.monotonic() < ends:
+        command = [sys.executable, "-m", "cluster_mixes", str(seed)]
+        ended = subprocess.run(
+            command,
+            cwd=TESTS,
+            timeout=SECONDS_MOST,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, f"seed {seed}:\n{ended.stdout}\n{ended.stderr[-5000:]}"
+        print(f"seed {seed}: {ended.stdout}", end="", flush=True)
+        seed += 1
