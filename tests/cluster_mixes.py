@@ -153,9 +153,9 @@ class ClusterMix:
                 if len(self.workers) < 5:
                     await self._join()
             elif len(self.workers) > 1:
-                self.losses += 1
+                self.losses += what != self._pause
                 await what()
-                self.losses += 1
+                self.losses += what != self._pause
         for worker in self.workers:
             if not isinstance(worker, Nanny):
                 worker.status = Status.running

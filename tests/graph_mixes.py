@@ -24,8 +24,9 @@ import dask
 
 @dataclass
 class Mix:
-    """Who sends a graph. `losses` tells how often workers were lost; it is odd while one leaves.
+    """Who sends a graph.
 
+    losses     tells twice how many workers have been lost; it is odd while one leaves
     has_pools  whether there are pools with shares
     """
 
