@@ -13,8 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.live_job import Pickle
@@ -277,17 +276,6 @@ class Processes:
             if self._bell >= 0:
                 os.close(self._bell)
                 self._bell = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
         """Send a task to the worker of a slot; False if it is dead."""

@@ -162,6 +162,7 @@ class Server:
         self._pickles: dict[str, bytes] = {}
         self._runners: dict[str, Callable[..., object]] = {}
         self._kept: bytes | None = None  # what an earlier attempt of the next task has kept
+        self._path = list(sys.path)
         self._number = 0
         self._attempt: RunningAttempt | None = None
 
@@ -175,7 +176,9 @@ class Server:
                 link.write(*self.answer(body))
                 self._kept = None
             elif what == RUNNER:
-                sys.path[:], key, runner = pickle.loads(body)
+                path, key, runner = pickle.loads(body)
+                # On another host, packages may lie elsewhere.
+                sys.path[:] = [*path, *(place for place in self._path if place not in path)]
                 self._pickles[key] = runner
             elif what == KEPT:
                 self._kept = body
