@@ -17,6 +17,7 @@ from runtime.local.calling import TIMEOUT, exists
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.runtime.agents import slots as agent_slots
+from slotwise.runtime.agents import stream
 from slotwise.runtime.agents.slots import AgentSlots, check_python, connect
 from slotwise.runtime.local.workers import Reply, Workers
 
@@ -272,3 +273,22 @@ def test_an_address_without_agent_is_refused() -> None:
         address = server.getsockname()
     with pytest.raises(RefusedError, match="host 'h': its agent cannot be reached"):
         connect("h", address, TOKEN)
+
+
+def test_data_that_cannot_be_sent_fail_their_task(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection goes on."""
+    monkeypatch.setattr(stream, "DATA_MOST", 1_000)
+    workers.start(0, "len", len, (b"x" * 2_000,))
+    (reply,) = replies(workers)
+    assert reply.status == "error"
+    assert "the task cannot be sent to a worker process: 2," in str(reply.value)
+    workers.start(0, "len", len, (b"x" * 20,))
+    assert replies(workers)[0].value == 20
+
+
+def test_the_limit_of_a_message() -> None:
+    """4 GiB, less what the message says besides."""
+    assert stream.too_large(2**32 - 2**17) == ""
+    assert stream.too_large(2**32).startswith("4,294,967,296 bytes are too many")

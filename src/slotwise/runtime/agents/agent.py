@@ -37,7 +37,7 @@ from slotwise.programs.hosts.here import (
 )
 from slotwise.programs.hosts.security import tls_context
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
-from slotwise.runtime.agents.stream import Message, MessageStream, tune
+from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.local.processes import Answer, Processes
 
 BEAT_SECONDS = 1.0
@@ -272,6 +272,8 @@ class Service:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
             slot, status, body, _, seconds = answer
+            if reason := too_large(len(body)):
+                status, body = "unreadable", f"the result cannot be received: {reason}"
             self._stream.send(["answer", slot, attempt, status, body, seconds])
 
     def _beat(self) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
-from slotwise.runtime.agents.stream import Message, MessageStream, tune
+from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.processes import Answer, milliseconds
+from slotwise.runtime.local.user_code import UserCodeError
 
 SILENT_SECONDS = 3.0
 """After this time without a message, the workers of an agent count as stopped."""
@@ -127,7 +128,12 @@ class AgentSlots:
     def start(
         self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
     ) -> None:
-        """Start a task in a free slot, with the next `wait`."""
+        """Start a task in a free slot, with the next `wait`.
+
+        UserCodeError for more data than can be sent.
+        """
+        if reason := too_large(len(task) + len(kept)):
+            raise UserCodeError(reason)
         host = self._host_of[slot]
         self._attempts += 1
         self._running[slot] = self._attempts

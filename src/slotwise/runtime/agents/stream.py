@@ -19,6 +19,20 @@ CHUNK = 1 << 18
 MESSAGE_MOST = 2**32 - 1
 """The largest message in bytes, which is the limit of the format."""
 
+DATA_MOST = MESSAGE_MOST - (1 << 16)
+"""The most bytes of a user's data in a message."""
+
+
+def too_large(size: int) -> str:
+    """Why data of this size cannot be sent; empty if they can."""
+    if size <= DATA_MOST:
+        return ""
+    return (
+        f"{size:,} bytes are too many to be sent between hosts (at most {DATA_MOST:,}); pass"
+        " the path of a file that all hosts see"
+    )
+
+
 Message = list[Any]
 
 

@@ -30,7 +30,10 @@ class Slots(Protocol):
     def start(
         self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
     ) -> None:
-        """Start a task in a free slot, without waiting for it to begin."""
+        """Start a task in a free slot, without waiting for it to begin.
+
+        UserCodeError for a task that cannot be sent.
+        """
         ...
 
     def wait(self, timeout: float | None = None) -> list[Answer]:
@@ -123,11 +126,10 @@ class Workers:
                 self.slots.learn(key, pickle.dumps((sys.path, key, sent)))
                 self._keys.add(key)
             task = of_user(lambda: pickled_task((key, arguments)))
+            self.slots.start(slot, key, task, kept, sleeps=sleeps)
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             self._early.append(Reply(slot, "error", text))
-            return
-        self.slots.start(slot, key, task, kept, sleeps=sleeps)
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
