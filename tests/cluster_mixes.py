@@ -254,7 +254,8 @@ async def close_worker(worker: Any) -> None:
     loop, and then waits for ever.
     """
     with suppress(asyncio.TimeoutError, RuntimeError):
-        await asyncio.wait_for(worker.close(executor_wait=False), CLOSE_SECONDS)
+        options = {} if isinstance(worker, Nanny) else {"executor_wait": False}
+        await asyncio.wait_for(worker.close(**options), CLOSE_SECONDS)
 
 
 def run_mix(seed: int, seconds: float, folder: Path) -> ClusterMix:
