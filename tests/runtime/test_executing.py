@@ -69,7 +69,10 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.jobs = Executing(
-            lambda: 5.0, self.events.append, self.bell.set, self.forgotten.append
+            lambda: 5.0,
+            self.events.append,
+            self.bell.set,
+            lambda key, folder: self.forgotten.append(key),
         )
         self.jobs.add(self.writer)
 

@@ -34,7 +34,9 @@ class Scene:
     def __init__(self) -> None:
         self.files, self.events = GangFiles(), list[Any]()
         self.bell = threading.Event()
-        self.jobs = Executing(lambda: 5.0, self.events.append, self.bell.set, lambda key: None)
+        self.jobs = Executing(
+            lambda: 5.0, self.events.append, self.bell.set, lambda key, folder: None
+        )
         self.jobs.add(self.files)
         self.launches = [self.launch(task) for task in range(3)]
 

@@ -70,7 +70,13 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.bell = threading.Event()
-        self.jobs = Executing(lambda: 5.0, self.events.append, self.bell.set, lambda key: None)
+        self.forgotten: list[tuple[str, str]] = []
+        self.jobs = Executing(
+            lambda: 5.0,
+            self.events.append,
+            self.bell.set,
+            lambda key, folder: self.forgotten.append((key, folder)),
+        )
         self.jobs.add(self.files)
         for task in (0, 1):
             self.finish(self.launch(MAP, task))
@@ -112,6 +118,21 @@ def test_a_backend_reports_the_output_of_a_lost_host(scene: Scene) -> None:
             scene.finish(scene.launch(phase, task, attempt))
     assert [type(event) for event in scene.events[1:]] == [TaskFinished] * 4
     assert "j" not in scene.jobs
+
+
+def test_all_files_of_a_host_are_lost() -> None:
+    """Those of a job with folders of its own on each host; others see all files everywhere."""
+    own, shared = Files(), Files()
+    own.folder = "slotwise-1"
+    for files in (own, shared):
+        scene = Scene(files)
+        scene.jobs.lost_files("x")
+        assert scene.events == []
+        scene.jobs.lost_files("h")
+        assert [event.tasks for event in scene.events] == [(0, 1)] * (files is own)
+    scene = Scene(own)
+    scene.jobs.give_up("j")
+    assert scene.forgotten == [("j", "slotwise-1")]
 
 
 def test_an_attempt_that_was_done_does_not_begin_again(scene: Scene) -> None:
