@@ -165,10 +165,11 @@ def _run_on_dask(
     options: Options,
 ) -> Result:
     """Run the jobs of a source on the hosts of a Dask cluster."""
-    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
     from slotwise.runtime.agents.source import dask_workers
 
-    workers = dask_workers(dask, dask_slots)
+    workers = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
+    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+
     try:
         hosts = workers.connect()
         cluster = source.cluster(cluster_of(hosts))
@@ -218,7 +219,7 @@ def _run(
 
     On this machine, if no other backend is given.
     """
-    from slotwise.runtime.agents.backend import check_files
+    from slotwise.runtime.agents.source import check_files
     from slotwise.runtime.local.backend import LocalBackend
 
     executions = source.executions(cluster)

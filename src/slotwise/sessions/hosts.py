@@ -11,8 +11,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.model.typed import check_number, check_text
 from slotwise.programs.execution import Execution
-from slotwise.runtime.agents.backend import AgentsBackend, check_files, cluster_of
-from slotwise.runtime.agents.source import dask_workers
+from slotwise.runtime.agents.source import check_files, dask_workers
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
@@ -53,7 +52,9 @@ def place_for(
         raise InputError(
             "slots and dask are both given; a Dask worker has a slot a thread, or dask_slots"
         )
-    source = dask_workers(dask, dask_slots)
+    source = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
+    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+
     try:
         hosts = source.connect()
     except BaseException:

@@ -22,7 +22,8 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.programs.calls import Calls
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.programs.work_folder import sweep
-from slotwise.runtime.agents.backend import AgentsBackend, check_files
+from slotwise.runtime.agents.backend import AgentsBackend
+from slotwise.runtime.agents.source import check_files
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostRemoved
 from slotwise.programs.execution import Execution
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots
@@ -15,15 +14,6 @@ from slotwise.runtime.local.arrivals import Ask
 
 GRACE = 10.0
 """Seconds for which a host may be silent before its tasks begin again elsewhere."""
-
-
-def check_files(execution: Execution) -> None:
-    """InputError for a job that needs files that hosts with folders of their own do not see."""
-    if reason := getattr(execution, "needs_shared_files", ""):
-        raise InputError(
-            f"job {execution.job.id!r}: {reason}, and the hosts of a Dask cluster have folders"
-            " of their own; give the job a work_dir that all of them see"
-        )
 
 
 class HostSource(Protocol):

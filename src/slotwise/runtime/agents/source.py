@@ -1,12 +1,15 @@
-"""Where hosts with agents come from."""
+"""Where hosts with agents come from, and what cannot run there."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotwise.model.errors import InputError
 from slotwise.model.typed import check_whole
-from slotwise.runtime.agents.backend import HostSource
+from slotwise.programs.execution import Execution
+
+if TYPE_CHECKING:  # It needs msgpack, which the extra dask installs.
+    from slotwise.runtime.agents.backend import HostSource
 
 
 def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
@@ -23,3 +26,12 @@ def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
             f"a Dask cluster needs dask.distributed ({error}): pip install slotwise[dask]"
         ) from error
     return DaskWorkers(dask, slots)
+
+
+def check_files(execution: Execution) -> None:
+    """InputError for a job that needs files that hosts with folders of their own do not see."""
+    if reason := getattr(execution, "needs_shared_files", ""):
+        raise InputError(
+            f"job {execution.job.id!r}: {reason}, and the hosts of a Dask cluster have folders"
+            " of their own; give the job a work_dir that all of them see"
+        )
