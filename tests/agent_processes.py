@@ -249,3 +249,11 @@ def run_on_agents() -> None:
     LocalBackend._begin_host = begin_host  # type: ignore[method-assign]
     LocalBackend.put = put_shared  # type: ignore[method-assign]
     atexit.register(Reused.end)
+
+
+def files_named(folder: Path, name: str) -> list[Path]:
+    """The files of this name below a folder, of which others may be removed meanwhile.
+
+    `Path.rglob` fails if a folder disappears while it is read.
+    """
+    return [Path(place, name) for place, _, names in os.walk(folder) if name in names]

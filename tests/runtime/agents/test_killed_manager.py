@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent_processes import TOKEN, Loopback
+from agent_processes import TOKEN, Loopback, files_named
 from runtime.local.calling import TIMEOUT, await_end
 from slotwise.model.cluster import Cluster, Host
 
@@ -62,7 +62,7 @@ def test_a_killed_manager_leaves_nothing_on_hosts(tmp_path: Path) -> None:
             until(lambda: all(mark.exists() for mark in marks))
             manager.kill()
         await_end(*(int(mark.read_text()) for mark in marks))
-        until(lambda: not list((tmp_path / "hosts").rglob("made")))
+        until(lambda: not files_named(tmp_path / "hosts", "made"))
         assert all(agent.poll() is None for agent in source.agents.values())
     finally:
         source.close()

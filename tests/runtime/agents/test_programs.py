@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_processes import Loopback
+from agent_processes import Loopback, files_named
 from runtime.local.calling import TIMEOUT
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Launch
@@ -141,8 +141,8 @@ def test_files_that_disappear_are_made_again(
     gone: list[Path] = []
 
     def hear(events: list[Event], decisions: list[Decision]) -> None:
-        if not gone and sum(1 for _ in (tmp_path / "hosts").rglob("pairs")) >= 11:
-            for path in (tmp_path / "hosts" / "c").rglob("pairs"):
+        if not gone and len(files_named(tmp_path / "hosts", "pairs")) >= 11:
+            for path in files_named(tmp_path / "hosts" / "c", "pairs"):
                 path.unlink()
                 gone.append(path)
 
@@ -159,7 +159,7 @@ def test_a_shared_work_folder_needs_no_fetching(
     heard = counts(loopback, tmp_path, work_dir=str(tmp_path / "shared"))
     assert counted(tmp_path / "out") == text
     assert not any(isinstance(event, OutputLost) for event in heard)
-    assert not list((tmp_path / "hosts").rglob("pairs"))
+    assert not files_named(tmp_path / "hosts", "pairs")
     assert os.listdir(tmp_path / "shared") == []
 
 
@@ -169,7 +169,7 @@ def test_nothing_is_left_while_agents_go_on(
     """The files of a job are removed from hosts when it is over."""
     counts(loopback, tmp_path)
     until = time.monotonic() + TIMEOUT
-    while list((tmp_path / "hosts").rglob("pairs")):
+    while files_named(tmp_path / "hosts", "pairs"):
         assert time.monotonic() < until
         time.sleep(0.05)
 
