@@ -72,8 +72,9 @@ def _greet(
             connected = security.wrap_socket(connected, server_side=is_agent)
         role = _role(connected, None if is_agent else hello["role"])
         if isinstance(security, bytes):
-            is_root = is_agent and role == "reader"
-            _prove(connected, reader_token(security) if is_root else security, is_agent)
+            if is_agent and role == "reader":
+                security = reader_token(security)
+            _prove(connected, security, is_agent)
         write_frame(connected, json.dumps({"protocol": VERSION, **hello}).encode())
         theirs = {**json.loads(read_frame(connected))}
         if is_agent:

@@ -64,7 +64,7 @@ class _Automatic:
         if "://" in path:
             if path.partition("://")[0] not in webhdfs.SCHEMES:
                 return []
-            return list(self._name_node(webhdfs.own_name_node(path))(path))  # type: ignore
+            return self._name_node(webhdfs.own_name_node(path))(path)
         mount = mounts.mount_of(path, self._mounts)
         if mount is None:
             return []

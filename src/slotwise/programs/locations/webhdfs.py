@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 from slotwise.model.errors import InputError
-from slotwise.programs.locations.block import Blocks, FileBlock, Locate
+from slotwise.programs.locations.block import Blocks, FileBlock
 
 SCHEMES = {"webhdfs": "http", "swebhdfs": "https"}
 PORTS = {"webhdfs": 9870, "swebhdfs": 9871}
@@ -21,7 +21,7 @@ NO_ANSWER = (AttributeError, KeyError, TypeError, ValueError)
 """What an answer raises that has another form."""
 
 
-def locator(name_node: str) -> Locate:
+def locator(name_node: str) -> Callable[[str], Blocks]:
     """Asks a name node, "webhdfs://host:port" or with a user before it, "user@host:port".
 
     It is asked for the path of a file's URL: of webhdfs://host:port/path or hdfs://host/path.

@@ -6,7 +6,6 @@ import os
 import platform
 import select
 import socket
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.live_job import Pickle
+from slotwise.runtime.local.bell import Bell
 from slotwise.runtime.local.processes import Answer, milliseconds
 from slotwise.runtime.local.user_code import UserCodeError
 
@@ -85,10 +85,8 @@ class AgentSlots:
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._bell_lock = threading.Lock()
-        self._has_rung = False
-        self._poll.register(self._bell, select.POLLIN)
+        self._bell = Bell()
+        self._poll.register(self._bell.channel, select.POLLIN)
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
         self._gone: list[str] = []
@@ -157,9 +155,8 @@ class AgentSlots:
             left = None if until is None else until - time.monotonic()
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
-                if channel == self._bell:
-                    self._has_rung = False  # Before the caller looks why it was woken.
-                    os.eventfd_read(self._bell)
+                if channel == self._bell.channel:
+                    self._bell.hear()
                     is_woken = True
                 elif event & ~select.POLLOUT:
                     is_woken |= not self._receive(self._hosts[channel], answers)
@@ -168,11 +165,7 @@ class AgentSlots:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        if not self._has_rung:
-            self._has_rung = True
-            with self._bell_lock:
-                if self._bell >= 0:
-                    os.eventfd_write(self._bell, 1)
+        self._bell.ring()
 
     def tell(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
@@ -219,10 +212,7 @@ class AgentSlots:
         """Leave all agents, which then end their workers. Idempotent."""
         for host in list(self._hosts.values()):
             self._leave(host)
-        with self._bell_lock:
-            if self._bell >= 0:
-                os.close(self._bell)
-                self._bell = -1
+        self._bell.close()
 
     def _flush(self) -> None:
         for channel, host in self._hosts.items():

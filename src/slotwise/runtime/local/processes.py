@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import pickle
 import select
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.live_job import Pickle
+from slotwise.runtime.local.bell import Bell
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
 from slotwise.runtime.local.process import GarbledError, WorkerProcess
 from slotwise.runtime.local.stopped import is_stopped
@@ -104,10 +104,8 @@ class Processes:
         self._runners: dict[str, bytes] = {}
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._bell_lock = threading.Lock()
-        self._has_rung = False
-        self._poll.register(self._bell, select.POLLIN)
+        self._bell = Bell()
+        self._poll.register(self._bell.channel, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._others: dict[int, Callable[[int], None]] = {}  # by channel; see `attend`
         self._workers: dict[int, WorkerProcess] = {}  # by slot
@@ -187,9 +185,8 @@ class Processes:
             left = None if until is None else until - time.monotonic()
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
-                if channel == self._bell:
-                    self._has_rung = False  # Before the caller looks why it was woken.
-                    os.eventfd_read(self._bell)
+                if channel == self._bell.channel:
+                    self._bell.hear()
                     is_woken = True
                 elif channel in self._others:
                     self._others[channel](event)
@@ -212,11 +209,7 @@ class Processes:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        if not self._has_rung:
-            self._has_rung = True
-            with self._bell_lock:
-                if self._bell >= 0:
-                    os.eventfd_write(self._bell, 1)
+        self._bell.ring()
 
     def tell(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
@@ -272,10 +265,7 @@ class Processes:
             worker.reap()
         self._dying, self._workers = [], {}
         self._by_channel = {}
-        with self._bell_lock:
-            if self._bell >= 0:
-                os.close(self._bell)
-                self._bell = -1
+        self._bell.close()
 
     def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
         """Send a task to the worker of a slot; False if it is dead."""
