@@ -28,12 +28,16 @@ def has_numba() -> bool:
 
 
 @cache
-def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], signature: str, never_by_zero: bool = False
+) -> Callable[..., Any]:
     """The function as machine code for arguments of these types. ImportError without numba.
 
     function   in the subset of Python that numba supports; of this package's functions it may
                only call those made by `part`
     signature  in numba's notation: "int64(float64[::1], int64)"
+    never_by_zero  whether it never divides by 0: without checks for it, its loops can compute
+               several numbers at once
 
     numba's cache keeps the machine code for later processes: about 0.3 s instead of some
     seconds. If neither the package's directory nor the user's cache is writable, each process
@@ -41,10 +45,11 @@ def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]
     """
     from numba import njit
 
+    options = {"error_model": "numpy"} if never_by_zero else {}
     try:
-        kernel: Callable[..., Any] = njit(signature, cache=True)(function)
+        kernel: Callable[..., Any] = njit(signature, cache=True, **options)(function)
     except (RuntimeError, OSError):
-        kernel = njit(signature)(function)
+        kernel = njit(signature, **options)(function)
     return kernel
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 
 import numpy as np
 
-from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
+from slotwise.estimation.extrapolation import WORK_LEAST
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Seen
 from slotwise.model.views import PhaseView
-from slotwise.objective.costs import Floats
 
 TRUST = 1.0
 """The weight of a stated speed, as a number of tasks that ran on the host."""
@@ -39,26 +38,6 @@ class Corrected:
     def work(self, phase: PhaseView, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
         return max(phase.expected(task) * self.factor(phase.id), WORK_LEAST)
-
-    def works(self, phase: PhaseView, tasks: Sequence[int]) -> Floats:
-        """The work of several tasks."""
-        each = phase.phase.tasks.work
-        if not isinstance(each, tuple):
-            return np.full(len(tasks), self.work(phase, tasks[0]))
-        works: Floats = np.maximum(np.array(each)[tasks] * self.factor(phase.id), WORK_LEAST)
-        return works
-
-    def seconds_left(self, phase: PhaseView, now: float) -> Iterator[tuple[str, float]]:
-        """The host and the remaining seconds of each running attempt of a phase, > 0.
-
-        An attempt that exceeds its estimate is assumed to need `RUNNING_FLOOR` of the estimate.
-        """
-        factor, speeds = self.factor(phase.id), self.speeds
-        for started, launch in phase.attempts():
-            work = max(phase.expected(launch.task) * factor, WORK_LEAST)
-            seconds = work / speeds[launch.host]
-            left = started + seconds - now
-            yield launch.host, left if left > 0 else RUNNING_FLOOR * seconds
 
 
 def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:

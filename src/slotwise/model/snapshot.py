@@ -17,6 +17,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.queues_view import QueuesView
+from slotwise.model.unbegun import Unbegun
 from slotwise.model.views import PhaseView, PoolView
 from slotwise.model.virtual_time import VirtualTime
 
@@ -124,6 +125,15 @@ class Snapshot(Protocol):
 
         They count the tasks that finished since they were first asked for: a policy that needs
         them asks at its first decision.
+        """
+        ...
+
+    @property
+    def unbegun(self) -> Unbegun:
+        """The tasks that have not begun, of all admitted jobs, as columns.
+
+        A policy that plans all tasks reads it at each decision: it costs less than O(tasks) in
+        Python, because most of it is kept from one reading to the next.
         """
         ...
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat, takewhile
-
-import numpy as np
+from itertools import takewhile
+from typing import NamedTuple
 
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.algorithm import by_completion, program_order
 from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.list_schedule import TaskLister
-from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.remaining import Remaining, remaining
-from slotwise.assignment.dmrs.schedule import RunColumns
+from slotwise.assignment.dmrs.schedule import RunColumns, Runs
 from slotwise.assignment.dmrs.search import best_order
 from slotwise.assignment.giving_up import give_up
 from slotwise.estimation.corrections import Corrected, corrected
 from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
-from slotwise.objective.costs import Ints
 
 LISTINGS = 1_000
 """The approximate number of list schedules in a run, enough to make machine code worthwhile."""
@@ -36,9 +33,6 @@ MORE_MACHINES = 4
 
 BUDGET_SECONDS = 0.01
 """For the search at each plan, by default."""
-
-EVERY = slice(None)
-"""All places of a schedule."""
 
 Task = tuple[PhaseId, int]
 
@@ -54,8 +48,8 @@ class Queueing:
     not begun are planned again. A head whose phase is not ready keeps its slot idle, as
     planned.
 
-    plan     from the remaining problem and the previous order of its jobs, a new order of the
-             jobs and a schedule
+    plan     from the remaining problem, whose schedules a `TaskLister` computes, and the
+             previous order of its jobs: a new order of the jobs and a schedule
     checks   whether plans are checked before each launch; if not, plans change only when jobs,
              tasks or hosts come or go
     fills    whether other tasks use gaps before a task; gaps are then searched whenever slots
@@ -65,7 +59,7 @@ class Queueing:
     with `fills` of all jobs.
     """
 
-    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], RunColumns]]
+    plan: Callable[[TaskLister, Sequence[int]], tuple[Sequence[int], RunColumns]]
     checks: bool = True
     fills: bool = False
 
@@ -75,24 +69,25 @@ class Queueing:
             return give_up(snapshot)
         queues = snapshot.queues
         if queues.is_outdated:
-            return [self._enqueue(snapshot, _estimates(snapshot))]
+            return [self._enqueue(snapshot, _Listed.of(snapshot))]
         heads = _heads(snapshot)
         if self.checks and queues.has_heard and (heads or self.fills):
-            estimates = _estimates(snapshot)
-            if self._is_better_otherwise(snapshot, heads, estimates):
-                return [self._enqueue(snapshot, estimates)]
+            listed = _Listed.of(snapshot)
+            if self._is_better_otherwise(snapshot, heads, listed):
+                return [self._enqueue(snapshot, listed)]
         return heads
 
-    def _enqueue(self, snapshot: Snapshot, estimates: Corrected) -> Enqueue:
+    def _enqueue(self, snapshot: Snapshot, listed: _Listed) -> Enqueue:
         """Queues for all tasks that have not begun, and the order of the jobs."""
-        left = remaining(snapshot, estimates)
-        if left.problem is None:
+        lister, left = listed.lister, listed.left
+        if lister is None:
             return Enqueue({})
-        order, placed = self.plan(left.problem, _order(left, snapshot.queues.jobs))
+        order, placed = self.plan(lister, _order(left, snapshot.queues.jobs))
         queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
         of_machine = [queues[host] for host in left.hosts]
-        machines, tasks = placed.machine.tolist(), _tasks(left, placed)
-        for place in placed.queued():
+        machines = placed.machine.tolist()
+        tasks = left.unbegun.tasks[placed.task].tolist()
+        for place in placed.queued(lister.problem.columns):
             of_machine[machines[place]].append(tasks[place])
         return Enqueue(
             {host: tuple(queue) for host, queue in queues.items()},
@@ -100,54 +95,58 @@ class Queueing:
         )
 
     def _is_better_otherwise(
-        self, snapshot: Snapshot, heads: Sequence[Launch], estimates: Corrected
+        self, snapshot: Snapshot, heads: Sequence[Launch], listed: _Listed
     ) -> bool:
         """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
         another task could use a slot that they leave idle."""
-        queues = snapshot.queues
-        jobs = queues.jobs
-        if not self.fills:
-            last = max(jobs.index(launch.phase.job) for launch in heads)
-            jobs = jobs[: last + 1]
-        left = remaining(snapshot, estimates, jobs)
-        if left.problem is None:
+        lister, left = listed.lister, listed.left
+        if lister is None:
             return False
-        placed = TaskLister(left.problem, LISTINGS).placed(_order(left, jobs), self.fills)
-        for launch in heads:
-            run = placed.find(*left.number(launch.phase, launch.task))
-            work = estimates.work(snapshot.phase(launch.phase), launch.task)
-            here = work / estimates.speeds[launch.host]
+        jobs = snapshot.queues.jobs
+        if self.fills:
+            order = _order(left, jobs)
+        else:
+            last = max(jobs.index(launch.phase.job) for launch in heads)
+            place = left.unbegun.of.jobs
+            order = [place[name] for name in jobs[: last + 1] if name in place]
+        placed = lister.placed(order, self.fills)
+        begun = [left.place(launch.phase, launch.task) for launch in heads]
+        work, speed = lister.problem.columns.work, listed.estimates.speeds
+        for launch, task in zip(heads, begun, strict=True):
+            run = placed.find(task)
             is_elsewhere = left.hosts[placed.machine[run]] != launch.host
+            here = work[task] / speed[launch.host]
             if is_elsewhere and placed.end[run] < here * (1 - CLOSE):
                 return True
         if not self.fills:
             return False
-        begun = {(launch.phase, launch.task) for launch in heads}
-        soon = np.flatnonzero(placed.start <= 0)
-        return any(
-            task not in begun and snapshot.phase(task[0]).is_ready
-            for task in _tasks(left, placed, soon)
-        )
+        soon = placed.task[placed.start <= 0]
+        phases = left.unbegun.of.phases
+        stages = lister.problem.columns.stage_of
+        return any(phases[stages[task]].is_ready for task in set(soon.tolist()).difference(begun))
 
 
-def _estimates(snapshot: Snapshot) -> Corrected:
-    return corrected(snapshot.seen, snapshot.cluster.speeds)
+class _Listed(NamedTuple):
+    """What is left to do by current estimates; None instead of a lister if it is nothing."""
+
+    estimates: Corrected
+    left: Remaining
+    lister: TaskLister | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Listed:
+        """At the instant of a snapshot."""
+        estimates = corrected(snapshot.seen, snapshot.cluster.speeds)
+        left = remaining(snapshot, estimates)
+        lister = TaskLister(left.problem, LISTINGS) if left.problem else None
+        return cls(estimates, left, lister)
 
 
 def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
     """The remaining jobs in this order, jobs that are not in it last."""
-    place = {name: number for number, name in enumerate(jobs)}
-    numbers = range(len(left.jobs))
-    return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
-
-
-def _tasks(left: Remaining, placed: RunColumns, places: Ints | slice = EVERY) -> list[Task]:
-    """The tasks of the runs at these places."""
-    stages = [stage for job in left.tasks for stage in job]
-    row = np.cumsum([0, *map(len, left.tasks)])[placed.job[places]] + placed.stage[places]
-    first = np.cumsum([0, *(len(numbers) for _, numbers in stages)])[row]
-    tasks = list(chain.from_iterable(zip(repeat(name), numbers) for name, numbers in stages))
-    return [tasks[place] for place in (first + placed.task[places]).tolist()]
+    place = left.unbegun.of.jobs
+    known = [place[name] for name in jobs if name in place]
+    return known if len(known) == len(place) else [*known, *sorted({*place.values()}.difference(known))]
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:
@@ -166,39 +165,39 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
 
 
 def by_program(
-    problem: RelatedMachines, before: Sequence[int]
+    lister: TaskLister, before: Sequence[int]
 ) -> tuple[Sequence[int], RunColumns]:
     """The plan by Algorithm 1."""
-    order = program_order(problem)
-    return order, TaskLister(problem, LISTINGS).placed(order)
+    order = program_order(lister.problem)
+    return order, lister.placed(order)
 
 
 def by_search(
-    problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
+    lister: TaskLister, before: Sequence[int], seconds: float | None = None
 ) -> tuple[Sequence[int], RunColumns]:
     """The plan by the best order found in about `seconds` seconds, with gaps filled.
 
     The search starts with the previous order, so that each plan continues the search of the
     last one.
     """
-    tasks = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
-    each = LIST_SECONDS * tasks * (len(problem.speed) + MORE_MACHINES)
+    problem = lister.problem
+    each = LIST_SECONDS * len(problem.columns.work) * (len(problem.speed) + MORE_MACHINES)
     steps = (BUDGET_SECONDS if seconds is None else seconds) / each
-    order = best_order(problem, Budget(steps), before)
-    return order, TaskLister(problem, LISTINGS).placed(order, fills=True)
+    order = best_order(lister, Budget(steps), before)
+    return order, lister.placed(order, fills=True)
 
 
 def by_identical(
-    problem: RelatedMachines, before: Sequence[int]
+    lister: TaskLister, before: Sequence[int]
 ) -> tuple[Sequence[int], RunColumns]:
     """The plan as if all machines had the same speed (`identical_machine`)."""
-    runs = identical_machine(problem)
-    return by_completion(runs.completion), RunColumns.of(runs.runs)
+    return _planned(lister, identical_machine(lister.problem))
 
 
-def by_maps(
-    problem: RelatedMachines, before: Sequence[int]
-) -> tuple[Sequence[int], RunColumns]:
+def by_maps(lister: TaskLister, before: Sequence[int]) -> tuple[Sequence[int], RunColumns]:
     """The plan by the maps only; all later tasks on random machines (`map_only`)."""
-    runs = map_only(problem)
-    return by_completion(runs.completion), RunColumns.of(runs.runs)
+    return _planned(lister, map_only(lister.problem))
+
+
+def _planned(lister: TaskLister, runs: Runs) -> tuple[Sequence[int], RunColumns]:
+    return by_completion(runs.completion), RunColumns.of(runs.runs, lister.problem.columns)
