@@ -55,15 +55,15 @@ def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
         return Corrected({}, {}, stated)
     tasks = seen.tasks
     speeds = np.array([stated.get(host, 1.0) for host in seen.hosts])
-    costs = seen.ratios + np.log(speeds)
+    costs = tasks * (seen.ratios + np.log(speeds))
     of_phase, of_host = tasks.sum(axis=1), tasks.sum(axis=0) + TRUST
     # The factors f and the slownesses s keep, for the sums over all tasks of a phase or host,
     #     of_phase f + tasks s = tasks costs    and    of_host s + tasks' f = tasks' costs.
-    costs = tasks * costs
-    by_host = tasks / of_host
-    matrix = np.diag(np.where(of_phase > 0, of_phase, 1.0)) - by_host @ tasks.T
-    factors = np.linalg.solve(matrix, costs.sum(axis=1) - by_host @ costs.sum(axis=0))
-    slowness = (costs.sum(axis=0) - factors @ tasks) / of_host
+    by_host, costs_of_host = tasks / of_host, costs.sum(axis=0)
+    matrix = np.subtract(0.0, by_host @ tasks.T)
+    matrix.flat[:: len(tasks) + 1] += np.where(of_phase > 0, of_phase, 1.0)
+    factors = np.linalg.solve(matrix, costs.sum(axis=1) - by_host @ costs_of_host)
+    slowness = (costs_of_host - factors @ tasks) / of_host
     sums: dict[str, tuple[float, float]] = {}
     for phase, factor, count in zip(
         seen.phases, factors.tolist(), of_phase.tolist(), strict=True

@@ -49,6 +49,7 @@ class Unbegun:
     left        all phases of these jobs, in the same order
     task_first  the place of the first task of each phase, followed by the number of tasks
     tasks       the phase and the number of each task, phase after phase, by number
+    number      the number of each task
     expected    the work of each task as estimated beforehand, seconds at speed 1
     largest     the places of the tasks, phase after phase, the largest first; ties by number
     """
@@ -57,5 +58,6 @@ class Unbegun:
     left: Sequence[PhaseView]
     task_first: Ints
     tasks: npt.NDArray[np.object_]
+    number: Ints
     expected: Floats
     largest: Ints

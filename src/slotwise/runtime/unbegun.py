@@ -14,17 +14,16 @@ from slotwise.runtime.phase_state import PhaseState
 class UnbegunColumns:
     """The columns, computed when they are read.
 
-    A launch changes those of its phase, and joining all columns is left, which numpy does. When
-    a phase has no tasks left, the list of phases is made again; after `outdate` everything is.
+    Launches leave gaps in the columns, which numpy closes. When a phase has no tasks left, the
+    list of phases is made again; after `outdate` everything is.
     """
 
     def __init__(self, jobs_left: Callable[[], Iterable[Sequence[PhaseState]]]) -> None:
         """`jobs_left` returns the phases of each admitted job that is not over."""
         self._jobs_left = jobs_left
         self._found: Unbegun | None = None
-        self._left: list[PhaseState] = []
-        self._rows: list[_Row] = []
-        self._of: UnbegunPhases | None = None
+        self._phases: list[PhaseState] = []  # those of the columns
+        self._pending: list[int] = []  # the number of tasks of each
 
     def outdate(self) -> None:
         """Jobs, tasks or hosts came or went: compute everything again at the next reading."""
@@ -32,71 +31,68 @@ class UnbegunColumns:
 
     def read(self) -> Unbegun:
         """The columns at this instant."""
-        if self._found is None:
-            self._left = [phase for phases in self._jobs_left() for phase in phases]
-            self._rows = [_Row(phase) for phase in self._left if phase.pending]
-            self._of = None
-        changed = [row for row in self._rows if row.phase.pending != row.count]
-        if not changed and self._found is not None:
-            return self._found
-        for row in changed:
-            row.read()
-        if not all(row.count for row in changed):
-            self._rows = [row for row in self._rows if row.count]
-            self._of = None
-        if self._of is None:
-            self._of = _phases([row.phase for row in self._rows])
-        self._found = self._joined(self._of)
-        return self._found
+        found = self._found
+        if found is None:
+            left = [phase for phases in self._jobs_left() for phase in phases]
+            self._phases = [phase for phase in left if phase.pending]
+            self._pending = [phase.pending for phase in self._phases]
+            found = _columns(left, self._phases)
+        else:
+            pending = [phase.pending for phase in self._phases]
+            if pending != self._pending:
+                found = self._without_begun(found, pending)
+        self._found = found
+        return found
 
-    def _joined(self, of: UnbegunPhases) -> Unbegun:
-        rows = self._rows
-        if not rows:
-            none = np.zeros(0)
-            places = np.zeros(0, np.int64)
-            return Unbegun(
-                of, self._left, np.zeros(1, np.int64), none.astype(object), none, places
-            )
-        task_first = np.array([0, *(row.count for row in rows)]).cumsum()
+    def _without_begun(self, found: Unbegun, pending: list[int]) -> Unbegun:
+        """The columns without the tasks that have begun; `pending` are left of each phase."""
+        is_left = np.ones(len(found.expected), np.bool_)
+        for row, count in enumerate(pending):
+            if count != self._pending[row]:
+                begin, end = found.task_first[row : row + 2].tolist()
+                kept = found.number[begin:end].searchsorted(self._phases[row].pending_tasks())
+                is_left[begin:end] = False
+                is_left[begin + kept] = True
+        of, first = found.of, np.array([0, *pending]).cumsum()
+        if not all(pending):
+            self._phases = [phase for phase, count in zip(self._phases, pending) if count]
+            pending = [count for count in pending if count]
+            of, first = _phases(self._phases), np.array([0, *pending]).cumsum()
+        self._pending = pending
+        largest = found.largest[is_left[found.largest]]
         return Unbegun(
             of,
-            self._left,
-            task_first,
-            np.concatenate([row.tasks for row in rows]),
-            np.concatenate([row.expected for row in rows]),
-            np.concatenate([row.largest for row in rows])
-            + np.repeat(task_first[:-1], np.diff(task_first)),
+            found.left,
+            first,
+            found.tasks[is_left],
+            found.number[is_left],
+            found.expected[is_left],
+            (is_left.cumsum() - 1)[largest],
         )
 
 
-class _Row:
-    """The columns of one phase."""
-
-    __slots__ = ("count", "expected", "largest", "numbers", "phase", "tasks")
-
-    def __init__(self, phase: PhaseState) -> None:
-        self.phase, self.count = phase, phase.pending
-        self.numbers = np.array(phase.pending_tasks())
-        name, numbers = phase.id, self.numbers.tolist()
-        self.tasks = np.fromiter(((name, task) for task in numbers), object, self.count)
+def _columns(left: Sequence[PhaseState], phases: Sequence[PhaseState]) -> Unbegun:
+    """The columns of these phases, which have tasks that have not begun."""
+    count = [phase.pending for phase in phases]
+    first = np.array([0, *count]).cumsum()
+    tasks = [(phase.id, task) for phase in phases for task in phase.pending_tasks()]
+    number = np.array([task for _, task in tasks], np.int64)
+    expected = np.zeros(len(tasks))
+    for phase, begin, end in zip(phases, first.tolist(), first[1:].tolist(), strict=False):
         each = phase.phase.tasks.work
-        self.expected: Floats = (
-            np.array(each)[self.numbers]
-            if isinstance(each, tuple)
-            else np.full(self.count, phase.expected(numbers[0]))
+        is_equal = not isinstance(each, tuple)
+        expected[begin:end] = (
+            phase.expected(tasks[begin][1]) if is_equal else np.array(each)[number[begin:end]]
         )
-        self._sort()
-
-    def read(self) -> None:
-        """Drop the tasks that are not pending any more."""
-        self.count = self.phase.pending
-        numbers = np.array(self.phase.pending_tasks(), np.int64)
-        kept = self.numbers.searchsorted(numbers)
-        self.numbers, self.tasks, self.expected = numbers, self.tasks[kept], self.expected[kept]
-        self._sort()
-
-    def _sort(self) -> None:
-        self.largest: Ints = (-self.expected).argsort(kind="stable")
+    return Unbegun(
+        _phases(phases),
+        left,
+        first,
+        np.fromiter(tasks, object, len(tasks)),
+        number,
+        expected,
+        np.lexsort((-expected, np.repeat(np.arange(len(count)), count))),
+    )
 
 
 def _phases(phases: Sequence[PhaseState]) -> UnbegunPhases:

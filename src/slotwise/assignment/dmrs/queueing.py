@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple
+
+import numpy as np
 
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.tolerances import CLOSE
@@ -18,7 +20,6 @@ from slotwise.assignment.dmrs.search import best_order
 from slotwise.assignment.giving_up import give_up
 from slotwise.estimation.corrections import Corrected, corrected
 from slotwise.model.decision import Decision, Enqueue, Launch
-from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 
 LISTINGS = 1_000
@@ -33,9 +34,6 @@ MORE_MACHINES = 4
 
 BUDGET_SECONDS = 0.01
 """For the search at each plan, by default."""
-
-Task = tuple[PhaseId, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
@@ -83,14 +81,16 @@ class Queueing:
         if lister is None:
             return Enqueue({})
         order, placed = self.plan(lister, _order(left, snapshot.queues.jobs))
-        queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
-        of_machine = [queues[host] for host in left.hosts]
-        machines = placed.machine.tolist()
-        tasks = left.unbegun.tasks[placed.task].tolist()
-        for place in placed.queued(lister.problem.columns):
-            of_machine[machines[place]].append(tasks[place])
+        hosts = {host: number for number, host in enumerate(dict.fromkeys(left.hosts))}
+        of_machine = np.array([hosts[host] for host in left.hosts])
+        places = placed.queued(lister.problem.columns, of_machine)
+        tasks = left.unbegun.tasks[placed.task[places]].tolist()
+        first = of_machine[placed.machine[places]].searchsorted(np.arange(len(hosts) + 1))
         return Enqueue(
-            {host: tuple(queue) for host, queue in queues.items()},
+            {
+                host: tuple(tasks[begin:end])
+                for host, (begin, end) in zip(hosts, pairwise(first.tolist()), strict=True)
+            },
             tuple(left.jobs[number] for number in order),
         )
 
@@ -146,7 +146,9 @@ def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
     """The remaining jobs in this order, jobs that are not in it last."""
     place = left.unbegun.of.jobs
     known = [place[name] for name in jobs if name in place]
-    return known if len(known) == len(place) else [*known, *sorted({*place.values()}.difference(known))]
+    if len(known) < len(place):
+        known += sorted(set(place.values()).difference(known))
+    return known
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:

@@ -38,10 +38,10 @@ class Remaining:
 
     def place(self, phase: PhaseId, task: int) -> int:
         """The index of a task in the problem."""
-        of, first = self.unbegun.of, self.unbegun.task_first
-        stage = of.place[phase]
-        tasks = self.unbegun.tasks[first[stage] : first[stage + 1]].tolist()
-        return int(first[stage]) + tasks.index((phase, task))
+        unbegun = self.unbegun
+        stage = unbegun.of.place[phase]
+        begin, end = unbegun.task_first[stage : stage + 2].tolist()
+        return begin + int(unbegun.number[begin:end].searchsorted(task))
 
 
 def remaining(snapshot: Snapshot, estimates: Corrected) -> Remaining:

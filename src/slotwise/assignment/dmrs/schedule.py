@@ -58,15 +58,20 @@ class RunColumns:
         )
         return list(map(Run, *(column.tolist() for column in columns)))
 
-    def queued(self, jobs: JobColumns) -> list[int]:
+    def queued(self, jobs: JobColumns, hosts: Ints) -> Ints:
         """The places of the runs in queues: each run after all runs that it waits for.
 
-        At late instants, short tasks may end when they begin, because of rounding. Then the
-        tasks that wait for them begin at the same instant.
+        The queues are those of the `hosts` of the machines, by number, one after another. At
+        late instants, short tasks may end when they begin, because of rounding. Then the tasks
+        that wait for them begin at the same instant.
         """
-        stage = jobs.place[jobs.stage_of[self.task]]
-        keys = (self.machine, stage, self.end > self.start, self.start)
-        places: list[int] = np.lexsort(keys).tolist()
+        of_host = hosts[self.machine]
+        places = np.lexsort((self.start, of_host))
+        start, host = self.start[places], of_host[places]
+        if ((start[1:] == start[:-1]) & (host[1:] == host[:-1])).any():
+            stage = jobs.place[jobs.stage_of[self.task]]
+            keys = (self.machine, stage, self.end > self.start, self.start, of_host)
+            places = np.lexsort(keys)
         return places
 
     def find(self, task: int) -> int:
