@@ -153,6 +153,12 @@ class Snapshot(Protocol):
         ...
 
     @property
+    def phases_left(self) -> Sequence[PhaseView]:
+        """The phases of `jobs_left`, and of jobs that are over since jobs or tasks came, in a
+        row. It is kept from one reading to the next."""
+        ...
+
+    @property
     def is_stale(self) -> bool:
         """Whether jobs or phases came or went since the last `Reallocate`."""
         ...

@@ -9,34 +9,30 @@ import numpy as np
 import numpy.typing as npt
 
 from slotwise.model.job import PhaseId
+from slotwise.model.job_graphs import Ints, JobGraphs
 from slotwise.model.views import PhaseView
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class UnbegunPhases:
     """The phases with tasks that have not begun: jobs by arrival, each in topological order.
 
-    phases        these phases
-    place         of each phase, by its name
-    jobs          the place of each of their jobs, by name
-    weight        of each job
-    first         the place of the first phase of each job, followed by the number of phases
-    before_first  of each phase, where its entries in `before` begin, followed by their number
-    before        the places of the phases here that a phase waits for, lowest first
-    behind        the places of the phases here that wait for a phase, by its name
-    follows       whether a phase waits for phases without such tasks
+    phases   these phases
+    place    of each phase, by its name
+    jobs     the place of each of their jobs, by name
+    weight   of each job
+    graphs   the jobs; a phase may wait for others here
+    behind   the places of the phases here that wait for a phase, by its name
+    follows  whether a phase waits for phases without such tasks
     """
 
     phases: Sequence[PhaseView]
     place: Mapping[PhaseId, int]
     jobs: Mapping[str, int]
     weight: Floats
-    first: Ints
-    before_first: Ints
-    before: Ints
+    graphs: JobGraphs
     behind: Mapping[PhaseId, Sequence[int]]
     follows: npt.NDArray[np.bool_]
 
@@ -46,7 +42,6 @@ class Unbegun:
     """The tasks that have not begun, of all admitted jobs that are not over.
 
     of          their phases
-    left        all phases of these jobs, in the same order
     task_first  the place of the first task of each phase, followed by the number of tasks
     tasks       the phase and the number of each task, phase after phase, by number
     number      the number of each task
@@ -55,7 +50,6 @@ class Unbegun:
     """
 
     of: UnbegunPhases
-    left: Sequence[PhaseView]
     task_first: Ints
     tasks: npt.NDArray[np.object_]
     number: Ints

@@ -139,6 +139,11 @@ class StateView:
         """
         return self._jobs.left()
 
+    @property
+    def phases_left(self) -> Sequence[PhaseState]:
+        """The phases of these jobs in a row; also of jobs that are over since others came."""
+        return self._unbegun.phases_left
+
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
         return self._jobs.attempts_of(job)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from slotwise.model.job import PhaseId
-from slotwise.model.unbegun import Floats, Ints, Unbegun, UnbegunPhases
+from slotwise.model.job_graphs import JobGraphs
+from slotwise.model.unbegun import Unbegun, UnbegunPhases
 from slotwise.runtime.phase_state import PhaseState
 
 
@@ -21,22 +22,29 @@ class UnbegunColumns:
     def __init__(self, jobs_left: Callable[[], Iterable[Sequence[PhaseState]]]) -> None:
         """`jobs_left` returns the phases of each admitted job that is not over."""
         self._jobs_left = jobs_left
+        self._left: list[PhaseState] | None = None
         self._found: Unbegun | None = None
         self._phases: list[PhaseState] = []  # those of the columns
         self._pending: list[int] = []  # the number of tasks of each
 
     def outdate(self) -> None:
         """Jobs, tasks or hosts came or went: compute everything again at the next reading."""
-        self._found = None
+        self._left = self._found = None
+
+    @property
+    def phases_left(self) -> Sequence[PhaseState]:
+        """All phases of the jobs."""
+        if self._left is None:
+            self._left = [phase for phases in self._jobs_left() for phase in phases]
+        return self._left
 
     def read(self) -> Unbegun:
         """The columns at this instant."""
         found = self._found
         if found is None:
-            left = [phase for phases in self._jobs_left() for phase in phases]
-            self._phases = [phase for phase in left if phase.pending]
+            self._phases = [phase for phase in self.phases_left if phase.pending]
             self._pending = [phase.pending for phase in self._phases]
-            found = _columns(left, self._phases)
+            found = _columns(self._phases)
         else:
             pending = [phase.pending for phase in self._phases]
             if pending != self._pending:
@@ -62,7 +70,6 @@ class UnbegunColumns:
         largest = found.largest[is_left[found.largest]]
         return Unbegun(
             of,
-            found.left,
             first,
             found.tasks[is_left],
             found.number[is_left],
@@ -71,7 +78,7 @@ class UnbegunColumns:
         )
 
 
-def _columns(left: Sequence[PhaseState], phases: Sequence[PhaseState]) -> Unbegun:
+def _columns(phases: Sequence[PhaseState]) -> Unbegun:
     """The columns of these phases, which have tasks that have not begun."""
     count = [phase.pending for phase in phases]
     first = np.array([0, *count]).cumsum()
@@ -86,7 +93,6 @@ def _columns(left: Sequence[PhaseState], phases: Sequence[PhaseState]) -> Unbegu
         )
     return Unbegun(
         _phases(phases),
-        left,
         first,
         np.fromiter(tasks, object, len(tasks)),
         number,
@@ -98,30 +104,25 @@ def _columns(left: Sequence[PhaseState], phases: Sequence[PhaseState]) -> Unbegu
 def _phases(phases: Sequence[PhaseState]) -> UnbegunPhases:
     """The columns of these phases, which have tasks that have not begun."""
     jobs: dict[str, int] = {}
-    first: list[int] = []
+    stages: list[int] = []
+    weight: list[float] = []
     place: dict[PhaseId, int] = {}
     behind: dict[PhaseId, list[int]] = {}
-    arcs: list[list[int]] = []
-    follows = []
+    before: list[list[int]] = []
+    follows: list[bool] = []
     for number, phase in enumerate(phases):
         job = phase.job.id
         if job not in jobs:
             jobs[job] = len(jobs)
-            first.append(number)
+            stages.append(0)
+            weight.append(phase.job.weight)
+        stages[-1] += 1
         place[phase.id] = number
         waits_for = [PhaseId(job, name) for name in phase.phase.waits_for]
         for name in waits_for:
             behind.setdefault(name, []).append(number)
-        arcs.append(sorted(place[name] for name in waits_for if name in place))
-        follows.append(len(arcs[-1]) < len(waits_for))
-    return UnbegunPhases(
-        phases,
-        place,
-        jobs,
-        np.array([phases[number].job.weight for number in first], dtype=float),
-        np.array([*first, len(phases)]),
-        np.array([0, *map(len, arcs)]).cumsum(),
-        np.array([other for others in arcs for other in others], dtype=np.int64),
-        behind,
-        np.array(follows, dtype=np.bool_),
-    )
+        before.append(sorted(place[name] for name in waits_for if name in place))
+        follows.append(len(before[-1]) < len(waits_for))
+    graphs = JobGraphs.of(stages, before)
+    weights, follow = np.array(weight, np.float64), np.array(follows, np.bool_)
+    return UnbegunPhases(phases, place, jobs, weights, graphs, behind, follow)

@@ -97,6 +97,6 @@ def test_min_speeds_are_the_same_in_machine_code() -> None:
         runs.check(problem)
         same = runs.completion == fast.completions(order, True, slowest)
         assert same.all()
-        first = problem.columns.first
+        first = problem.columns.graphs.first
         for run in runs.runs:
             assert problem.speed[run.machine] >= slowest[first[run.job] + run.stage]

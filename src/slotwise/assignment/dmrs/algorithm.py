@@ -86,5 +86,5 @@ def skewness(problem: RelatedMachines) -> float:
     """The task-skewness product D >= 1: each job's work is at least D times the sum of the
     largest tasks of its stages."""
     jobs = problem.columns
-    largest = np.add.reduceat(jobs.largest, jobs.first[:-1])
+    largest = np.add.reduceat(jobs.largest, jobs.graphs.first[:-1])
     return float(np.min(problem.work / largest))

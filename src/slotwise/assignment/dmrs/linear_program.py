@@ -65,13 +65,13 @@ class _Chains:
         length = np.maximum(spread, jobs.largest / float(problem.fastest[0]))
         tail = np.zeros(len(spread))
         # A job has one stage at each place, so a pass handles each stage once.
-        for arcs in reversed(jobs.arcs):
+        for arcs in reversed(jobs.graphs.arcs):
             behind, ahead = arcs.T
             np.maximum.at(tail, ahead, tail[behind] + length[behind])
-        starts = jobs.first[:-1]
+        starts = jobs.graphs.first[:-1]
         self.longest: Floats = np.maximum.reduceat(tail + length, starts)
         self.late: Floats = np.add.reduceat(jobs.total * (tail + spread / 2), starts)
         # Stages of a chain run one at a time; otherwise all stages may run at once.
         widest = np.maximum.reduceat(jobs.count, starts)
-        at_once = np.where(jobs.is_chain, widest, np.add.reduceat(jobs.count, starts))
+        at_once = np.where(jobs.graphs.is_chain, widest, np.add.reduceat(jobs.count, starts))
         self.rate: Floats = problem.rate(at_once)

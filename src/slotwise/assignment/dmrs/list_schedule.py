@@ -37,11 +37,11 @@ class TaskLister:
             problem.speed.astype(float),
             problem.free.astype(float),
             problem.earliest,
-            jobs.first,
+            jobs.graphs.first,
             jobs.task_first,
             jobs.work[jobs.largest_first],
-            jobs.before_first,
-            jobs.before,
+            jobs.graphs.before_first,
+            jobs.graphs.before,
         )
         self._stages, self._count = len(jobs.count), len(jobs.work)
         is_large = self._count * len(problem.speed) * asked >= COMPILED_FROM
@@ -60,7 +60,7 @@ class TaskLister:
                  one row; at most the largest speed. Without it, all machines are allowed
         """
         ends, *_ = self._run(order, fills, slowest)
-        first = self.problem.columns.first
+        first = self.problem.columns.graphs.first
         done: Floats = np.maximum.reduceat(np.asarray(ends), first[:-1])
         return done
 

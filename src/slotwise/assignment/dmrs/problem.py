@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.model.job_graphs import JobGraphs
 from slotwise.objective.costs import Floats, Ints
 
 
@@ -51,23 +53,19 @@ class NumericJob:
 class JobColumns(Sequence[NumericJob]):
     """Jobs as arrays: their stages one after another, and the tasks of these.
 
+    graphs           the stages of each job
     release, weight  of each job
-    first            the index of the first stage of each job, followed by the number of stages
     ready, follows   of each stage
-    before_first     of each stage, where its part of `before` begins; then the length of that
-    before           the stages before each stage, by index among all
     task_first       the index of the first task of each stage, followed by the number of tasks
     work             of each task
     largest_first    the indices of the tasks of each stage, the largest first; ties by number
     """
 
+    graphs: JobGraphs
     release: Floats
     weight: Floats
-    first: Ints
     ready: Floats
     follows: NDArray[np.bool_]
-    before_first: Ints
-    before: Ints
     task_first: Ints
     work: Floats
     largest_first: Ints
@@ -78,23 +76,21 @@ class JobColumns(Sequence[NumericJob]):
         if isinstance(jobs, cls):
             return jobs
         stages = [stage for job in jobs for stage in job.stages]
-        first = np.cumsum([0, *(len(job.stages) for job in jobs)])
+        first = accumulate((len(job.stages) for job in jobs), initial=0)
         task_first = np.cumsum([0, *(len(stage.work) for stage in stages)])
         before = [
             [begin + other for other in stage.before]
-            for begin, job in zip(first.tolist(), jobs, strict=False)
+            for begin, job in zip(first, jobs, strict=False)
             for stage in job.stages
         ]
         work = np.concatenate([stage.work for stage in stages])
         stage_of = np.repeat(np.arange(len(stages)), np.diff(task_first))
         return cls(
+            JobGraphs.of([len(job.stages) for job in jobs], before),
             np.array([job.release for job in jobs]),
             np.array([job.weight for job in jobs]),
-            first,
             np.array([stage.ready for stage in stages]),
             np.array([stage.follows for stage in stages]),
-            np.cumsum([0, *map(len, before)]),
-            np.array([other for others in before for other in others], dtype=np.int64),
             task_first,
             work,
             np.lexsort((-work, stage_of)),
@@ -113,12 +109,13 @@ class JobColumns(Sequence[NumericJob]):
         if isinstance(which, slice):
             return [self[number] for number in range(*which.indices(len(self)))]
         number = range(len(self))[which]
-        first, end = self.first[number : number + 2].tolist()
+        first, end = self.graphs.first[number : number + 2].tolist()
         stages = tuple(self._stage(stage, first) for stage in range(first, end))
         return NumericJob(stages, float(self.release[number]), float(self.weight[number]))
 
     def _stage(self, stage: int, first: int) -> Stage:
-        before = self.before[self.before_first[stage] : self.before_first[stage + 1]] - first
+        begin, end = self.graphs.before_first[stage : stage + 2].tolist()
+        before = self.graphs.before[begin:end] - first
         return Stage(
             self.work[self.task_first[stage] : self.task_first[stage + 1]],
             tuple(before.tolist()),
@@ -142,31 +139,9 @@ class JobColumns(Sequence[NumericJob]):
         return self.work[self.largest_first[self.task_first[:-1]]]
 
     @cached_property
-    def place(self) -> Ints:
-        """The place of each stage within its job."""
-        return np.arange(len(self.ready)) - np.repeat(self.first[:-1], np.diff(self.first))
-
-    @cached_property
     def stage_of(self) -> Ints:
         """The stage of each task, by index among all."""
         return np.repeat(np.arange(len(self.count)), self.count)
-
-    @cached_property
-    def arcs(self) -> list[Ints]:
-        """For each place within a job, pairs of the stage there and one before it."""
-        behind = np.repeat(np.arange(len(self.ready)), np.diff(self.before_first))
-        pairs = np.column_stack([behind, self.before])
-        place = self.place[behind]
-        return [pairs[place == number] for number in range(int(self.place.max()) + 1)]
-
-    @cached_property
-    def is_chain(self) -> NDArray[np.bool_]:
-        """For each job, whether each stage waits for exactly the stage before it."""
-        waits, stages = np.diff(self.before_first), np.arange(len(self.ready))
-        follows_last = waits == (self.place > 0)
-        one = np.flatnonzero(follows_last & (waits == 1))
-        follows_last[one] = self.before[self.before_first[one]] == stages[one] - 1
-        return np.logical_and.reduceat(follows_last, self.first[:-1])
 
 
 @dataclass(frozen=True)
@@ -217,14 +192,14 @@ class RelatedMachines:
     @cached_property
     def earliest(self) -> Floats:
         """The earliest start of the tasks of each stage, for all jobs in one row, seconds."""
-        stages = np.diff(self.columns.first)
+        stages = np.diff(self.columns.graphs.first)
         earliest: Floats = np.maximum(np.repeat(self.release, stages), self.columns.ready)
         return earliest
 
     @cached_property
     def work(self) -> Floats:
         """The work of all tasks of each job: P_j, seconds at speed 1."""
-        return np.add.reduceat(self.columns.total, self.columns.first[:-1])
+        return np.add.reduceat(self.columns.total, self.columns.graphs.first[:-1])
 
     def value(self, completion: Floats) -> float:
         """The weighted sum of the completions of the jobs."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, takewhile
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.algorithm import by_completion, program_order
 from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.list_schedule import TaskLister
-from slotwise.assignment.dmrs.remaining import Remaining, remaining
+from slotwise.assignment.dmrs.remaining import Machines, Remaining, machines, remaining
 from slotwise.assignment.dmrs.schedule import RunColumns, Runs
 from slotwise.assignment.dmrs.search import best_order
 from slotwise.assignment.giving_up import give_up
@@ -65,90 +65,105 @@ class Queueing:
         """The next decisions at this instant; empty when there are no more."""
         if snapshot.doomed:
             return give_up(snapshot)
-        queues = snapshot.queues
+        queues, outlook = snapshot.queues, _Outlook(snapshot)
         if queues.is_outdated:
-            return [self._enqueue(snapshot, _Listed.of(snapshot))]
+            return [self._enqueue(outlook)]
         heads = _heads(snapshot)
         if self.checks and queues.has_heard and (heads or self.fills):
-            listed = _Listed.of(snapshot)
-            if self._is_better_otherwise(snapshot, heads, listed):
-                return [self._enqueue(snapshot, listed)]
+            if self._is_better_otherwise(heads, outlook):
+                return [self._enqueue(outlook)]
         return heads
 
-    def _enqueue(self, snapshot: Snapshot, listed: _Listed) -> Enqueue:
+    def _enqueue(self, outlook: _Outlook) -> Enqueue:
         """Queues for all tasks that have not begun, and the order of the jobs."""
-        lister, left = listed.lister, listed.left
+        left, lister = outlook.left, outlook.lister
         if lister is None:
             return Enqueue({})
-        order, placed = self.plan(lister, _order(left, snapshot.queues.jobs))
-        hosts = {host: number for number, host in enumerate(dict.fromkeys(left.hosts))}
-        of_machine = np.array([hosts[host] for host in left.hosts])
+        order, placed = self.plan(lister, outlook.order)
+        hosts = outlook.machines.hosts
+        number = {host: number for number, host in enumerate(dict.fromkeys(hosts))}
+        of_machine = np.array([number[host] for host in hosts])
         places = placed.queued(lister.problem.columns, of_machine)
         tasks = left.unbegun.tasks[placed.task[places]].tolist()
-        first = of_machine[placed.machine[places]].searchsorted(np.arange(len(hosts) + 1))
-        return Enqueue(
-            {
-                host: tuple(tasks[begin:end])
-                for host, (begin, end) in zip(hosts, pairwise(first.tolist()), strict=True)
-            },
-            tuple(left.jobs[number] for number in order),
-        )
+        first = of_machine[placed.machine[places]].searchsorted(np.arange(len(number) + 1))
+        of_host = zip(number, pairwise(first.tolist()), strict=True)
+        queues = {host: tuple(tasks[begin:end]) for host, (begin, end) in of_host}
+        names = list(left.jobs)
+        return Enqueue(queues, tuple(names[job] for job in order))
 
-    def _is_better_otherwise(
-        self, snapshot: Snapshot, heads: Sequence[Launch], listed: _Listed
-    ) -> bool:
+    def _is_better_otherwise(self, heads: Sequence[Launch], outlook: _Outlook) -> bool:
         """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
         another task could use a slot that they leave idle."""
-        lister, left = listed.lister, listed.left
+        doubtful = [launch for launch in heads if outlook.may_end_earlier(launch)]
+        if not doubtful and not self.fills:
+            return False
+        left, lister, order = outlook.left, outlook.lister, outlook.order
         if lister is None:
             return False
-        jobs = snapshot.queues.jobs
-        if self.fills:
-            order = _order(left, jobs)
-        else:
-            last = max(jobs.index(launch.phase.job) for launch in heads)
-            place = left.unbegun.of.jobs
-            order = [place[name] for name in jobs[: last + 1] if name in place]
-        placed = lister.placed(order, self.fills)
-        begun = [left.place(launch.phase, launch.task) for launch in heads]
-        work, speed = lister.problem.columns.work, listed.estimates.speeds
-        for launch, task in zip(heads, begun, strict=True):
-            run = placed.find(task)
-            is_elsewhere = left.hosts[placed.machine[run]] != launch.host
-            here = work[task] / speed[launch.host]
-            if is_elsewhere and placed.end[run] < here * (1 - CLOSE):
+        if not self.fills:
+            last = max(order.index(left.jobs[launch.phase.job]) for launch in doubtful)
+            order = order[: last + 1]
+        placed, hosts = lister.placed(order, self.fills), outlook.machines.hosts
+        for launch in doubtful:
+            run = placed.find(left.place(launch.phase, launch.task))
+            is_elsewhere = hosts[placed.machine[run]] != launch.host
+            if is_elsewhere and placed.end[run] < outlook.clearly_before(launch):
                 return True
         if not self.fills:
             return False
-        soon = placed.task[placed.start <= 0]
-        phases = left.unbegun.of.phases
-        stages = lister.problem.columns.stage_of
-        return any(phases[stages[task]].is_ready for task in set(soon.tolist()).difference(begun))
+        begun = {left.place(launch.phase, launch.task) for launch in heads}
+        soon = set(placed.task[placed.start <= 0].tolist()) - begun
+        phases, stage_of = left.unbegun.of.phases, lister.problem.columns.stage_of
+        return any(phases[stage_of[task]].is_ready for task in soon)
 
 
-class _Listed(NamedTuple):
-    """What is left to do by current estimates; None instead of a lister if it is nothing."""
+@dataclass(frozen=True)
+class _Outlook:
+    """What is left to do at an instant, by current estimates; computed when it is needed."""
 
-    estimates: Corrected
-    left: Remaining
-    lister: TaskLister | None
+    snapshot: Snapshot
 
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> _Listed:
-        """At the instant of a snapshot."""
-        estimates = corrected(snapshot.seen, snapshot.cluster.speeds)
-        left = remaining(snapshot, estimates)
-        lister = TaskLister(left.problem, LISTINGS) if left.problem else None
-        return cls(estimates, left, lister)
+    @cached_property
+    def estimates(self) -> Corrected:
+        """The work of tasks and the speeds of hosts."""
+        return corrected(self.snapshot.seen, self.snapshot.cluster.speeds)
 
+    @cached_property
+    def machines(self) -> Machines:
+        """The machines, and when they will be free."""
+        return machines(self.snapshot, self.estimates)
 
-def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
-    """The remaining jobs in this order, jobs that are not in it last."""
-    place = left.unbegun.of.jobs
-    known = [place[name] for name in jobs if name in place]
-    if len(known) < len(place):
-        known += sorted(set(place.values()).difference(known))
-    return known
+    @cached_property
+    def left(self) -> Remaining:
+        """The tasks that have not begun."""
+        return remaining(self.snapshot, self.estimates, self.machines)
+
+    @cached_property
+    def lister(self) -> TaskLister | None:
+        """Computes their schedules; None if there are no tasks or machines."""
+        return TaskLister(self.left.problem, LISTINGS) if self.left.problem else None
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The jobs in the order of the queues, jobs that are not in it last."""
+        number = self.left.jobs
+        known = [number[name] for name in self.snapshot.queues.jobs if name in number]
+        if len(known) < len(number):
+            known += sorted(set(number.values()).difference(known))
+        return known
+
+    def may_end_earlier(self, launch: Launch) -> bool:
+        """Whether this task could end earlier elsewhere if no other task were before it."""
+        work, machines = self._work(launch), self.machines
+        soonest = machines.free + work / machines.speed
+        return bool((soonest < self.clearly_before(launch)).any())
+
+    def clearly_before(self, launch: Launch) -> float:
+        """An end before this is earlier than that of the launch."""
+        return self._work(launch) / self.estimates.speeds[launch.host] * (1 - CLOSE)
+
+    def _work(self, launch: Launch) -> float:
+        return self.estimates.work(self.snapshot.phase(launch.phase), launch.task)
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:

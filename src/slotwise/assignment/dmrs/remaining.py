@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -15,26 +14,63 @@ from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.unbegun import Unbegun
-from slotwise.model.views import PhaseView
 from slotwise.objective.costs import Floats, Ints
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """The tasks that have not begun, on the responsive hosts; time counts from now.
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """The slots of the responsive hosts, by current estimates; time counts from now.
 
-    problem  the tasks as in `unbegun`; None if there are no such tasks, or no such hosts
-    hosts    the host of each machine
+    hosts  the host of each machine
+    speed  of each machine
+    free   when the attempt that runs there is expected to end
+    ends   when the last running attempt of each phase is expected to end
+    """
+
+    hosts: Sequence[str]
+    speed: Floats
+    free: Floats
+    ends: Mapping[PhaseId, float]
+
+
+def machines(snapshot: Snapshot, estimates: Corrected) -> Machines:
+    """The machines at an instant. O(phases + running attempts)."""
+    hosts: Sequence[str] = machines_of(snapshot.cluster)
+    if snapshot.lost:
+        hosts = [name for name in hosts if name not in snapshot.lost]
+    busy: dict[str, list[float]] = {host: [] for host in estimates.speeds}
+    ends: dict[PhaseId, float] = {}
+    now, speeds = snapshot.now, estimates.speeds
+    for phase in snapshot.phases_left:
+        if phase.running:
+            factor, last = estimates.factor(phase.id), 0.0
+            for started, launch in phase.attempts():
+                work = phase.expected(launch.task) * factor
+                seconds = (work if work > WORK_LEAST else WORK_LEAST) / speeds[launch.host]
+                left = started + seconds - now
+                if left <= 0:  # It is assumed to need this part of its estimate.
+                    left = RUNNING_FLOOR * seconds
+                busy[launch.host].append(left)
+                last = max(last, left)
+            ends[phase.id] = last
+    free = [busy[host].pop() if busy[host] else 0.0 for host in hosts]
+    return Machines(hosts, np.array([speeds[host] for host in hosts]), np.array(free), ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The tasks that have not begun, as in `unbegun`; time counts from now.
+
+    problem  None if there are no such tasks, or no machines
     """
 
     problem: RelatedMachines | None
     unbegun: Unbegun
-    hosts: list[str]
 
-    @cached_property
-    def jobs(self) -> list[str]:
-        """The name of each job of the problem."""
-        return list(self.unbegun.of.jobs)
+    @property
+    def jobs(self) -> Mapping[str, int]:
+        """The number of each job in the problem, by its name."""
+        return self.unbegun.of.jobs
 
     def place(self, phase: PhaseId, task: int) -> int:
         """The index of a task in the problem."""
@@ -44,63 +80,17 @@ class Remaining:
         return begin + int(unbegun.number[begin:end].searchsorted(task))
 
 
-def remaining(snapshot: Snapshot, estimates: Corrected) -> Remaining:
+def remaining(snapshot: Snapshot, estimates: Corrected, machines: Machines) -> Remaining:
     """The remaining problem by these estimates.
 
-    A machine is busy until the expected end of the attempt that runs there. A stage is ready at
-    the expected end of all running attempts of the phases that it waits for. O(tasks left) in
-    numpy, and O(phases + running attempts) in Python.
+    A stage is ready at the expected end of all running attempts of the phases that it waits
+    for. O(tasks left) in numpy, and O(phases) in Python.
     """
     unbegun = snapshot.unbegun
-    hosts = machines_of(snapshot.cluster)
-    if snapshot.lost:
-        hosts = [name for name in hosts if name not in snapshot.lost]
-    if not unbegun.of.phases or not hosts:
-        return Remaining(None, unbegun, hosts)
-    busy, ends = _running(unbegun, estimates, snapshot.now)
-    free = np.zeros(len(hosts))
-    if busy:
-        for machine, host in enumerate(hosts):
-            if left := busy.get(host):
-                free[machine] = left.pop()
-    speed = np.array([estimates.speeds[host] for host in hosts])
-    return Remaining(
-        RelatedMachines(speed, _jobs(unbegun, ends, estimates), free), unbegun, hosts
-    )
-
-
-def _running(
-    unbegun: Unbegun, estimates: Corrected, now: float
-) -> tuple[Mapping[str, list[float]], Mapping[PhaseId, float]]:
-    """The seconds from now to the expected ends of all running attempts.
-
-    By host, and the last one of each phase.
-    """
-    busy: dict[str, list[float]] = {}
-    ends: dict[PhaseId, float] = {}
-    for phase in unbegun.left:
-        if phase.running:
-            last = 0.0
-            for host, left in seconds_left(phase, estimates, now):
-                busy.setdefault(host, []).append(left)
-                last = max(last, left)
-            ends[phase.id] = last
-    return busy, ends
-
-
-def seconds_left(
-    phase: PhaseView, estimates: Corrected, now: float
-) -> Iterator[tuple[str, float]]:
-    """The host and the remaining seconds of each running attempt of a phase, > 0.
-
-    An attempt that exceeds its estimate is assumed to need `RUNNING_FLOOR` of the estimate.
-    """
-    factor, speeds = estimates.factor(phase.id), estimates.speeds
-    for started, launch in phase.attempts():
-        work = max(phase.expected(launch.task) * factor, WORK_LEAST)
-        seconds = work / speeds[launch.host]
-        left = started + seconds - now
-        yield launch.host, left if left > 0 else RUNNING_FLOOR * seconds
+    if not unbegun.of.phases or not machines.hosts:
+        return Remaining(None, unbegun)
+    jobs = _jobs(unbegun, machines.ends, estimates)
+    return Remaining(RelatedMachines(machines.speed, jobs, machines.free), unbegun)
 
 
 def _jobs(unbegun: Unbegun, ends: Mapping[PhaseId, float], estimates: Corrected) -> JobColumns:
@@ -114,13 +104,11 @@ def _jobs(unbegun: Unbegun, ends: Mapping[PhaseId, float], estimates: Corrected)
         for stage in of.behind.get(name, ()):
             ready[stage] = max(ready[stage], end)
     return JobColumns(
-        np.minimum.reduceat(ready, of.first[:-1]),
+        of.graphs,
+        np.minimum.reduceat(ready, of.graphs.first[:-1]),
         of.weight,
-        of.first,
         ready,
         of.follows,
-        of.before_first,
-        of.before,
         unbegun.task_first,
         work,
         _largest_first(work, unbegun),

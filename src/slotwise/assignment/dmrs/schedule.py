@@ -43,14 +43,14 @@ class RunColumns:
         """These runs of the tasks of these jobs, in the same order."""
         columns = [np.array(column) for column in zip(*runs, strict=True)]
         job, stage, task, machine, start, end = columns
-        return cls(jobs.task_first[jobs.first[job] + stage] + task, machine, start, end)
+        return cls(jobs.task_first[jobs.graphs.first[job] + stage] + task, machine, start, end)
 
     def runs(self, jobs: JobColumns) -> list[Run]:
         """The runs of the tasks of these jobs, in the same order."""
         stage = jobs.stage_of[self.task]
         columns = (
-            jobs.first[1:].searchsorted(stage, side="right"),
-            jobs.place[stage],
+            jobs.graphs.first[1:].searchsorted(stage, side="right"),
+            jobs.graphs.place[stage],
             self.task - jobs.task_first[stage],
             self.machine,
             self.start,
@@ -69,7 +69,7 @@ class RunColumns:
         places = np.lexsort((self.start, of_host))
         start, host = self.start[places], of_host[places]
         if ((start[1:] == start[:-1]) & (host[1:] == host[:-1])).any():
-            stage = jobs.place[jobs.stage_of[self.task]]
+            stage = jobs.graphs.place[jobs.stage_of[self.task]]
             keys = (self.machine, stage, self.end > self.start, self.start, of_host)
             places = np.lexsort(keys)
         return places

@@ -86,7 +86,7 @@ def _leave_slow(
 
     Updates `slowest` and returns the new value.
     """
-    first = problem.columns.first.tolist()
+    first = problem.columns.graphs.first.tolist()
     floors = _floors(problem)
     for stage in (stage for job in order for stage in range(first[job], first[job + 1])):
         for floor in floors:
