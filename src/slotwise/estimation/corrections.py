@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp
 
@@ -35,6 +35,14 @@ class Corrected:
         factor = self.factors.get(phase)
         return self.of_jobs.get(phase.job, 1.0) if factor is None else factor
 
+    def factors_of(self, phases: Iterable[PhaseId]) -> list[float]:
+        """`factor` of each of these phases."""
+        factors, of_jobs = self.factors, self.of_jobs
+        return [
+            of_jobs.get(name.job, 1.0) if (factor := factors.get(name)) is None else factor
+            for name in phases
+        ]
+
     def work(self, phase: PhaseView, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
         return max(phase.expected(task) * self.factor(phase.id), WORK_LEAST)
@@ -56,13 +64,14 @@ def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
     tasks = seen.tasks
     speeds = np.array([stated.get(host, 1.0) for host in seen.hosts])
     costs = tasks * (seen.ratios + np.log(speeds))
-    of_phase, of_host = tasks.sum(axis=1), tasks.sum(axis=0) + TRUST
+    add = np.add.reduce
+    of_phase, of_host = add(tasks, 1), add(tasks, 0) + TRUST
     # The factors f and the slownesses s keep, for the sums over all tasks of a phase or host,
     #     of_phase f + tasks s = tasks costs    and    of_host s + tasks' f = tasks' costs.
-    by_host, costs_of_host = tasks / of_host, costs.sum(axis=0)
+    by_host, costs_of_host = tasks / of_host, add(costs, 0)
     matrix = np.subtract(0.0, by_host @ tasks.T)
     matrix.flat[:: len(tasks) + 1] += np.where(of_phase > 0, of_phase, 1.0)
-    factors = np.linalg.solve(matrix, costs.sum(axis=1) - by_host @ costs_of_host)
+    factors = np.linalg.solve(matrix, add(costs, 1) - by_host @ costs_of_host)
     slowness = (costs_of_host - factors @ tasks) / of_host
     sums: dict[str, tuple[float, float]] = {}
     for phase, factor, count in zip(
@@ -70,9 +79,9 @@ def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
     ):
         total, before_it = sums.get(phase.job, (0.0, 0.0))
         sums[phase.job] = total + count * factor, before_it + count
-    slower = dict(zip(seen.hosts, np.exp(slowness).tolist(), strict=True))
+    measured = zip(seen.hosts, (speeds / np.exp(slowness)).tolist(), strict=True)
     return Corrected(
         dict(zip(seen.phases, np.exp(factors).tolist(), strict=True)),
         {job: exp(total / count) for job, (total, count) in sums.items() if count},
-        {host: speed / slower.get(host, 1.0) for host, speed in stated.items()},
+        {**stated, **dict(measured)},
     )

@@ -42,6 +42,7 @@ class Unbegun:
     """The tasks that have not begun, of all admitted jobs that are not over.
 
     of          their phases
+    count       the number of tasks of each phase
     task_first  the place of the first task of each phase, followed by the number of tasks
     tasks       the phase and the number of each task, phase after phase, by number
     number      the number of each task
@@ -50,6 +51,7 @@ class Unbegun:
     """
 
     of: UnbegunPhases
+    count: Sequence[int]
     task_first: Ints
     tasks: npt.NDArray[np.object_]
     number: Ints

@@ -25,7 +25,6 @@ class UnbegunColumns:
         self._left: list[PhaseState] | None = None
         self._found: Unbegun | None = None
         self._phases: list[PhaseState] = []  # those of the columns
-        self._pending: list[int] = []  # the number of tasks of each
 
     def outdate(self) -> None:
         """Jobs, tasks or hosts came or went: compute everything again at the next reading."""
@@ -43,11 +42,10 @@ class UnbegunColumns:
         found = self._found
         if found is None:
             self._phases = [phase for phase in self.phases_left if phase.pending]
-            self._pending = [phase.pending for phase in self._phases]
             found = _columns(self._phases)
         else:
             pending = [phase.pending for phase in self._phases]
-            if pending != self._pending:
+            if pending != found.count:
                 found = self._without_begun(found, pending)
         self._found = found
         return found
@@ -55,22 +53,22 @@ class UnbegunColumns:
     def _without_begun(self, found: Unbegun, pending: list[int]) -> Unbegun:
         """The columns without the tasks that have begun; `pending` are left of each phase."""
         is_left = np.ones(len(found.expected), np.bool_)
-        for row, count in enumerate(pending):
-            if count != self._pending[row]:
-                begin, end = found.task_first[row : row + 2].tolist()
-                kept = found.number[begin:end].searchsorted(self._phases[row].pending_tasks())
-                is_left[begin:end] = False
-                is_left[begin + kept] = True
-        of, first = found.of, np.array([0, *pending]).cumsum()
+        rows = [row for row, count in enumerate(found.count) if count != pending[row]]
+        for row in rows:
+            begin, end = found.task_first[row : row + 2].tolist()
+            kept = found.number[begin:end].searchsorted(self._phases[row].pending_tasks())
+            is_left[begin:end] = False
+            is_left[begin + kept] = True
+        of = found.of
         if not all(pending):
-            self._phases = [phase for phase, count in zip(self._phases, pending) if count]
+            self._phases = [phase for phase in self._phases if phase.pending]
             pending = [count for count in pending if count]
-            of, first = _phases(self._phases), np.array([0, *pending]).cumsum()
-        self._pending = pending
+            of = _phases(self._phases)
         largest = found.largest[is_left[found.largest]]
         return Unbegun(
             of,
-            first,
+            pending,
+            np.array([0, *pending]).cumsum(),
             found.tasks[is_left],
             found.number[is_left],
             found.expected[is_left],
@@ -93,11 +91,12 @@ def _columns(phases: Sequence[PhaseState]) -> Unbegun:
         )
     return Unbegun(
         _phases(phases),
+        count,
         first,
         np.fromiter(tasks, object, len(tasks)),
         number,
         expected,
-        np.lexsort((-expected, np.repeat(np.arange(len(count)), count))),
+        np.lexsort((-expected, np.arange(len(count)).repeat(count))),
     )
 
 

@@ -100,7 +100,7 @@ class TaskLister:
         count, places = self._count, self._count + len(self.problem.speed)
         ends, start, end = np.zeros(self._stages), np.zeros(count), np.zeros(count)
         machine = np.zeros(count, np.int64)
-        rooms = np.zeros(places, np.int64), *np.zeros((4, places))
+        rooms = np.empty(places, np.int64), *np.empty((4, places))
         which, found = (order, np.array(slowest)), (ends, machine, start, end)
         if self._is_fast:
             run = compiled(run_tasks, RUN_TASKS, never_by_zero=True)

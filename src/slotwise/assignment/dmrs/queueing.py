@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,22 +65,22 @@ class Queueing:
         """The next decisions at this instant; empty when there are no more."""
         if snapshot.doomed:
             return give_up(snapshot)
-        queues, outlook = snapshot.queues, _Outlook(snapshot)
+        queues = snapshot.queues
         if queues.is_outdated:
-            return [self._enqueue(outlook)]
+            return [self._enqueue(snapshot, _Outlook.of(snapshot))]
         heads = _heads(snapshot)
         if self.checks and queues.has_heard and (heads or self.fills):
-            if self._is_better_otherwise(heads, outlook):
-                return [self._enqueue(outlook)]
+            outlook = _Outlook.of(snapshot)
+            if self._is_better_otherwise(snapshot, heads, outlook):
+                return [self._enqueue(snapshot, outlook)]
         return heads
 
-    def _enqueue(self, outlook: _Outlook) -> Enqueue:
+    def _enqueue(self, snapshot: Snapshot, outlook: _Outlook) -> Enqueue:
         """Queues for all tasks that have not begun, and the order of the jobs."""
-        left, lister = outlook.left, outlook.lister
+        left, lister, hosts = outlook.left, outlook.lister, outlook.machines.hosts
         if lister is None:
             return Enqueue({})
-        order, placed = self.plan(lister, outlook.order)
-        hosts = outlook.machines.hosts
+        order, placed = self.plan(lister, _order(left, snapshot.queues.jobs))
         number = {host: number for number, host in enumerate(dict.fromkeys(hosts))}
         of_machine = np.array([number[host] for host in hosts])
         places = placed.queued(lister.problem.columns, of_machine)
@@ -91,79 +91,62 @@ class Queueing:
         names = list(left.jobs)
         return Enqueue(queues, tuple(names[job] for job in order))
 
-    def _is_better_otherwise(self, heads: Sequence[Launch], outlook: _Outlook) -> bool:
+    def _is_better_otherwise(
+        self, snapshot: Snapshot, heads: Sequence[Launch], outlook: _Outlook
+    ) -> bool:
         """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
         another task could use a slot that they leave idle."""
-        doubtful = [launch for launch in heads if outlook.may_end_earlier(launch)]
-        if not doubtful and not self.fills:
-            return False
-        left, lister, order = outlook.left, outlook.lister, outlook.order
+        left, lister, hosts = outlook.left, outlook.lister, outlook.machines.hosts
         if lister is None:
             return False
+        order = _order(left, snapshot.queues.jobs)
         if not self.fills:
-            last = max(order.index(left.jobs[launch.phase.job]) for launch in doubtful)
+            last = max(order.index(left.jobs[launch.phase.job]) for launch in heads)
             order = order[: last + 1]
-        placed, hosts = lister.placed(order, self.fills), outlook.machines.hosts
-        for launch in doubtful:
-            run = placed.find(left.place(launch.phase, launch.task))
-            is_elsewhere = hosts[placed.machine[run]] != launch.host
-            if is_elsewhere and placed.end[run] < outlook.clearly_before(launch):
-                return True
+        placed = lister.placed(order, self.fills)
+        begun = [left.place(launch.phase, launch.task) for launch in heads]
+        work, speeds = lister.problem.columns.work, outlook.estimates.speeds
+        for launch, task in zip(heads, begun, strict=True):
+            run = placed.find(task)
+            if hosts[placed.machine[run]] != launch.host:
+                here = work[task] / speeds[launch.host]
+                if placed.end[run] < here * (1 - CLOSE):
+                    return True
         if not self.fills:
             return False
-        begun = {left.place(launch.phase, launch.task) for launch in heads}
-        soon = set(placed.task[placed.start <= 0].tolist()) - begun
+        soon = set(placed.task[placed.start <= 0].tolist()).difference(begun)
         phases, stage_of = left.unbegun.of.phases, lister.problem.columns.stage_of
         return any(phases[stage_of[task]].is_ready for task in soon)
 
 
-@dataclass(frozen=True)
-class _Outlook:
-    """What is left to do at an instant, by current estimates; computed when it is needed."""
+class _Outlook(NamedTuple):
+    """What is left to do at an instant, by current estimates.
 
-    snapshot: Snapshot
+    lister  computes schedules of it; None if there are no tasks or no machines
+    """
 
-    @cached_property
-    def estimates(self) -> Corrected:
-        """The work of tasks and the speeds of hosts."""
-        return corrected(self.snapshot.seen, self.snapshot.cluster.speeds)
+    estimates: Corrected
+    machines: Machines
+    left: Remaining
+    lister: TaskLister | None
 
-    @cached_property
-    def machines(self) -> Machines:
-        """The machines, and when they will be free."""
-        return machines(self.snapshot, self.estimates)
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Outlook:
+        """At the instant of a snapshot."""
+        estimates = corrected(snapshot.seen, snapshot.cluster.speeds)
+        there = machines(snapshot, estimates)
+        left = remaining(snapshot, estimates, there)
+        lister = TaskLister(left.problem, LISTINGS) if left.problem else None
+        return cls(estimates, there, left, lister)
 
-    @cached_property
-    def left(self) -> Remaining:
-        """The tasks that have not begun."""
-        return remaining(self.snapshot, self.estimates, self.machines)
 
-    @cached_property
-    def lister(self) -> TaskLister | None:
-        """Computes their schedules; None if there are no tasks or machines."""
-        return TaskLister(self.left.problem, LISTINGS) if self.left.problem else None
-
-    @cached_property
-    def order(self) -> list[int]:
-        """The jobs in the order of the queues, jobs that are not in it last."""
-        number = self.left.jobs
-        known = [number[name] for name in self.snapshot.queues.jobs if name in number]
-        if len(known) < len(number):
-            known += sorted(set(number.values()).difference(known))
-        return known
-
-    def may_end_earlier(self, launch: Launch) -> bool:
-        """Whether this task could end earlier elsewhere if no other task were before it."""
-        work, machines = self._work(launch), self.machines
-        soonest = machines.free + work / machines.speed
-        return bool((soonest < self.clearly_before(launch)).any())
-
-    def clearly_before(self, launch: Launch) -> float:
-        """An end before this is earlier than that of the launch."""
-        return self._work(launch) / self.estimates.speeds[launch.host] * (1 - CLOSE)
-
-    def _work(self, launch: Launch) -> float:
-        return self.estimates.work(self.snapshot.phase(launch.phase), launch.task)
+def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
+    """The remaining jobs in this order, jobs that are not in it last."""
+    number = left.jobs
+    known = [number[name] for name in jobs if name in number]
+    if len(known) < len(number):
+        known += sorted(set(number.values()).difference(known))
+    return known
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:

@@ -43,15 +43,16 @@ def machines(snapshot: Snapshot, estimates: Corrected) -> Machines:
     now, speeds = snapshot.now, estimates.speeds
     for phase in snapshot.phases_left:
         if phase.running:
-            factor, last = estimates.factor(phase.id), 0.0
+            factor, last, expected = estimates.factor(phase.id), 0.0, phase.expected
             for started, launch in phase.attempts():
-                work = phase.expected(launch.task) * factor
-                seconds = (work if work > WORK_LEAST else WORK_LEAST) / speeds[launch.host]
+                work, host = expected(launch.task) * factor, launch.host
+                seconds = (work if work > WORK_LEAST else WORK_LEAST) / speeds[host]
                 left = started + seconds - now
                 if left <= 0:  # It is assumed to need this part of its estimate.
                     left = RUNNING_FLOOR * seconds
-                busy[launch.host].append(left)
-                last = max(last, left)
+                busy[host].append(left)
+                if left > last:
+                    last = left
             ends[phase.id] = last
     free = [busy[host].pop() if busy[host] else 0.0 for host in hosts]
     return Machines(hosts, np.array([speeds[host] for host in hosts]), np.array(free), ends)
@@ -96,9 +97,8 @@ def remaining(snapshot: Snapshot, estimates: Corrected, machines: Machines) -> R
 def _jobs(unbegun: Unbegun, ends: Mapping[PhaseId, float], estimates: Corrected) -> JobColumns:
     """The jobs with their tasks that have not begun."""
     of = unbegun.of
-    factor = np.array([estimates.factor(phase.id) for phase in of.phases])
-    count = np.diff(unbegun.task_first)
-    work = np.maximum(unbegun.expected * np.repeat(factor, count), WORK_LEAST)
+    factor = np.array(estimates.factors_of(of.place))
+    work = np.maximum(unbegun.expected * factor.repeat(unbegun.count), WORK_LEAST)
     ready = np.zeros(len(of.phases))
     for name, end in ends.items():
         for stage in of.behind.get(name, ()):
@@ -125,5 +125,5 @@ def _largest_first(work: Floats, unbegun: Unbegun) -> Ints:
     is_tie = (sizes[1:] == sizes[:-1]) & (largest[1:] < largest[:-1])
     if not is_tie.any():
         return largest
-    count = np.diff(unbegun.task_first)
-    return np.lexsort((-work, np.repeat(np.arange(len(count)), count)))
+    stage_of = np.arange(len(unbegun.count)).repeat(unbegun.count)
+    return np.lexsort((-work, stage_of))
