@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
 """Array types in numba's notation."""
@@ -36,8 +36,10 @@ def compiled(
     function   in the subset of Python that numba supports; of this package's functions it may
                only call those made by `part`
     signature  in numba's notation: "int64(float64[::1], int64)"
-    never_by_zero  whether it never divides by 0: without checks for it, its loops can compute
-               several numbers at once
+
+    `never_by_zero` states that it never divides by 0: without checks for that, machine code
+    computes several numbers of a loop at once.
+
 
     numba's cache keeps the machine code for later processes: about 0.3 s instead of some
     seconds. If neither the package's directory nor the user's cache is writable, each process
@@ -45,11 +47,11 @@ def compiled(
     """
     from numba import njit
 
-    options = {"error_model": "numpy"} if never_by_zero else {}
+    errors: Literal["python", "numpy"] = "numpy" if never_by_zero else "python"
     try:
-        kernel: Callable[..., Any] = njit(signature, cache=True, **options)(function)
+        kernel: Callable[..., Any] = njit(signature, cache=True, error_model=errors)(function)
     except (RuntimeError, OSError):
-        kernel = njit(signature, **options)(function)
+        kernel = njit(signature, error_model=errors)(function)
     return kernel
 
 

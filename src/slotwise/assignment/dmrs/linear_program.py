@@ -60,7 +60,7 @@ class _Chains:
 
     def __init__(self, problem: RelatedMachines) -> None:
         jobs = problem.columns
-        rates = problem.rate(jobs.count)
+        rates = problem.rate(jobs.tasks)
         spread = jobs.total / rates
         length = np.maximum(spread, jobs.largest / float(problem.fastest[0]))
         tail = np.zeros(len(spread))
@@ -72,6 +72,6 @@ class _Chains:
         self.longest: Floats = np.maximum.reduceat(tail + length, starts)
         self.late: Floats = np.add.reduceat(jobs.total * (tail + spread / 2), starts)
         # Stages of a chain run one at a time; otherwise all stages may run at once.
-        widest = np.maximum.reduceat(jobs.count, starts)
-        at_once = np.where(jobs.graphs.is_chain, widest, np.add.reduceat(jobs.count, starts))
+        widest = np.maximum.reduceat(jobs.tasks, starts)
+        at_once = np.where(jobs.graphs.is_chain, widest, np.add.reduceat(jobs.tasks, starts))
         self.rate: Floats = problem.rate(at_once)

@@ -43,7 +43,7 @@ class TaskLister:
             jobs.graphs.before_first,
             jobs.graphs.before,
         )
-        self._stages, self._count = len(jobs.count), len(jobs.work)
+        self._stages, self._count = len(jobs.tasks), len(jobs.work)
         is_large = self._count * len(problem.speed) * asked >= COMPILED_FROM
         self._is_fast = (is_large or is_loaded()) and has_numba()
         self._numbers = numbers if self._is_fast else [n.tolist() for n in numbers]
@@ -106,9 +106,10 @@ class TaskLister:
             run = compiled(run_tasks, RUN_TASKS, never_by_zero=True)
             run(*self._numbers, *which, fills, *rooms, *found)
             return found
-        lists = [numbers.tolist() for numbers in found]
-        given = [numbers.tolist() for numbers in (*which, *rooms)]
-        run_tasks(*self._numbers, *given[:2], fills, *given[2:], *lists)
+        lists = [column.tolist() for column in found]
+        given = [column.tolist() for column in which], [room.tolist() for room in rooms]
+        numbers: list[Numbers] = [*self._numbers, *given[0], fills, *given[1], *lists]
+        run_tasks(*numbers)
         return tuple(lists)
 
 

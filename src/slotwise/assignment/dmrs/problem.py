@@ -124,7 +124,7 @@ class JobColumns(Sequence[NumericJob]):
         )
 
     @cached_property
-    def count(self) -> Ints:
+    def tasks(self) -> Ints:
         """The number of tasks of each stage."""
         return np.diff(self.task_first)
 
@@ -141,7 +141,7 @@ class JobColumns(Sequence[NumericJob]):
     @cached_property
     def stage_of(self) -> Ints:
         """The stage of each task, by index among all."""
-        return np.repeat(np.arange(len(self.count)), self.count)
+        return np.repeat(np.arange(len(self.tasks)), self.tasks)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ MORE_MACHINES = 4
 BUDGET_SECONDS = 0.01
 """For the search at each plan, by default."""
 
+
 @dataclass(frozen=True, slots=True)
 class Queueing:
     """A queue for each host: when a slot is free, the head of its host's queue runs.
@@ -164,9 +165,7 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
     return launches
 
 
-def by_program(
-    lister: TaskLister, before: Sequence[int]
-) -> tuple[Sequence[int], RunColumns]:
+def by_program(lister: TaskLister, before: Sequence[int]) -> tuple[Sequence[int], RunColumns]:
     """The plan by Algorithm 1."""
     order = program_order(lister.problem)
     return order, lister.placed(order)
@@ -187,9 +186,7 @@ def by_search(
     return order, lister.placed(order, fills=True)
 
 
-def by_identical(
-    lister: TaskLister, before: Sequence[int]
-) -> tuple[Sequence[int], RunColumns]:
+def by_identical(lister: TaskLister, before: Sequence[int]) -> tuple[Sequence[int], RunColumns]:
     """The plan as if all machines had the same speed (`identical_machine`)."""
     return _planned(lister, identical_machine(lister.problem))
 

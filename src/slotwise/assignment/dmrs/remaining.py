@@ -78,7 +78,8 @@ class Remaining:
         unbegun = self.unbegun
         stage = unbegun.of.place[phase]
         begin, end = unbegun.task_first[stage : stage + 2].tolist()
-        return begin + int(unbegun.number[begin:end].searchsorted(task))
+        place: int = begin + unbegun.number[begin:end].searchsorted(task)
+        return place
 
 
 def remaining(snapshot: Snapshot, estimates: Corrected, machines: Machines) -> Remaining:

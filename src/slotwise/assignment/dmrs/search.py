@@ -38,7 +38,7 @@ def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
     budget = budget or Budget(BUDGET_STEPS)
     lister = TaskLister(problem, min(budget.steps, ASKED))
     dmrs, smith = _first_orders(problem)
-    slowest = [0.0] * len(problem.columns.count)
+    slowest = [0.0] * len(problem.columns.tasks)
 
     def value(order: Sequence[int]) -> float:
         return problem.value(lister.completions(order, True, slowest))
