@@ -23,6 +23,7 @@ from slotwise import (
 )
 from slotwise.assignment.delay import Delay
 from slotwise.model.shuffle import Shuffle
+from slotwise.objective.objective import Objective
 
 PATIENCE = 120.0
 
