@@ -40,7 +40,6 @@ def compiled(
     `never_by_zero` states that it never divides by 0: without checks for that, machine code
     computes several numbers of a loop at once.
 
-
     numba's cache keeps the machine code for later processes: about 0.3 s instead of some
     seconds. If neither the package's directory nor the user's cache is writable, each process
     compiles again.
