@@ -12,21 +12,31 @@ from ssl import Purpose
 from typing import Any
 from urllib.parse import urlsplit
 
+import dask.config
 from distributed import Client
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from slotwise.model.cluster import ANY_KIND, Host
 from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.typed import check_number
 from slotwise.programs.hosts.greeting import RefusedError, Security
 from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.agent import Given, line_for
 from slotwise.runtime.agents.lease import Leases
 from slotwise.runtime.agents.slots import AgentHost, connect
+from slotwise.runtime.local.hosts import check_emulated
 
 LOOK_SECONDS = 1.0
 """How often the manager looks for workers that have come."""
 
 START_SECONDS = 30.0
 """How long an agent may take to start."""
+
+SPEED = "slotwise-agent.speed"
+"""In the configuration of Dask on a host: the speed to which its tasks are slowed.
+
+With it, hosts of different speeds can be tried on one machine.
+"""
 
 AGENT = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
 """Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
@@ -54,6 +64,7 @@ class AgentPlugin(WorkerPlugin):
             None if tls else self._token,
             tls,
             folder=worker.local_directory,
+            speed=_speed_of(str(worker.name)),
         )
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(*AGENT, stdin=pipe, stdout=pipe)
@@ -196,6 +207,17 @@ class DaskWorkers:
                 self._connected[address] = name
                 self._leases.take(address, hosts[-1].slots)
         return hosts
+
+
+def _speed_of(host: str) -> float:
+    """The speed that the configuration of Dask states for this host; 1 by default.
+
+    InputError for a speed that cannot be emulated.
+    """
+    speed = dask.config.get(SPEED, 1.0)
+    check_number(SPEED, speed)
+    check_emulated(Host(host, {ANY_KIND: 1}, speed=speed))
+    return float(speed)
 
 
 def _tls_of(security: Any, role: str) -> dict[str, str] | None:
