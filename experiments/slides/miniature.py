@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory
 import slotwise
 from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
-from experiments.slides.cluster import JobType, Seen, Trial, count_tasks
+from experiments.slides.cluster import NOISE, JobType, Seen, Trial, count_tasks
 from experiments.slides.paced_read import PacedRead
 from slotwise.assignment.delay_analysis import locality_of_job
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
-from slotwise.model.job import Job
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.workload.workload import ProgramJob
 
@@ -145,11 +145,19 @@ def use(
     end: float,
     chance: random.Random,
 ) -> None:
-    """Run one job of a type after another until this time of the session."""
+    """Run one job of a type after another until this time of the session.
+
+    All maps of a job that reads take the same time; those of others differ.
+    """
     for number in count():
         if session.now >= end:
             return
-        arriving: Job | ProgramJob = kind.job(number, 0.0)
+        seconds = [
+            kind.map_seconds * chance.lognormvariate(-(NOISE**2) / 2, NOISE)
+            for _ in range(kind.maps)
+        ]
+        phase = Phase("map", Tasks(kind.maps, tuple(seconds)), kind="map")
+        arriving: Job | ProgramJob = Job(f"{kind.name}-{number}", (phase,), pool=kind.pool)
         if kind.reads:
             arriving = slotwise.mapreduce(
                 PacedRead,
@@ -157,7 +165,8 @@ def use(
                 f"out-{kind.name}-{threading.get_ident()}-{number}",
                 id=arriving.id,
                 pool=kind.pool,
-                parameters={"line_seconds": kind.map_seconds},
+                input_hosts="moosefs",
+                parameters={"line_seconds": seconds[0]},
             )
         session.run(arriving).result()
 
