@@ -43,12 +43,12 @@ def figures(
     processes on this machine. `scripts/figures flex-5a -o figures`
     """
     with exit_codes():
+        every = ON_DASK if on_dask else FIGURES
         if is_list:
-            list_figures(as_json)
+            list_figures(every, as_json)
             return
         if name is not None:
             figure_named(name, on_dask)  # Refuses what is unknown.
-        every = ON_DASK if on_dask else FIGURES
         names = list(every) if name is None else [name]
         check_folder(output)
         for each in names:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import slotwise
@@ -22,7 +23,7 @@ from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
 from experiments.slides.cluster import NOISE, JobType, Seen, Trial, count_tasks
 from experiments.slides.paced_read import PacedRead
-from slotwise.assignment.delay_analysis import locality_of_job
+from slotwise.assignment.delay_analysis import locality_of_launch
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
@@ -62,9 +63,13 @@ def trial_of(maps: int, scheduler: str, waits: tuple[float, float] | None) -> Tr
 
 
 def expected_locality(maps: int, waits: tuple[float, float] | None) -> float:
-    """The locality of such jobs by the analysis, if all slots are always busy."""
+    """The locality of such jobs by the analysis, if slots become free at random.
+
+    `locality_of_job` is for many hosts. Here K blocks may be on the same ones of few.
+    """
     skips = waits[0] * HOSTS * SLOTS / MAP_SECONDS if waits else 0.0
-    return locality_of_job(maps, skips + 1, HOSTS, COPIES)
+    parts = (1 - (1 - COPIES / HOSTS) ** left for left in range(1, maps + 1))
+    return fmean(locality_of_launch(part, skips + 1) for part in parts)
 
 
 def observe_on_moosefs(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
