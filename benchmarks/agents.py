@@ -133,7 +133,7 @@ def gated_by(workers: Workers) -> Gated:
         started, trips = 0, []
         free = list(range(slots))
         while len(trips) < count:
-            for slot in free if started < count else ():
+            for slot in free[: count - started]:
                 begun[slot] = time.perf_counter()
                 workers.start(slot, "noop", noop, (started,))
                 started += 1
