@@ -3,7 +3,8 @@
 It counts the tasks that Dask has sent to workers and that have not seceded, by pool. It knows
 the pool of a task by the client that sent it first. Of the gate it reads when turns begin, when
 the next allocation may be (0.05 s after the last one, or later with many phases), and which
-nested tasks are never held: these count for no pool.
+nested tasks are never held: these count for no pool, unless they began before the gate knew
+that their parents wait for them.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class GateObserver(SchedulerPlugin):
             self._runnable[pool].add(key)
         if finish == "processing":
             self.tasks += 1
-            self._busy[pool].add(key)
+            if key not in self._gate._holding.exempted:
+                self._busy[pool].add(key)
             self._check_start(key, pool)
         self._note_lacks()
 
@@ -201,8 +203,7 @@ class GateObserver(SchedulerPlugin):
     def _occupies(self, key: Hashable) -> bool:
         task = self.scheduler.tasks.get(key)
         worker = task and task.processing_on
-        is_counted = key not in self._gate._holding.exempted
-        return bool(worker) and is_counted and task not in worker.long_running
+        return bool(worker) and task not in worker.long_running
 
     def _below(self, name: str) -> Iterator[str]:
         """The pools with jobs in a pool, itself included."""

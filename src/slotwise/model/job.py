@@ -37,6 +37,10 @@ class Block:
     size_bytes: int = 0
 
 
+WORK_MOST = 1e100
+"""The most seconds of work of a task: sums and products of such numbers do not overflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tasks:
     """The tasks of one phase: `count` of them, numbered from 0.
@@ -66,8 +70,10 @@ class Tasks:
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
-            if not isinstance(value, NUMBER) or not 0 <= value < float("inf"):
-                raise InputError(f"the work of a task is a number >= 0, not {value!r}")
+            if not isinstance(value, NUMBER) or not 0 <= value <= WORK_MOST:
+                raise InputError(
+                    f"the work of a task is a number from 0 to {WORK_MOST:g}, not {value!r}"
+                )
 
     def work_of(self, task: int) -> float | None:
         """The estimated work of one task in seconds; None if not stated."""
