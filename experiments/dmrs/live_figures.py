@@ -126,6 +126,6 @@ DMRS_2_LIVE = DmrsLiveFigure(
 DMRS_2_ON_DASK = replace(
     DMRS_2_LIVE,
     name="dmrs-2-live-dask",
-    title=f"Real jobs on a Dask cluster of four hosts, two of them slowed to {SLOW_SPEED:g}",
+    title=f"Real jobs on a Dask cluster of two hosts and two of {SLOW_SPEED:g} of their speed",
     hosts=DASK_HOSTS,
 )

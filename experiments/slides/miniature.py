@@ -105,8 +105,10 @@ def write_blocks(folder: Path) -> list[Path]:
     """Files of a line each, and so of a map each; MooseFS chooses where."""
     blocks = [folder / f"block-{number:03}.txt" for number in range(BLOCKS)]
     for block in blocks:
-        block.write_text("x" * (BLOCK_BYTES - 1) + "\n")
-        os.sync()
+        with block.open("w") as file:
+            file.write("x" * (BLOCK_BYTES - 1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # MooseFS tells of blocks that it has.
     return blocks
 
 
