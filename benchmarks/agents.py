@@ -17,7 +17,7 @@
 `terasort`  TeraSort on three such agents, beside GNU sort with three threads and 1 GB.
 
 All is measured in one run, in turn; times are of one machine, so only ratios have a meaning.
-`--full` shuffles, exchanges and sorts 2 GB, which takes ten to twenty minutes on two processors.
+`--full` shuffles, exchanges and sorts 2 GB, which takes ten minutes or more.
 """
 
 from __future__ import annotations
