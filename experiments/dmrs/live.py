@@ -94,9 +94,8 @@ def live_runs(
             slotwise.run(_samples(inputs, folder), "fifo", slots=1, history=known)
         else:
             where = {"dask": stack.enter_context(dask_cluster(hosts))}
-            for time in range(DASK_SAMPLES):
-                samples = _samples(inputs, folder / f"samples-{time}")
-                slotwise.run(samples, "fifo", history=known, **where)
+            samples = _samples(inputs, folder, DASK_SAMPLES)
+            slotwise.run(samples, "fifo", history=known, **where)
         jobs = draw_jobs(inputs, np.random.default_rng([seed, number]), scale)
         runs = [
             _run(jobs, scheduler, folder, known, where)
@@ -116,8 +115,8 @@ DASK_HOSTS = Cluster(
 )
 """They need one and a half processors together; the rest is for the manager and Dask."""
 
-DASK_SAMPLES = 4
-"""Runs of the small jobs from which the speeds of these hosts are learned."""
+DASK_SAMPLES = 10
+"""Small jobs of each benchmark that come first, so that the speed of each host is learned."""
 
 
 def draw_jobs(
@@ -190,13 +189,18 @@ def _write_inputs(folder: Path, scale: float) -> dict[tuple[str, int], str]:
     return inputs
 
 
-def _samples(inputs: dict[tuple[str, int], str], folder: Path) -> Iterator[ProgramJob]:
-    """A small job of each benchmark."""
-    for benchmark, (small, _) in SIZES.items():
-        yield slotwise.mapreduce(
-            benchmark,
-            inputs[benchmark, small],
-            folder / f"sample-{benchmark}",
-            reducers=REDUCES[benchmark],
-            split_bytes=SPLIT_BYTES,
-        )
+def _samples(
+    inputs: dict[tuple[str, int], str], folder: Path, each: int = 1
+) -> Iterator[ProgramJob]:
+    """Small jobs of each benchmark."""
+    for number in range(each):
+        for benchmark, (small, _) in SIZES.items():
+            name = f"sample-{benchmark}-{number}"
+            yield slotwise.mapreduce(
+                benchmark,
+                inputs[benchmark, small],
+                folder / name,
+                id=name,
+                reducers=REDUCES[benchmark],
+                split_bytes=SPLIT_BYTES,
+            )

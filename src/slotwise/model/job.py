@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from slotwise.model.errors import InputError
 from slotwise.model.steps import checked_steps
-from slotwise.model.typed import NUMBER, WHOLE
+from slotwise.model.typed import NUMBER, SECONDS_MOST, WHOLE
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
@@ -35,10 +35,6 @@ class Block:
 
     hosts: frozenset[str]
     size_bytes: int = 0
-
-
-WORK_MOST = 1e100
-"""The most seconds of work of a task: sums and products of such numbers do not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +66,9 @@ class Tasks:
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
-            if not isinstance(value, NUMBER) or not 0 <= value <= WORK_MOST:
+            if not isinstance(value, NUMBER) or not 0 <= value <= SECONDS_MOST:
                 raise InputError(
-                    f"the work of a task is a number from 0 to {WORK_MOST:g}, not {value!r}"
+                    f"the work of a task is a number from 0 to {SECONDS_MOST:g}, not {value!r}"
                 )
 
     def work_of(self, task: int) -> float | None:
