@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from slotwise.programs.hosts.greeting import (
     read_frame,
     write_frame,
 )
+from slotwise.programs.hosts.passing import give_up_after, receive_into, send_from
 from slotwise.programs.lost_input import IncompleteFileError
 from slotwise.programs.shuffle.partitioned import read_index
 from slotwise.programs.work_folder import NAME
@@ -39,7 +39,6 @@ MISSING = 2**64 - 1
 """Instead of the length of an answer: the file is not there, or is incomplete."""
 
 _NUMBER = Struct("!Q")
-CHUNK = 1 << 20
 
 
 class MissingFileError(OSError):
@@ -64,7 +63,7 @@ def serve_files(connected: socket.socket, root: Path) -> None:
 
     A file that is not there, or is incomplete, is reported as missing.
     """
-    connected.settimeout(SECONDS)
+    give_up_after(connected, SECONDS)
     with connected, suppress(OSError, ValueError, EOFError):
         while True:
             folder, *names = read_frame(connected).decode().split("/")
@@ -98,10 +97,7 @@ def _serve(
     )
     connected.sendall(_NUMBER.pack(len(head)) + head)
     for start, size in _ranges(place for places in partitions for place in places):
-        if isinstance(connected, ssl.SSLSocket):
-            _copy(connected, file, start, size)
-        else:
-            connected.sendfile(file, start, size)
+        send_from(connected, file, start, size)
 
 
 def _ranges(places: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -115,16 +111,6 @@ def _ranges(places: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         end = start + size
     if end > begin:
         yield begin, end - begin
-
-
-def _copy(connected: socket.socket, file: BinaryIO, start: int, size: int) -> None:
-    file.seek(start)
-    while size:
-        data = file.read(min(size, CHUNK))
-        if not data:
-            raise EOFError
-        connected.sendall(data)
-        size -= len(data)
 
 
 def _no_link(path: str, flags: int) -> int:
@@ -141,66 +127,71 @@ class Fetching:
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket, _ = greet_agent(connected, security, "reader", {})
+            give_up_after(self._socket, SECONDS)
         except BaseException as error:
             connected.close()
             if isinstance(error, RefusedError):
                 raise ConnectionError(f"{address}: {error}") from error
             raise
-        self._socket.settimeout(SECONDS)
-        self._received = self._socket.makefile("rb", CHUNK)
 
     def ask(self, folder: str, wanted: Wanted) -> None:
-        """Ask for partitions of a file; several requests may be sent before `chunks`."""
+        """Ask for partitions of a file; several requests may be sent before `copy`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
         assert len(request) < HELLO_MOST
         write_frame(self._socket, request)
 
-    def chunks(self, count: int) -> Iterator[tuple[int, bytes]] | None:
-        """The chunks of the `count` partitions that were asked for next, with the partition.
+    def copy(self, count: int, out: int) -> list[list[int]] | None:
+        """Write the `count` partitions that were asked for next to a descriptor.
 
-        None if the agent does not have the file; ConnectionError if it is gone.
+        Returns the sizes of the chunks of each. None if the agent does not have the file;
+        ConnectionError if it is gone, TimeoutError if it is silent.
         """
-        (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
-        if length == MISSING:
-            return None
-        numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
-        sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
-        return (
-            (partition, self._exactly(size))
-            for partition, of_one in enumerate(sizes)
-            for size in of_one
-        )
+        try:
+            (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
+            if length == MISSING:
+                return None
+            numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
+            sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
+            receive_into(self._socket, out, sum(map(sum, sizes)))
+        except BlockingIOError as error:
+            raise TimeoutError(f"the agent at {self._address} is silent") from error
+        except EOFError as error:
+            raise ConnectionResetError(f"the agent at {self._address} is gone") from error
+        return sizes
 
     def close(self) -> None:
         """Close the connection."""
-        self._received.close()
         self._socket.close()
 
-    def _exactly(self, size: int) -> bytes:
-        data: bytes = self._received.read(size)
-        if len(data) < size:
-            raise ConnectionResetError(f"the agent at {self._address} is gone")
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            got = self._socket.recv_into(left)
+            if not got:
+                raise EOFError
+            left = left[got:]
         return data
 
 
 def fetch(
-    address: str, security: Security, folder: str, wanted: Sequence[Wanted]
-) -> Iterator[tuple[int, int, bytes]]:
-    """All chunks of these files of one host: the number of the file, its partition, the chunk.
+    address: str, security: Security, folder: str, wanted: Sequence[Wanted], out: int
+) -> Iterator[list[list[int]]]:
+    """Write the partitions of these files of one host to a descriptor, one after another.
 
-    Raises MissingFileError, and OSError if the host cannot be reached. A few requests are
-    always under way, so that small files cost no round trip.
+    Yields the sizes of the chunks of each partition of a file when they are written. Raises
+    MissingFileError, and OSError if the host cannot be reached. A few requests are always under
+    way, so that small files cost no round trip.
     """
     connection = Fetching(address, security)
     try:
         for one in wanted[:AHEAD]:
             connection.ask(folder, one)
         for number, one in enumerate(wanted):
-            chunks = connection.chunks(one.partitions)
-            if chunks is None:
+            sizes = connection.copy(one.partitions, out)
+            if sizes is None:
                 raise MissingFileError(number, address)
-            for partition, chunk in chunks:
-                yield number, partition, chunk
+            yield sizes
             if number + AHEAD < len(wanted):
                 connection.ask(folder, wanted[number + AHEAD])
     finally:

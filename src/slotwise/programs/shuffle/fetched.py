@@ -62,9 +62,10 @@ def _fetch(
     for pause in (*PAUSES, None):
         try:
             with PartitionedWriter(path, len(wanted) * buckets) as copy:
-                chunks = fetch(address, reader_security(), job, wanted)
-                for file, partition, chunk in chunks:
-                    copy.append(file * buckets + partition, chunk)
+                written = fetch(address, reader_security(), job, wanted, copy.descriptor)
+                for file, partitions in enumerate(written):
+                    for partition, sizes in enumerate(partitions, file * buckets):
+                        copy.has_written(partition, sizes)
             return
         except MissingFileError as error:
             raise _lost([numbers[error.number]], attempts, address) from error
