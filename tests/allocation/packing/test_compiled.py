@@ -35,7 +35,7 @@ def test_a_full_disk_does_not_prevent_compilation(monkeypatch: pytest.MonkeyPatc
     """A system error while caching is ignored: the code is compiled again."""
     asked = []
 
-    def njit(signature: str, cache: bool = False) -> object:
+    def njit(signature: str, cache: bool = False, **options: object) -> object:
         asked.append(cache)
         if cache:
             raise OSError("no space left on device")
