@@ -38,6 +38,11 @@ class Loopback:
         self._cluster, self._folder = cluster, folder
         self.agents: dict[str, subprocess.Popen[str]] = {}
         self.ports: dict[str, int] = {}
+        self._addresses: dict[str, str] = {}
+
+    def address(self, name: str) -> str:
+        """The address of a host on loopback, which is its own: 127.0.0.2 and so on."""
+        return self._addresses.setdefault(name, f"127.0.0.{2 + len(self._addresses)}")
 
     def begin(self, host: Host) -> AgentHost:
         """Start an agent for a host, and connect to it."""
@@ -47,6 +52,7 @@ class Loopback:
             own.mkdir(parents=True, exist_ok=True)
         given = Given(
             sum(host.slots.values()),
+            self.address(host.name),
             token=TOKEN.hex(),
             folder=own and str(own),
             speed=host.speed,
@@ -65,7 +71,7 @@ class Loopback:
 
     def connect_to(self, name: str) -> AgentHost:
         """A connection to an agent that runs."""
-        return connect(name, ("127.0.0.1", self.ports[name]), TOKEN)
+        return connect(name, (self.address(name), self.ports[name]), TOKEN)
 
     def connect(self) -> Sequence[AgentHost]:
         """Agents for all hosts of the cluster."""
@@ -183,11 +189,11 @@ class Reused(Loopback):
         """The agents that are idle."""
         return {agent.pid for found in cls.idle.values() for agent, _ in found}
 
-    @staticmethod
-    def _key(host: Host) -> object:
+    def _key(self, host: Host) -> object:
         given = sorted((k, v) for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST")
         streams = [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
-        return sum(host.slots.values()), host.speed, repr((given, streams))
+        described = sum(host.slots.values()), host.speed, self.address(host.name)
+        return *described, repr((given, streams))
 
 
 def _end(agent: subprocess.Popen[str]) -> None:

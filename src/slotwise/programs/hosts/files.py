@@ -1,8 +1,8 @@
-"""Partitions of files of other hosts: agents serve them, and tasks fetch them.
+"""Parts of files of other hosts: agents serve them, and tasks fetch them.
 
-A request names a job's folder, and in it files with a range of their partitions. The answer has
-for each file the lengths of the chunks of each partition, and then these chunks. One connection
-serves all requests of a task to a host.
+A request names a job's folder, and in it files with a range of their parts. The answer has for
+each file the lengths of the blocks of each part, and then these blocks. One connection serves
+all requests of a task to a host.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
+from slotwise.programs.blocks import Index
 from slotwise.programs.hosts.greeting import (
     HELLO_MOST,
-    RefusedError,
     Security,
-    greet_agent,
+    reach,
     read_frame,
     write_frame,
 )
 from slotwise.programs.lost_input import IncompleteFileError
-from slotwise.programs.shuffle.partitioned import read_index
 from slotwise.programs.work_folder import NAME
 
 SECONDS = 30.0
@@ -40,23 +39,27 @@ MISSING = 2**64 - 1
 
 _NUMBER = Struct("!Q")
 CHUNK = 1 << 20
+"""Bytes that are read at once."""
 
 
-class MissingFileError(OSError):
-    """A host does not have a file, or only a part of it: the `number`-th that was asked for."""
+class MissingFilesError(OSError):
+    """A host does not have files that were asked for, or only the beginnings of them.
 
-    def __init__(self, number: int, address: str) -> None:
-        super().__init__(f"a file is missing at {address}")
-        self.number = number
+    numbers  their places among those that were asked for
+    """
+
+    def __init__(self, numbers: Sequence[int], address: str) -> None:
+        super().__init__(f"{len(numbers)} files are missing at {address}")
+        self.numbers = numbers
 
 
 class Wanted(NamedTuple):
-    """Some partitions, from `first` on, of a file in the folder of an attempt."""
+    """Some parts, from `first` on, of a file in the folder of an attempt."""
 
     attempt: str
     file: str
     first: int
-    partitions: int
+    parts: int
 
 
 def serve_files(connected: socket.socket, root: Path) -> None:
@@ -65,7 +68,7 @@ def serve_files(connected: socket.socket, root: Path) -> None:
     A file that is not there, or is incomplete, is reported as missing.
     """
     connected.settimeout(SECONDS)
-    with connected, suppress(OSError, ValueError, EOFError):
+    with connected, suppress(OSError, ValueError, LookupError, EOFError):
         while True:
             folder, *names = read_frame(connected).decode().split("/")
             if NAME.fullmatch(folder) is None:
@@ -87,34 +90,36 @@ def _serve(
     connected: socket.socket, file: BinaryIO, path: Path, first: int, count: int
 ) -> None:
     try:
-        partitions = read_index(file, path)[first : first + count]
+        index = Index(file, path)
+        parts = [index.part(number) for number in range(first, first + count)]
     except IncompleteFileError:
         connected.sendall(_NUMBER.pack(MISSING))
         return
+    places = [list(zip(part[::2], part[1::2], strict=True)) for part in parts]
     head = b"".join(
         _NUMBER.pack(number)
-        for places in partitions
-        for number in (len(places), *(size for _, size in places))
+        for of_one in places
+        for number in (len(of_one), *(end - start for start, end in of_one))
     )
     connected.sendall(_NUMBER.pack(len(head)) + head)
-    for start, size in _ranges(place for places in partitions for place in places):
+    for start, end in _ranges(place for of_one in places for place in of_one):
         if isinstance(connected, ssl.SSLSocket):
-            _copy(connected, file, start, size)
+            _copy(connected, file, start, end - start)
         else:
-            connected.sendfile(file, start, size)
+            connected.sendfile(file, start, end - start)
 
 
-def _ranges(places: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same bytes as few ranges: chunks that follow each other in the file are one."""
+def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same bytes as few ranges: blocks that follow each other in the file are one."""
     begin = end = 0
-    for start, size in places:
+    for start, stop in places:
         if start != end and end > begin:
-            yield begin, end - begin
+            yield begin, end
         if start != end:
             begin = start
-        end = start + size
+        end = stop
     if end > begin:
-        yield begin, end - begin
+        yield begin, end
 
 
 def _copy(connected: socket.socket, file: BinaryIO, start: int, size: int) -> None:
@@ -135,30 +140,21 @@ class Fetching:
     """A connection to the agent of another host. Raises OSError if it cannot be used."""
 
     def __init__(self, address: str, security: Security) -> None:
-        host, _, port = address.rpartition(":")
         self._address = address
-        connected = socket.create_connection((host, int(port)), SECONDS)
-        try:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket, _ = greet_agent(connected, security, "reader", {})
-        except BaseException as error:
-            connected.close()
-            if isinstance(error, RefusedError):
-                raise ConnectionError(f"{address}: {error}") from error
-            raise
-        self._socket.settimeout(SECONDS)
+        self._socket = reach(address, security, "reader", SECONDS)
         self._received = self._socket.makefile("rb", CHUNK)
 
     def ask(self, folder: str, wanted: Wanted) -> None:
-        """Ask for partitions of a file; several requests may be sent before `chunks`."""
+        """Ask for parts of a file; several requests may be sent before `blocks`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
         assert len(request) < HELLO_MOST
         write_frame(self._socket, request)
 
-    def chunks(self, count: int) -> Iterator[tuple[int, bytes]] | None:
-        """The chunks of the `count` partitions that were asked for next, with the partition.
+    def blocks(self, count: int, most: int | None) -> Iterator[tuple[int, bytes]] | None:
+        """The blocks of the `count` parts that were asked for next, with the part.
 
-        None if the agent does not have the file; ConnectionError if it is gone.
+        Blocks of more than `most` bytes, if given, are cut. None if the agent does not have the
+        file; ConnectionError if it is gone.
         """
         (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
         if length == MISSING:
@@ -166,9 +162,10 @@ class Fetching:
         numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
         sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
         return (
-            (partition, self._exactly(size))
-            for partition, of_one in enumerate(sizes)
+            (part, self._exactly(min(size - start, most or size)))
+            for part, of_one in enumerate(sizes)
             for size in of_one
+            for start in (range(0, size, most) if most else (0,))
         )
 
     def close(self) -> None:
@@ -184,27 +181,36 @@ class Fetching:
 
 
 def fetch(
-    address: str, security: Security, folder: str, wanted: Sequence[Wanted]
+    address: str,
+    security: Security,
+    folder: str,
+    wanted: Sequence[Wanted],
+    *,
+    may_cut: bool = False,
 ) -> Iterator[tuple[int, int, bytes]]:
-    """All chunks of these files of one host: the number of the file, its partition, the chunk.
+    """All blocks of these files of one host: the number of the file, its part, the block.
 
-    Raises MissingFileError, and OSError if the host cannot be reached. A few requests are
-    always under way, so that small files cost no round trip.
+    With `may_cut`, large blocks come in pieces. Raises MissingFilesError after the blocks of
+    all other files, and OSError if the host cannot be reached. A few requests are always under
+    way, so that small files cost no round trip.
     """
     connection = Fetching(address, security)
+    missing = []
     try:
         for one in wanted[:AHEAD]:
             connection.ask(folder, one)
         for number, one in enumerate(wanted):
-            chunks = connection.chunks(one.partitions)
-            if chunks is None:
-                raise MissingFileError(number, address)
-            for partition, chunk in chunks:
-                yield number, partition, chunk
+            blocks = connection.blocks(one.parts, CHUNK if may_cut else None)
+            if blocks is None:
+                missing.append(number)
+            else:
+                yield from ((number, part, block) for part, block in blocks)
             if number + AHEAD < len(wanted):
                 connection.ask(folder, wanted[number + AHEAD])
     finally:
         connection.close()
+    if missing:
+        raise MissingFilesError(missing, address)
 
 
 AHEAD = 16

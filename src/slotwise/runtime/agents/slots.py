@@ -29,7 +29,8 @@ class AgentHost:
 
     name       the name of its host
     slots      the number of its slots
-    addresses  the address of its agent, and the name of its machine
+    address    where its agent listens: "10.0.0.3:41234"
+    addresses  the host part of this, and the name of its machine
     first      the number of the first of them here
     keys       the runners that it has been sent
     heard      when it was heard of last
@@ -40,6 +41,7 @@ class AgentHost:
     name: str
     slots: int
     stream: MessageStream
+    address: str = ""
     addresses: tuple[str, ...] = ()
     first: int = 0
     keys: set[str] = field(default_factory=set)
@@ -63,7 +65,8 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
     places = address[0], str(theirs.get("machine", ""))
-    return AgentHost(name, int(theirs["slots"]), MessageStream(connected), places)
+    listens = "{}:{}".format(*address)
+    return AgentHost(name, int(theirs["slots"]), MessageStream(connected), listens, places)
 
 
 def check_python(theirs: str) -> None:
