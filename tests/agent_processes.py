@@ -37,7 +37,7 @@ class Loopback:
         """With a `folder`, each host has its files in one of its own there."""
         self._cluster, self._folder = cluster, folder
         self.agents: dict[str, subprocess.Popen[str]] = {}
-        self.ports: dict[str, int] = {}
+        self.listen: dict[str, tuple[str, int]] = {}
         self._addresses: dict[str, str] = {}
 
     def address(self, name: str) -> str:
@@ -66,12 +66,13 @@ class Loopback:
         assert agent.stdout is not None
         agent.stdin.write(line_for(given))
         agent.stdin.flush()
-        self.ports[host.name] = json.loads(agent.stdout.readline())["port"]
+        port = json.loads(agent.stdout.readline())["port"]
+        self.listen[host.name] = given.listen, port
         return self.connect_to(host.name)
 
     def connect_to(self, name: str) -> AgentHost:
         """A connection to an agent that runs."""
-        return connect(name, (self.address(name), self.ports[name]), TOKEN)
+        return connect(name, self.listen[name], TOKEN)
 
     def connect(self) -> Sequence[AgentHost]:
         """Agents for all hosts of the cluster."""
@@ -147,7 +148,7 @@ class Reused(Loopback):
         super().__init__(cluster)
         self._keys: dict[str, object] = {}
 
-    idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], int]]]] = {}
+    idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], tuple[str, int]]]]] = {}
 
     def begin(self, host: Host) -> AgentHost:
         """Connect to an agent that is idle, or to a new one."""
@@ -155,9 +156,9 @@ class Reused(Loopback):
             self._keep(host.name)
         key = self._keys[host.name] = self._key(host)
         while self.idle.get(key):
-            agent, port = self.idle[key].pop()
+            agent, listens = self.idle[key].pop()
             if agent.poll() is None:
-                self.agents[host.name], self.ports[host.name] = agent, port
+                self.agents[host.name], self.listen[host.name] = agent, listens
                 return self.connect_to(host.name)
             _end(agent)
         return super().begin(host)
@@ -169,12 +170,13 @@ class Reused(Loopback):
 
     def _keep(self, name: str) -> None:
         """Keep an agent for others, when it has ended its workers."""
-        agent, port, key = self.agents.pop(name), self.ports.pop(name), self._keys.pop(name)
+        agent, listens = self.agents.pop(name), self.listen.pop(name)
+        key = self._keys.pop(name)
         until = time.monotonic() + TIMEOUT
         while _children(agent.pid):
             assert time.monotonic() < until
             time.sleep(0.005)
-        self.idle.setdefault(key, []).append((agent, port))
+        self.idle.setdefault(key, []).append((agent, listens))
 
     @classmethod
     def end(cls) -> None:
@@ -215,7 +217,7 @@ def _children(pid: int) -> list[int]:
 def run_on_agents() -> None:
     """From now on, each host of a local backend is an agent: a process with its own workers.
 
-    Jobs that pass files in other ways than map output get folders that all hosts see.
+    Jobs whose reduces copy early get folders that all hosts see.
     """
     put = LiveBackend.put
 

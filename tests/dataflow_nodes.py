@@ -68,3 +68,44 @@ def stuck(numbers: Iterator[int], folder: str) -> Iterator[int]:
     while True:
         time.sleep(1000)
     yield from numbers
+
+
+def marked_slowly(numbers: Iterator[int]) -> Iterator[tuple[int, bytes]]:
+    """Each number with some kilobytes; slow enough for other hosts to take a copy, too."""
+    time.sleep(0.3)
+    for number in numbers:
+        yield number, bytes([number % 251]) * 20_000
+
+
+def marks(numbers: Iterator[tuple[int, bytes]]) -> Iterator[str]:
+    """The numbers, and whether their kilobytes are right."""
+    time.sleep(0.3)
+    for number, mark in numbers:
+        yield f"{number} {mark == bytes([number % 251]) * 20_000}"
+
+
+def number_of(record: tuple[int, bytes]) -> int:
+    """The number of a record."""
+    return record[0]
+
+
+def itself(records: Iterator[object]) -> Iterator[object]:
+    """All records."""
+    yield from records
+
+
+def waiting() -> Iterator[int]:
+    """One number, after a moment."""
+    time.sleep(0.4)
+    yield 1
+
+
+def reached_at(numbers: Iterator[int]) -> Iterator[str]:
+    """The address of this host, those at which its writers reach it, and the sum of all."""
+    import psutil
+
+    number = next(numbers)
+    found = psutil.Process().net_connections("tcp")
+    reached = sorted({one.laddr.ip for one in found})
+    here = os.environ["SLOTWISE_ADDRESS"].rpartition(":")[0]
+    yield f"{here} {','.join(reached)} {number + sum(numbers)}"

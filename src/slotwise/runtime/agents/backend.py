@@ -58,7 +58,6 @@ class AgentsBackend(LiveBackend):
         self._source = source
         self._agents = AgentSlots()
         self._joining = {host.name: host for host in hosts}
-        self._addresses: dict[str, str] = {}  # of their agents, also of hosts that have left
         super().__init__(executions, cluster_of(hosts, grace), self._agents, is_open=is_open)
         source.watch(lambda host: self.put(Ask(lambda: self._join(host))))
 
@@ -75,12 +74,10 @@ class AgentsBackend(LiveBackend):
         self._change_hosts(HostAdded(self.now, _host(host)))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
-        joining = self._joining.pop(host.name)
-        self._addresses[host.name] = joining.address
-        return self._agents.add(joining)
+        return self._agents.add(self._joining.pop(host.name))
 
     def _address(self, host: str) -> str:
-        return self._addresses.get(host, "")
+        return self._agents.addresses.get(host, "")
 
     def _forget(self, key: str, folder: str) -> None:
         super()._forget(key, folder)

@@ -93,6 +93,7 @@ class AgentSlots:
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
         self._gone: list[str] = []
+        self.addresses: dict[str, str] = {}  # by host, where its agent listens
         self.why: dict[str, str] = {}  # by host that has left, what its agent gave as a reason
         self._runners: dict[str, bytes] = {}
         self._running: dict[int, int] = {}  # by slot, the number of the attempt
@@ -105,6 +106,7 @@ class AgentSlots:
         host.first, self._count = self._count, self._count + host.slots
         numbers = range(host.first, self._count)
         self._hosts[host.stream.channel] = host
+        self.addresses[host.name] = host.address
         self._host_of |= dict.fromkeys(numbers, host)
         self._poll.register(host.stream.channel, select.POLLIN)
         return numbers
