@@ -10,10 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from ssl import Purpose
 from typing import ClassVar
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
+from slotwise.programs.hosts.greeting import Security
+from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.agent import BEAT_SECONDS, Given, line_for
 from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
@@ -33,15 +36,30 @@ class Loopback:
 
     beats = BEAT_SECONDS
 
-    def __init__(self, cluster: Cluster, folder: Path | None = None) -> None:
-        """With a `folder`, each host has its files in one of its own there."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path | None = None,
+        tls: Mapping[str, str] | None = None,
+        *,
+        is_one_machine: bool = False,
+    ) -> None:
+        """With a `folder`, each host has its files in one of its own there.
+
+        With `tls`, certificates as an agent is given them. All hosts of one machine have the
+        same address.
+        """
         self._cluster, self._folder = cluster, folder
+        self._tls, self.has_tls = tls, tls is not None
+        self._is_one_machine = is_one_machine
         self.agents: dict[str, subprocess.Popen[str]] = {}
         self.listen: dict[str, tuple[str, int]] = {}
         self._addresses: dict[str, str] = {}
 
     def address(self, name: str) -> str:
         """The address of a host on loopback, which is its own: 127.0.0.2 and so on."""
+        if self._is_one_machine:
+            return "127.0.0.1"
         return self._addresses.setdefault(name, f"127.0.0.{2 + len(self._addresses)}")
 
     def begin(self, host: Host) -> AgentHost:
@@ -53,7 +71,8 @@ class Loopback:
         given = Given(
             sum(host.slots.values()),
             self.address(host.name),
-            token=TOKEN.hex(),
+            token=None if self._tls else TOKEN.hex(),
+            tls=self._tls,
             folder=own and str(own),
             speed=host.speed,
             lingers=600.0,
@@ -72,7 +91,10 @@ class Loopback:
 
     def connect_to(self, name: str) -> AgentHost:
         """A connection to an agent that runs."""
-        return connect(name, self.listen[name], TOKEN)
+        security: Security = TOKEN
+        if self._tls:
+            security = tls_context(self._tls, Purpose.SERVER_AUTH)
+        return connect(name, self.listen[name], security)
 
     def connect(self) -> Sequence[AgentHost]:
         """Agents for all hosts of the cluster."""

@@ -65,6 +65,11 @@ class Stages(Protocol):
         """Why all hosts must see the work folder; empty if they need not."""
         ...
 
+    @property
+    def open_channels(self) -> str:
+        """What connects tasks on different hosts without encryption; empty if nothing does."""
+        ...
+
     def begin(self) -> None:
         """The work folder is there, and the first task begins. May raise OSError."""
         ...
@@ -201,6 +206,11 @@ class StagedExecution:
     def needs_shared_files(self) -> str:
         """Why it needs intermediate files that all hosts see, and has none; empty if not so."""
         return "" if self._layout.is_shared else self._stages.needs_shared_files
+
+    @property
+    def open_channels(self) -> str:
+        """What connects tasks on different hosts without encryption; empty if nothing does."""
+        return self._stages.open_channels
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the intermediate files of these done tasks.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from slotwise.programs.dataflow.planning import check_fits, plan_dataflow
 from slotwise.programs.dataflow.stages import derive
 from slotwise.programs.work_folder import sweep
 from slotwise.runtime.agents.backend import AgentsBackend
+from slotwise.runtime.agents.source import check_runs
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -50,9 +52,11 @@ class Scene:
     hosts  of the last attempt of each task, by phase and number
     """
 
-    def __init__(self, folder: Path, cluster: Cluster = SMALL) -> None:
+    def __init__(
+        self, folder: Path, cluster: Cluster = SMALL, tls: Mapping[str, str] | None = None
+    ) -> None:
         self._folder, self._cluster = folder, cluster
-        self.loopback = Loopback(cluster, folder / "hosts")
+        self.loopback = Loopback(cluster, folder / "hosts", tls)
         self.hosts: dict[tuple[str, int], str] = {}
         self.events: list[Event] = []
 
@@ -253,3 +257,35 @@ def test_nothing_is_left_while_agents_go_on(scene: Scene, tmp_path: Path) -> Non
             assert time.monotonic() < until
             backend._agents.wait(0.05)  # As in a session, which goes on.
     assert seen
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Mapping[str, str]:
+    """A certificate that is its own authority, as an agent is given it."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    command += ["-subj", "/CN=slotwise", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True)
+    return {"ca_file": str(cert), "cert": str(cert), "key": str(key)}
+
+
+def test_files_are_fetched_by_tls(tmp_path: Path, certificate: Mapping[str, str]) -> None:
+    """With the certificates of the cluster."""
+    flow = files(broadcast=True)
+    scene = Scene(tmp_path, tls=certificate)
+    scene.run(flow)
+    check(derive(flow.graph()), scene.output())
+    assert len(set(scene.hosts.values())) == 3
+
+
+def test_gangs_are_refused_where_all_connections_have_tls(
+    tmp_path: Path, certificate: Mapping[str, str]
+) -> None:
+    """Their channels are not encrypted; files are fetched by TLS, and shm stays on its host."""
+    joined = plan_dataflow("j", gang(tmp_path), tmp_path / "out")
+    check_runs(joined, Loopback(SMALL))
+    source = Loopback(SMALL, tls=certificate)
+    check_runs(plan_dataflow("j", files(), tmp_path / "out"), source)
+    told = "job 'j': the tcp channel from doubled to dying_once would pass .* make it a file"
+    with pytest.raises(InputError, match=told):
+        check_runs(joined, source)

@@ -23,7 +23,7 @@ from slotwise.programs.calls import Calls
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.programs.work_folder import sweep
 from slotwise.runtime.agents.backend import AgentsBackend
-from slotwise.runtime.agents.source import check_files
+from slotwise.runtime.agents.source import check_runs
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -174,7 +174,9 @@ def test_nothing_is_left_while_agents_go_on(
         time.sleep(0.05)
 
 
-def test_reduces_that_copy_early_need_a_shared_folder(tmp_path: Path) -> None:
+def test_reduces_that_copy_early_need_a_shared_folder(
+    tmp_path: Path, loopback: Loopback
+) -> None:
     """They look into a file of the manager."""
     (tmp_path / "in").mkdir()
     words(tmp_path / "in", 1)
@@ -184,10 +186,10 @@ def test_reduces_that_copy_early_need_a_shared_folder(tmp_path: Path) -> None:
             "count", "wordcount", str(tmp_path / "in"), str(tmp_path / "out"), **settings
         )
 
-    check_files(plan())
-    check_files(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)))
+    check_runs(plan(), loopback)
+    check_runs(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)), loopback)
     with pytest.raises(InputError, match=r"its reduces copy .* give the job a work_dir"):
-        check_files(plan(shuffle=Shuffle(slow_start=0.5)))
+        check_runs(plan(shuffle=Shuffle(slow_start=0.5)), loopback)
 
 
 def test_large_results_travel_between_hosts(loopback: Loopback) -> None:

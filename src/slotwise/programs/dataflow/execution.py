@@ -24,6 +24,7 @@ class DataflowStages:
 
     def __init__(self, job: str, staged: StagedGraph, layout: DataflowLayout) -> None:
         self.program = f"dataflow {'+'.join(staged.graph.nodes)}"
+        self.needs_shared_files = ""  # Files are fetched, and gangs meet at an agent.
         self._job = job
         self._staged = staged
         self._layout = layout
@@ -56,9 +57,12 @@ class DataflowStages:
         return found
 
     @property
-    def needs_shared_files(self) -> str:
-        """Nothing: files are fetched, and gangs meet at an agent."""
-        return ""
+    def open_channels(self) -> str:
+        """The first TCP channel of a gang."""
+        gangs = {node for stage in self._staged.stages if stage.gang for node in stage.nodes}
+        channels = self._staged.graph.channels
+        found = (c for c in channels if c.kind == "tcp" and c.writer in gangs)
+        return str(next(found, ""))
 
     def begin(self) -> None:
         """All that stages share is made by their tasks."""

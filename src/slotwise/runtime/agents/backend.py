@@ -17,7 +17,12 @@ GRACE = 10.0
 
 
 class HostSource(Protocol):
-    """Where hosts with agents come from, such as the workers of a Dask cluster."""
+    """Where hosts with agents come from, such as the workers of a Dask cluster.
+
+    has_tls  whether all connections to agents and between them are encrypted
+    """
+
+    has_tls: bool
 
     def connect(self) -> Sequence[AgentHost]:
         """The hosts that are there now. SlotwiseError if there are none."""
