@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 from struct import Struct
@@ -24,14 +24,15 @@ _TAIL = Struct("<QQI8s")
 """The length of the blocks, the number of parts, the checksum of the index, MAGIC."""
 
 
-def index_of(size: int, parts: Sequence[array[int]]) -> bytes:
+def index_of(size: int, places: bytes, counts: Iterable[int]) -> bytes:
     """The end of a file whose blocks have `size` bytes.
 
-    `parts` has for each part the start and the end of each of its blocks.
+    places  for one part after another, the start and the end of each of its blocks
+    counts  the number of blocks of each part
     """
-    ends = array("Q", accumulate(len(places) // 2 for places in parts))
-    index = b"".join(places.tobytes() for places in (*parts, ends))
-    return index + _TAIL.pack(size, len(parts), zlib.crc32(index), MAGIC)
+    ends = array("Q", accumulate(counts))
+    index = places + ends.tobytes()
+    return index + _TAIL.pack(size, len(ends), zlib.crc32(index), MAGIC)
 
 
 class Index:

@@ -54,7 +54,9 @@ class FileWriter:
         try:
             for writer in self._writers:
                 writer.close()
-            self._file.write(index_of(self._at, self._places))
+            places = b"".join(places.tobytes() for places in self._places)
+            counts = (len(places) // 2 for places in self._places)
+            self._file.write(index_of(self._at, places, counts))
         finally:
             self._file.close()
 

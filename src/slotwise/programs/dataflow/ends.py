@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from slotwise.programs.channels.files import FileReader, FileWriter
 from slotwise.programs.channels.ring import SharedRing
@@ -18,7 +19,8 @@ from slotwise.programs.dataflow.parts import Part
 from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.programs.dataflow.sorting import in_order
 from slotwise.programs.formats.places import is_placed, placed
-from slotwise.programs.hosts.outputs import Output, in_place, lost_here
+from slotwise.programs.hosts.in_place import in_place
+from slotwise.programs.hosts.task_files import TaskFile, lost_here
 
 Target = Callable[[object], object]
 
@@ -167,17 +169,23 @@ class Ends:
                 raise
 
     def _read_files(self, channel: Channel, writers: Iterable[int]) -> Iterator[object]:
-        outputs = [self._output(channel, writer) for writer in writers]
+        files = [self._file(channel, writer) for writer in writers]
         copies = self.place.layout.fetched_files(self.place.folder, channel, self.copy.copy)
+        fetched: set[Path] = set()
         try:
-            for path, part in in_place(outputs, 1, copies, may_cut=True):
+            places = list(in_place(files, 1, copies, may_cut=True))
+            fetched = {path for path, _ in places} - {file.path for file in files}
+            for path, part in places:
                 yield from FileReader(path, part)
         except OSError as error:
-            if lost := lost_here(outputs):
+            if lost := lost_here(files):
                 raise lost from error
             raise
+        finally:
+            for path in fetched:
+                path.unlink(missing_ok=True)
 
-    def _output(self, channel: Channel, writer: int) -> Output:
+    def _file(self, channel: Channel, writer: int) -> TaskFile:
         """The file that a copy of the writer of a channel has left, and the stream for here."""
         layout = self.place.layout
         stage, task = self.place.staged.tasks[NodeCopy(channel.writer, writer)]
@@ -185,7 +193,7 @@ class Ends:
         folder = layout.attempt_dir(stage, task, attempt)
         path = layout.channel_file(folder, channel, writer)
         part = self.copy.copy if channel.route == "hash" else 0
-        return Output(stage, task, attempt, address, path, part)
+        return TaskFile(stage, task, attempt, address, path, part)
 
 
 def _by_hash(channel: Channel, writers: Sequence[Writer], record: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,23 +50,30 @@ class GroupRunner:
             self.staged, self.layout, self.memory_bytes, phase, task, attempt, winners, meeting
         )
         self.layout.make_attempt_dir(phase, task, attempt)
-        rings = place.rings()
-        bodies = {f"node {c}": partial(run_copy, place, c, rings) for c in place.group}
         try:
-            if len(bodies) > 1:
-                results = [one for one in run_together(bodies) if isinstance(one, TaskResult)]
-            else:
-                results = [run_copy(place, place.group[0], rings)]
-        except BrokenChannelError as error:
-            # The cause is in another group of the gang. What is known of it first, its failure
-            # or the end of its process, stops this one.
-            time.sleep(CAUSE_SECONDS)
-            raise SlotwiseError(error.reason) from None
+            results = self._results(place)
+        except BaseException:  # Nobody else removes files on this host while the job runs.
+            shutil.rmtree(place.folder, ignore_errors=True)
+            raise
         return TaskResult(
             sum(result.records for result in results),
             sum(result.bytes for result in results),
             address=self.layout.address,
         )
+
+    def _results(self, place: GroupAttempt) -> list[TaskResult]:
+        """Run all nodes of a group."""
+        rings = place.rings()
+        bodies = {f"node {c}": partial(run_copy, place, c, rings) for c in place.group}
+        try:
+            if len(bodies) > 1:
+                return [one for one in run_together(bodies) if isinstance(one, TaskResult)]
+            return [run_copy(place, place.group[0], rings)]
+        except BrokenChannelError as error:
+            # The cause is in another group of the gang. What is known of it first, its failure
+            # or the end of its process, stops this one.
+            time.sleep(CAUSE_SECONDS)
+            raise SlotwiseError(error.reason) from None
 
 
 def run_copy(

@@ -18,8 +18,7 @@ from slotwise.programs.channels.tcp import Listener, connect
 from slotwise.programs.dataflow.nodes import Channel, NodeCopy
 from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.programs.hosts import notes
-from slotwise.programs.hosts.here import host_here
-from slotwise.programs.hosts.outputs import is_here
+from slotwise.programs.hosts.here import host_here, is_here
 from slotwise.task import on_stop_request, stop
 
 MEETING_SECONDS = 300.0

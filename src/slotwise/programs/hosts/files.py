@@ -137,7 +137,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 class Fetching:
-    """A connection to the agent of another host. Raises OSError if it cannot be used."""
+    """A connection to the agent of another host. Raises ConnectionError if it is gone."""
 
     def __init__(self, address: str, security: Security) -> None:
         self._address = address
@@ -148,7 +148,10 @@ class Fetching:
         """Ask for parts of a file; several requests may be sent before `blocks`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
         assert len(request) < HELLO_MOST
-        write_frame(self._socket, request)
+        try:
+            write_frame(self._socket, request)
+        except OSError as error:
+            raise self._gone(error) from error
 
     def blocks(self, count: int, most: int | None) -> Iterator[tuple[int, bytes]] | None:
         """The blocks of the `count` parts that were asked for next, with the part.
@@ -174,10 +177,16 @@ class Fetching:
         self._socket.close()
 
     def _exactly(self, size: int) -> bytes:
-        data: bytes = self._received.read(size)
+        try:
+            data: bytes = self._received.read(size)
+        except OSError as error:
+            raise self._gone(error) from error
         if len(data) < size:
-            raise ConnectionResetError(f"the agent at {self._address} is gone")
+            raise self._gone("it has closed the connection")
         return data
+
+    def _gone(self, why: object) -> ConnectionError:
+        return ConnectionError(f"the agent at {self._address} is gone: {why}")
 
 
 def fetch(
@@ -191,8 +200,8 @@ def fetch(
     """All blocks of these files of one host: the number of the file, its part, the block.
 
     With `may_cut`, large blocks come in pieces. Raises MissingFilesError after the blocks of
-    all other files, and OSError if the host cannot be reached. A few requests are always under
-    way, so that small files cost no round trip.
+    all other files, and ConnectionError if the host cannot be reached. A few requests are
+    always under way, so that small files cost no round trip.
     """
     connection = Fetching(address, security)
     missing = []

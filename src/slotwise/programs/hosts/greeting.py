@@ -48,10 +48,13 @@ def reader_token(token: bytes) -> bytes:
 def reach(address: str, security: Security, role: Role, seconds: float) -> socket.socket:
     """A connection of a task to the agent of another host, with this timeout.
 
-    OSError if it cannot be reached, or refuses.
+    ConnectionError if it cannot be reached, or refuses.
     """
     host, _, port = address.rpartition(":")
-    connected = socket.create_connection((host, int(port)), seconds)
+    try:
+        connected = socket.create_connection((host, int(port)), seconds)
+    except OSError as error:  # Also if the network is down, or the host is switched off.
+        raise ConnectionError(f"{address}: {error}") from error
     try:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected, _ = greet_agent(connected, security, role, {})

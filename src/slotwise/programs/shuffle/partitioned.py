@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -50,11 +51,10 @@ class PartitionedWriter:
             if error is None:
                 for places in self._index:
                     places.sort()  # Within one turn, in the order of appending.
-                parts = [
-                    array("Q", (number for _, *place in places for number in place))
-                    for places in self._index
-                ]
-                self._file.write(index_of(self.bytes, parts))
+                every = chain.from_iterable(self._index)
+                numbers = array("Q", (n for _, start, end in every for n in (start, end)))
+                index = index_of(self.bytes, numbers.tobytes(), map(len, self._index))
+                self._file.write(index)
 
 
 class PartitionedReader:

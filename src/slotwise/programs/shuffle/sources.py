@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from slotwise.programs.blocks import is_complete
-from slotwise.programs.hosts.outputs import Output, in_place, lost_here
+from slotwise.programs.hosts.in_place import in_place
+from slotwise.programs.hosts.task_files import TaskFile, lost_here
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.mapreduce.layout import COPY_PHASE, MapReduceLayout
 from slotwise.programs.shuffle.finished_maps import finished_maps, finished_so_far
@@ -48,16 +49,16 @@ class InPlace:
     ) -> Iterable[Place]:
         """The file of each map."""
         copies = layout.attempt_dir("reduce", task, attempt) / "fetched"
-        return in_place(self._outputs(layout, task * buckets), buckets, copies)
+        return in_place(self._files(layout, task * buckets), buckets, copies)
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The files of all maps on this host; `places` finds those that others have lost."""
-        return lost_here(self._outputs(layout))
+        return lost_here(self._files(layout))
 
-    def _outputs(self, layout: MapReduceLayout, part: int = 0) -> list[Output]:
+    def _files(self, layout: MapReduceLayout, part: int = 0) -> list[TaskFile]:
         found = map(self.winners.of, range(len(self.winners.attempts)))
         return [
-            Output("map", number, attempt, address, layout.map_file(number, attempt), part)
+            TaskFile("map", number, attempt, address, layout.map_file(number, attempt), part)
             for number, (attempt, address) in enumerate(found)
         ]
 
