@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -87,6 +88,37 @@ def marks(numbers: Iterator[tuple[int, bytes]]) -> Iterator[str]:
 def number_of(record: tuple[int, bytes]) -> int:
     """The number of a record."""
     return record[0]
+
+
+def slow_words(lines: Iterator[str]) -> Iterator[str]:
+    """The words of lines, a few milliseconds for each hundred."""
+    for number, line in enumerate(lines):
+        if not number % 100:
+            time.sleep(0.02)
+        yield from line.split()
+
+
+def word(word: str) -> str:
+    """The key of a word."""
+    return word
+
+
+def word_of(pair: tuple[str, int]) -> str:
+    """The key of a word with a number."""
+    return pair[0]
+
+
+def counted_words(words: Iterator[str]) -> Iterator[tuple[str, int]]:
+    """How often each word comes, after a moment."""
+    found = Counter(words)
+    time.sleep(0.3)
+    yield from found.items()
+
+
+def as_lines(pairs: Iterator[tuple[str, int]]) -> Iterator[str]:
+    """Texts of a word and a number."""
+    for found, number in pairs:
+        yield f"{found} {number}"
 
 
 def itself(records: Iterator[object]) -> Iterator[object]:
