@@ -115,6 +115,14 @@ def counted_words(words: Iterator[str]) -> Iterator[tuple[str, int]]:
     yield from found.items()
 
 
+def failing_once(numbers: Iterator[int], marker: str) -> Iterator[int]:
+    """Removes a file and fails after the last record; the next attempt succeeds."""
+    yield from numbers
+    if Path(marker).exists():
+        Path(marker).unlink()
+        raise ValueError("try again")
+
+
 def as_lines(pairs: Iterator[tuple[str, int]]) -> Iterator[str]:
     """Texts of a word and a number."""
     for found, number in pairs:

@@ -16,6 +16,7 @@ from agent_processes import Loopback, files_named
 from dataflow_nodes import (
     doubled,
     dying_once,
+    failing_once,
     itself,
     marked_slowly,
     marks,
@@ -61,9 +62,15 @@ class Scene:
         self.events: list[Event] = []
 
     def run(
-        self, *flows: slotwise.Dataflow, hear: Hear = lambda events, decisions: None
+        self,
+        *flows: slotwise.Dataflow,
+        hear: Hear = lambda events, decisions: None,
+        failures: int = 0,
     ) -> None:
-        """Run them at the same time; the first writes to the folder out-0."""
+        """Run them at the same time; the first writes to the folder out-0.
+
+        So many attempts fail.
+        """
         jobs = [
             plan_dataflow(f"job-{number}", flow, self.output(number))
             for number, flow in enumerate(flows)
@@ -81,7 +88,8 @@ class Scene:
         connected = self.loopback.connect()
         with AgentsBackend(jobs, self.loopback, connected, grace=60) as backend:
             run(make_scheduler("fair"), backend, state, record)
-        assert not [event for event in self.of(TaskFailed) if not event.lost]
+        failed = [event for event in self.of(TaskFailed) if not event.lost]
+        assert len(failed) == failures
         for host in self._cluster.by_name:  # As the next agent does after one that was killed.
             sweep(self._folder / "hosts" / host)
         assert self.left() == []
@@ -146,6 +154,41 @@ def test_files_are_fetched_from_the_hosts_that_wrote_them(way: str, scene: Scene
     writers = {host for (phase, _), host in scene.hosts.items() if phase == "marked_slowly"}
     assert len(writers) == 3
     assert not scene.of(TaskFailed)
+
+
+def test_copies_of_files_are_removed_once_they_are_read(scene: Scene, tmp_path: Path) -> None:
+    """They are on disk twice no longer than needed."""
+    ended: list[int] = []
+
+    def hear(events: list[Event], decisions: list[Decision]) -> None:
+        for event in events:
+            if isinstance(event, TaskFinished) and event.phase.phase == "marks":
+                ended.append(event.task)
+                for host in (0, 1):
+                    name = f"fetched-1-{event.task}-{host}"
+                    assert not files_named(tmp_path / "hosts", name)
+
+    scene.run(files(), hear=hear)
+    assert sorted(ended) == [0, 1, 2]
+
+
+def test_a_group_that_fails_leaves_no_files(scene: Scene, tmp_path: Path) -> None:
+    """Its host removes them at once, not only when the job is over."""
+    (tmp_path / "marker").touch()
+    failed, left = list[bool](), list[Path]()
+
+    def hear(events: list[Event], decisions: list[Decision]) -> None:
+        if any(isinstance(event, TaskFailed) for event in events):
+            found = files_named(tmp_path / "hosts", "channel-1-0")
+            left.extend(path for path in found if path.parent.name == "0-0-1")
+            failed.append(True)
+
+    flow, parameters = slotwise.Dataflow(), {"marker": str(tmp_path / "marker")}
+    made = flow.node(failing_once, flow.values(range(9)), parameters=parameters)
+    flow.write(flow.node(total, made))
+    scene.run(flow, hear=hear, failures=1)
+    assert (failed, left) == ([True], [])
+    assert written(scene.output()) == ["36\n"]
 
 
 def test_gangs_meet_at_the_addresses_of_their_hosts(scene: Scene) -> None:
