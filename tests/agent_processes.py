@@ -113,7 +113,7 @@ class Loopback:
             assert agent.stdin is not None
             agent.stdin.close()
         for agent in self.agents.values():
-            _end(agent)
+            end_agent(agent)
 
 
 class EagerSlots(AgentSlots):
@@ -182,7 +182,7 @@ class Reused(Loopback):
             if agent.poll() is None:
                 self.agents[host.name], self.listen[host.name] = agent, listens
                 return self.connect_to(host.name)
-            _end(agent)
+            end_agent(agent)
         return super().begin(host)
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class Reused(Loopback):
         """End all agents."""
         for found in cls.idle.values():
             for agent, _ in found:
-                _end(agent)
+                end_agent(agent)
         cls.idle.clear()
 
     @classmethod
@@ -220,7 +220,8 @@ class Reused(Loopback):
         return *described, repr((given, streams))
 
 
-def _end(agent: subprocess.Popen[str]) -> None:
+def end_agent(agent: subprocess.Popen[str]) -> None:
+    """End an agent by its standard input."""
     assert agent.stdin is not None
     assert agent.stdout is not None
     agent.stdin.close()
@@ -260,6 +261,8 @@ def run_on_agents() -> None:
             share(execution)
         source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
+        self._waiting = []  # type: ignore[attr-defined]
+        self._waiting = []  # type: ignore[attr-defined]
         try:
             LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
         except BaseException:
