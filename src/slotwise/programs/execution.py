@@ -89,7 +89,7 @@ class LosesOutput(Protocol):
 
 @runtime_checkable
 class KnowsHosts(Protocol):
-    """An execution of which running tasks find each other, on whatever hosts they are."""
+    """An execution whose running tasks find each other, on whatever hosts they are."""
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
         """An attempt is about to begin on the host whose agent has this address.

@@ -27,7 +27,6 @@ MEETING_SECONDS = 300.0
 PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
 """Seconds between two looks for an address: the first pause, doubled up to the second."""
 
-
 LOOPBACK = "127.0.0.1"
 """Where a group listens that meets no other."""
 
