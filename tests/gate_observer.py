@@ -3,8 +3,8 @@
 It counts the tasks that Dask has sent to workers and that have not seceded, by pool. It knows
 the pool of a task by the client that sent it first. Of the gate it reads when turns begin, when
 the next allocation may be (0.05 s after the last one, or later with many phases), and which
-nested tasks are never held: these count for no pool, unless they began before the gate knew that
-their parents wait for them.
+nested tasks are never held: these count for no pool, unless they began before the gate knew
+that their parents wait for them.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
+from slotwise.model.typed import WHOLE
 from slotwise.objective.objective import Objective
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
@@ -200,8 +201,8 @@ def objective_of(asked: Objective | str | None, source: Source) -> Objective:
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
     """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
-    if isinstance(slots, int):
-        return Cluster.of_slots(slots)
+    if isinstance(slots, WHOLE):
+        return Cluster.of_slots(int(slots))
     if slots is not None:
         return Cluster((Host("cluster", dict(slots)),))
     return workload.cluster or Cluster.of_slots(processors())

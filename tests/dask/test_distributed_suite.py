@@ -33,7 +33,6 @@ SUITES = (
     "tests/test_cancelled_state.py",
     "tests/test_client.py",
     "tests/test_client_executor.py",
-    "tests/test_collections.py",
     "tests/test_computations.py",
     "tests/test_dask_collections.py",
     "tests/test_events.py",

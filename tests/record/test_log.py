@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import slotwise
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Reallocate
 from slotwise.model.errors import InputError
@@ -240,3 +242,12 @@ def test_a_text_that_quotes_a_log_is_no_log(tmp_path: Path) -> None:
     path.write_text('A log begins with {"is":"Header","format":1\n')
     with pytest.raises(InputError, match="was not written by slotwise"):
         LogFile(path, HEADER)
+
+
+def test_numbers_of_numpy_are_written_as_numbers(tmp_path: Path) -> None:
+    """They may be whole or not, in jobs and in options."""
+    jobs = [Job("a", (Phase("p", Tasks(np.int64(3), 2.0)),), weight=np.float32(2))]
+    log = tmp_path / "run.jsonl"
+    epoch = np.float32(0.5)
+    slotwise.simulate(jobs, "fair", slots=np.int64(2), epoch_seconds=epoch, log=log)
+    assert read_log(log).header.scheduler["epoch_seconds"] == 0.5

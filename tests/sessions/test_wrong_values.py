@@ -23,6 +23,7 @@ from slotwise import (
 )
 from slotwise.assignment.delay import Delay
 from slotwise.model.shuffle import Shuffle
+from slotwise.objective.objective import Objective
 
 PATIENCE = 120.0
 
@@ -259,7 +260,12 @@ def test_other_functions_refuse_options_of_a_wrong_type(
         (lambda: Phase("p", 3), "phase 'p': tasks is 3; give Tasks"),
         (lambda: Phase("p", Tasks(1), slots="2"), "phase 'p': slots is '2'; give a whole"),
         (lambda: Tasks("1"), "the number of tasks is '1'; give a whole number"),
-        (lambda: Tasks(1, ["x"]), "the work of a task is a number >= 0, not 'x'"),
+        (lambda: Tasks(1, ["x"]), "the work of a task is a number from 0 to 1e+100, not 'x'"),
+        (
+            lambda: Tasks(1, 1e308),
+            "the work of a task is a number from 0 to 1e+100, not 1e+308",
+        ),
+        (lambda: Objective([]), "objective: unknown penalty []"),
         (lambda: Pool(3), "the name of a pool is 3; give a text"),
         (lambda: Pool("a", weight="x"), "pool 'a': weight is 'x'; give a number"),
         (lambda: Pool("a", slots_max="4"), "pool 'a': slots_max is '4'; give a whole number"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
 """Array types in numba's notation."""
@@ -28,12 +28,17 @@ def has_numba() -> bool:
 
 
 @cache
-def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], signature: str, never_by_zero: bool = False
+) -> Callable[..., Any]:
     """The function as machine code for arguments of these types. ImportError without numba.
 
     function   in the subset of Python that numba supports; of this package's functions it may
                only call those made by `part`
     signature  in numba's notation: "int64(float64[::1], int64)"
+
+    `never_by_zero` states that it never divides by 0: without checks for that, machine code
+    computes several numbers of a loop at once.
 
     numba's cache keeps the machine code for later processes: about 0.3 s instead of some
     seconds. If neither the package's directory nor the user's cache is writable, each process
@@ -41,10 +46,11 @@ def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]
     """
     from numba import njit
 
+    errors: Literal["python", "numpy"] = "numpy" if never_by_zero else "python"
     try:
-        kernel: Callable[..., Any] = njit(signature, cache=True)(function)
+        kernel: Callable[..., Any] = njit(signature, cache=True, error_model=errors)(function)
     except (RuntimeError, OSError):
-        kernel = njit(signature)(function)
+        kernel = njit(signature, error_model=errors)(function)
     return kernel
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp
 
 import numpy as np
 
-from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
+from slotwise.estimation.extrapolation import WORK_LEAST
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Seen
 from slotwise.model.views import PhaseView
-from slotwise.objective.costs import Floats
 
 TRUST = 1.0
 """The weight of a stated speed, as a number of tasks that ran on the host."""
@@ -36,29 +35,17 @@ class Corrected:
         factor = self.factors.get(phase)
         return self.of_jobs.get(phase.job, 1.0) if factor is None else factor
 
+    def factors_of(self, phases: Iterable[PhaseId]) -> list[float]:
+        """`factor` of each of these phases."""
+        factors, of_jobs = self.factors, self.of_jobs
+        return [
+            of_jobs.get(name.job, 1.0) if (factor := factors.get(name)) is None else factor
+            for name in phases
+        ]
+
     def work(self, phase: PhaseView, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
         return max(phase.expected(task) * self.factor(phase.id), WORK_LEAST)
-
-    def works(self, phase: PhaseView, tasks: Sequence[int]) -> Floats:
-        """The work of several tasks."""
-        each = phase.phase.tasks.work
-        if not isinstance(each, tuple):
-            return np.full(len(tasks), self.work(phase, tasks[0]))
-        works: Floats = np.maximum(np.array(each)[tasks] * self.factor(phase.id), WORK_LEAST)
-        return works
-
-    def seconds_left(self, phase: PhaseView, now: float) -> Iterator[tuple[str, float]]:
-        """The host and the remaining seconds of each running attempt of a phase, > 0.
-
-        An attempt that exceeds its estimate is assumed to need `RUNNING_FLOOR` of the estimate.
-        """
-        factor, speeds = self.factor(phase.id), self.speeds
-        for started, launch in phase.attempts():
-            work = max(phase.expected(launch.task) * factor, WORK_LEAST)
-            seconds = work / speeds[launch.host]
-            left = started + seconds - now
-            yield launch.host, left if left > 0 else RUNNING_FLOOR * seconds
 
 
 def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
@@ -76,24 +63,25 @@ def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
         return Corrected({}, {}, stated)
     tasks = seen.tasks
     speeds = np.array([stated.get(host, 1.0) for host in seen.hosts])
-    costs = seen.ratios + np.log(speeds)
-    of_phase, of_host = tasks.sum(axis=1), tasks.sum(axis=0) + TRUST
+    costs = tasks * (seen.ratios + np.log(speeds))
+    add = np.add.reduce
+    of_phase, of_host = add(tasks, 1), add(tasks, 0) + TRUST
     # The factors f and the slownesses s keep, for the sums over all tasks of a phase or host,
     #     of_phase f + tasks s = tasks costs    and    of_host s + tasks' f = tasks' costs.
-    costs = tasks * costs
-    by_host = tasks / of_host
-    matrix = np.diag(np.where(of_phase > 0, of_phase, 1.0)) - by_host @ tasks.T
-    factors = np.linalg.solve(matrix, costs.sum(axis=1) - by_host @ costs.sum(axis=0))
-    slowness = (costs.sum(axis=0) - factors @ tasks) / of_host
+    by_host, costs_of_host = tasks / of_host, add(costs, 0)
+    matrix = np.subtract(0.0, by_host @ tasks.T)
+    matrix.flat[:: len(tasks) + 1] += np.where(of_phase > 0, of_phase, 1.0)
+    factors = np.linalg.solve(matrix, add(costs, 1) - by_host @ costs_of_host)
+    slowness = (costs_of_host - factors @ tasks) / of_host
     sums: dict[str, tuple[float, float]] = {}
     for phase, factor, count in zip(
         seen.phases, factors.tolist(), of_phase.tolist(), strict=True
     ):
         total, before_it = sums.get(phase.job, (0.0, 0.0))
         sums[phase.job] = total + count * factor, before_it + count
-    slower = dict(zip(seen.hosts, np.exp(slowness).tolist(), strict=True))
+    measured = zip(seen.hosts, (speeds / np.exp(slowness)).tolist(), strict=True)
     return Corrected(
         dict(zip(seen.phases, np.exp(factors).tolist(), strict=True)),
         {job: exp(total / count) for job, (total, count) in sums.items() if count},
-        {host: speed / slower.get(host, 1.0) for host, speed in stated.items()},
+        {**stated, **dict(measured)},
     )

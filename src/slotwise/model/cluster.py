@@ -123,6 +123,14 @@ class Cluster:
         return {host.name: host.speed for host in self.hosts}
 
     @cached_property
+    def host_of_slot(self) -> dict[str, list[str]]:
+        """The host of each slot, by kind of slot."""
+        return {
+            kind: [host.name for host in self.hosts for _ in range(host.slots.get(kind, 0))]
+            for kind in self.capacity
+        }
+
+    @cached_property
     def position(self) -> dict[str, int]:
         """The index of each host in `hosts`."""
         return {host.name: number for number, host in enumerate(self.hosts)}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from slotwise.model.errors import InputError
 from slotwise.model.steps import checked_steps
-from slotwise.model.typed import NUMBER, WHOLE
+from slotwise.model.typed import NUMBER, SECONDS_MOST, WHOLE
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
@@ -66,8 +66,10 @@ class Tasks:
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
-            if not isinstance(value, NUMBER) or not 0 <= value < float("inf"):
-                raise InputError(f"the work of a task is a number >= 0, not {value!r}")
+            if not isinstance(value, NUMBER) or not 0 <= value <= SECONDS_MOST:
+                raise InputError(
+                    f"the work of a task is a number from 0 to {SECONDS_MOST:g}, not {value!r}"
+                )
 
     def work_of(self, task: int) -> float | None:
         """The estimated work of one task in seconds; None if not stated."""

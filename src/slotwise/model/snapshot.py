@@ -17,6 +17,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.queues_view import QueuesView
+from slotwise.model.unbegun import Unbegun
 from slotwise.model.views import PhaseView, PoolView
 from slotwise.model.virtual_time import VirtualTime
 
@@ -127,6 +128,15 @@ class Snapshot(Protocol):
         """
         ...
 
+    @property
+    def unbegun(self) -> Unbegun:
+        """The tasks that have not begun, of all admitted jobs, as columns.
+
+        A policy that plans all tasks reads it at each decision: it costs less than O(tasks) in
+        Python, because most of it is kept from one reading to the next.
+        """
+        ...
+
     def phase(self, name: PhaseId) -> PhaseView:
         """A phase of a job that is not over."""
         ...
@@ -140,6 +150,12 @@ class Snapshot(Protocol):
 
         The jobs are in order of arrival.
         """
+        ...
+
+    @property
+    def phases_left(self) -> Sequence[PhaseView]:
+        """The phases of `jobs_left`, and of jobs that are over since jobs or tasks came, in a
+        row. It is kept from one reading to the next."""
         ...
 
     @property

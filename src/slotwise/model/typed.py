@@ -13,6 +13,9 @@ NUMBER = (int, float, Real)
 WHOLE = (int, Integral)
 """The types of whole numbers."""
 
+SECONDS_MOST = 1e100
+"""The longest time of a task: sums and products of such numbers do not overflow."""
+
 
 def is_number(value: object) -> bool:
     """Whether it is a number; True and False are none."""

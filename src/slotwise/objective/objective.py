@@ -26,7 +26,7 @@ class Objective:
     aggregate: Aggregate = "sum"
 
     def __post_init__(self) -> None:
-        if self.penalty not in PENALTIES:
+        if not isinstance(self.penalty, str) or self.penalty not in PENALTIES:
             raise InputError(
                 f"objective: unknown penalty {self.penalty!r}; known: {', '.join(PENALTIES)}"
             )

@@ -14,6 +14,7 @@ from typing import Any, Self
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
+from slotwise.model.typed import NUMBER, WHOLE
 from slotwise.opening import open_to_write
 from slotwise.record.log import MARK, FileTurns, Header, Log, Turn, telling
 from slotwise.record.own_files import refuse_foreign
@@ -64,7 +65,8 @@ class LogFile:
 
     def _write(self, plain: dict[str, Any]) -> None:
         with telling(self._path):
-            self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
+            line = json.dumps(plain, separators=(",", ":"), default=_number)
+            self._file.write(line + "\n")
 
     def __enter__(self) -> Self:
         return self
@@ -95,3 +97,12 @@ def _open(path: str | Path) -> TextIOWrapper:
                     f"log {str(path)!r} is being written by another run; name another file"
                 ) from None
     return file
+
+
+def _number(value: object) -> float:
+    """A number of another type, such as one of NumPy, as it is written in JSON."""
+    if isinstance(value, WHOLE):
+        return int(value)
+    if isinstance(value, NUMBER):
+        return float(value)
+    raise TypeError(f"a log cannot hold {value!r}")

@@ -15,10 +15,11 @@ PHASES_MOST = 32
 
 
 class Finished:
-    """Totals over finished tasks, by phase and host. `note` is O(1).
+    """Totals over finished tasks, by phase and host. `note` is O(1), and `seen` a copy.
 
-    `seen` is O(phases x hosts) in numpy, and O(hosts) for each phase that changed. Most
-    policies never read it: the state notes tasks only after it was read for the first time.
+    A host that is seen for the first time costs O(phases x hosts), and so does a phase beyond
+    the first `PHASES_MOST`. Most policies never read it: the state notes tasks only after it
+    was read for the first time.
 
     is_read  whether it was read
     """
@@ -27,60 +28,76 @@ class Finished:
         self.is_read = False
         # The totals of each phase: by host, expected work, seconds and tasks.
         self._totals: dict[PhaseId, dict[str, tuple[float, float, int]]] = {}
-        # The columns of the hosts, and the rows of the phases that have not changed.
+        # Where phases and hosts are in the arrays of `Seen`.
+        self._rows: dict[PhaseId, int] = {}
         self._columns: dict[str, int] = {}
-        self._rows: dict[PhaseId, tuple[Floats, Floats]] = {}
+        self._tasks, self._ratios = _tables(0)
+        self._has_columns = True  # Whether each host in the totals has one.
 
     def note(self, phase: PhaseId, host: str, work: float, seconds: float) -> None:
         """Add a finished task: expected `work` (seconds at speed 1) and measured `seconds`."""
         totals = self._totals.get(phase)
         if totals is None:
             if len(self._totals) == PHASES_MOST:
-                oldest = next(iter(self._totals))
-                del self._totals[oldest]
-                self._rows.pop(oldest, None)
+                self._drop_oldest()
             totals = self._totals[phase] = {}
+            self._rows[phase] = len(self._rows)
         expected, measured, tasks = totals.get(host, (0.0, 0.0, 0))
         totals[host] = expected + work, measured + seconds, tasks + 1
-        self._rows.pop(phase, None)
+        if host in self._columns:
+            self._write(phase, host)
+        else:
+            self._has_columns = False
 
     def forget(self, host: str) -> None:
         """Drop the totals of a host that has left; one that comes back may differ."""
         for totals in self._totals.values():
             totals.pop(host, None)
         self._columns.clear()
-        self._rows.clear()
+        self._has_columns = False
 
     @property
     def seen(self) -> Seen:
         """The totals as arrays."""
         self.is_read = True
-        columns = self._columns
-        for phase, totals in self._totals.items():
-            if phase not in self._rows and not totals.keys() <= columns.keys():
-                for host in totals:
-                    columns.setdefault(host, len(columns))
-                self._rows.clear()  # They are too short now.
-        for phase, totals in self._totals.items():
-            if phase not in self._rows:
-                self._rows[phase] = _row(totals, columns)
-        rows = [self._rows[phase] for phase in self._totals]
-        shape = len(rows), len(columns)
-        tasks, ratios = (
-            (np.array(column).reshape(shape) for column in zip(*rows, strict=True))
-            if rows
-            else (np.zeros(shape), np.zeros(shape))
+        if not self._has_columns:
+            self._write_all()
+        rows = len(self._rows)
+        return Seen(
+            list(self._rows),
+            list(self._columns),
+            self._tasks[:rows].copy(),
+            self._ratios[:rows].copy(),
         )
-        return Seen(list(self._totals), list(columns), tasks, ratios)
 
+    def _drop_oldest(self) -> None:
+        """Drop the first row; all others move up."""
+        del self._totals[next(iter(self._totals))]
+        self._rows = {phase: row for row, phase in enumerate(self._totals)}
+        for table in (self._tasks, self._ratios):
+            table[:-1] = table[1:]
+            table[-1] = 0.0
 
-def _row(
-    totals: dict[str, tuple[float, float, int]], columns: dict[str, int]
-) -> tuple[Floats, Floats]:
-    """The number of tasks on each host, and the logarithms of measured over expected times."""
-    counts, ratios = np.zeros(len(columns)), np.zeros(len(columns))
-    for host, (expected, seconds, tasks) in totals.items():
+    def _write_all(self) -> None:
+        """Give each host a column, and compute all entries again."""
+        for totals in self._totals.values():
+            for host in totals:
+                self._columns.setdefault(host, len(self._columns))
+        self._tasks, self._ratios = _tables(len(self._columns))
+        for phase, totals in self._totals.items():
+            for host in totals:
+                self._write(phase, host)
+        self._has_columns = True
+
+    def _write(self, phase: PhaseId, host: str) -> None:
+        """Compute the entries of a phase and a host."""
+        expected, seconds, tasks = self._totals[phase][host]
         if seconds > 0 and expected > 0:
-            counts[columns[host]] = tasks
-            ratios[columns[host]] = log(seconds / expected)
-    return counts, ratios
+            place = self._rows[phase], self._columns[host]
+            self._tasks[place] = tasks
+            self._ratios[place] = log(seconds / expected)
+
+
+def _tables(hosts: int) -> tuple[Floats, Floats]:
+    """The numbers of tasks, and the logarithms of measured over expected times; 0 so far."""
+    return np.zeros((PHASES_MOST, hosts)), np.zeros((PHASES_MOST, hosts))

@@ -276,7 +276,7 @@ class State(StateRequests, StateHosts, StateGates):
 
     def _give_up(self, decision: GiveUp) -> None:
         self.doomed.pop(decision.job, None)
-        self._queues.is_outdated = True
+        self._outdate_queues()
         self._begin(self._jobs.give_up(decision.job, decision.reason, self.pools))
         for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
@@ -290,7 +290,7 @@ class State(StateRequests, StateHosts, StateGates):
         if not phase or not ended:
             return None
         self._free_slot(phase, ended[0])
-        self._queues.is_outdated = True
+        self._outdate_queues()
         phase.put_back(event.task)
         if phase.is_gang:
             self._break(phase)

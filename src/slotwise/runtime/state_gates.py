@@ -17,7 +17,8 @@ class StateGates(StateParts):
         phase = self._phases.get(event.phase)
         if phase is not None:
             phase.release(event.tasks)
-            self.has_shrunk = self._queues.is_outdated = True  # Its demand grew.
+            self.has_shrunk = True  # Its demand grew.
+            self._outdate_queues()
             self._settle_gated(phase)
 
     def _tasks_blocked(self, event: TasksBlocked) -> None:
@@ -39,7 +40,7 @@ class StateGates(StateParts):
 
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""
-        self._queues.is_outdated = True
+        self._outdate_queues()
         if not self._jobs.may_begin(phase.job) or phase.is_ready == phase.has_tasks:
             self._settle(phase, 0)
         elif phase.is_ready:

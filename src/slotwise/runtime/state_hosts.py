@@ -60,7 +60,8 @@ class StateHosts(StateParts):
             tasks = self._break(phase) if any(map(phase.is_done, event.tasks)) else []
         if not tasks:
             return
-        self._queues.is_outdated = self.is_stale = True
+        self.is_stale = True
+        self._outdate_queues()
         self._jobs.phase_undone(phase)
         for task in tasks:
             self._block_if_early(phase, task)

@@ -24,6 +24,7 @@ from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
 from slotwise.runtime.state_view import StateView
+from slotwise.runtime.unbegun import UnbegunColumns
 
 
 class StateParts(StateView):
@@ -56,8 +57,14 @@ class StateParts(StateView):
         self._jobs = Jobs(cluster.capacity)
         self._phases = self._jobs.phases
         self.completed, self.failed = self._jobs.completed, self._jobs.failed
+        self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(self._hosts.free)
         self._of_kind = self._shares.of
+
+    def _outdate_queues(self) -> None:
+        """Jobs, tasks or hosts that the queues do not cover came or went."""
+        self._queues.is_outdated = True
+        self._unbegun.outdate()
 
     def _add_pool_of(self, job: Job) -> None:
         if job.pool not in self.pools or job.pool in self.pools.inner:
@@ -65,7 +72,7 @@ class StateParts(StateView):
 
     def _begin(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
-            self._queues.is_outdated = True
+            self._outdate_queues()
             for phase in self._jobs.phases_of(job.id):
                 if not phase.waits_for and phase.has_tasks:
                     self._make_ready(phase)
@@ -76,7 +83,7 @@ class StateParts(StateView):
         The next allocation does not wait for the end of a rest: meanwhile the old one would
         give new slots to phases that hold their shares.
         """
-        self._queues.is_outdated = True
+        self._outdate_queues()
         self._reallocate_now()
         if self.cluster is not self._hosts.cluster:
             self.cluster = self._hosts.cluster

@@ -40,7 +40,7 @@ class StateRequests(StateParts):
             for phase in self._jobs.phases_of(job.id):
                 phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
             self._recount()
-        self._queues.is_outdated = True
+        self._outdate_queues()
         self._reallocate_now()
         self._begin(admitted)
 
@@ -51,7 +51,8 @@ class StateRequests(StateParts):
         was_idle = not phase.pending and not phase.running
         self._jobs.replace(phase.job.grown(event.phase.phase, event.count))
         phase.grow(event.count)
-        self.has_shrunk = self._queues.is_outdated = True  # Its demand grew.
+        self.has_shrunk = True  # Its demand grew.
+        self._outdate_queues()
         if was_idle:
             self._make_ready(phase)
         else:

@@ -8,6 +8,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.snapshot import Seen, Turns
+from slotwise.model.unbegun import Unbegun
 from slotwise.model.views import PhaseView
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
@@ -17,6 +18,7 @@ from slotwise.runtime.pool_state import PhaseBelow, PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
 from slotwise.runtime.turns import turns_of
+from slotwise.runtime.unbegun import UnbegunColumns
 
 
 class StateView:
@@ -26,6 +28,7 @@ class StateView:
     _hosts: Hosts
     _queues: Queues
     _finished: Finished
+    _unbegun: UnbegunColumns
     _jobs: Jobs
     _shares: SharesByKind
 
@@ -107,6 +110,11 @@ class StateView:
         return self._finished.seen
 
     @property
+    def unbegun(self) -> Unbegun:
+        """The tasks that have not begun, of all admitted jobs, as columns."""
+        return self._unbegun.read()
+
+    @property
     def queues(self) -> Queues:
         """The queue of each host, if the policy plans queues."""
         return self._queues
@@ -130,6 +138,11 @@ class StateView:
         The jobs are in order of arrival.
         """
         return self._jobs.left()
+
+    @property
+    def phases_left(self) -> Sequence[PhaseState]:
+        """The phases of these jobs in a row; also of jobs that are over since others came."""
+        return self._unbegun.phases_left
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import related_machines
+from oracles.gaps import list_with_gaps
 from slotwise.allocation.compiled import has_numba
 from slotwise.assignment.dmrs.algorithm import by_completion, list_jobs
 from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.list_schedule import TaskLister
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.assignment.dmrs.problem import JobColumns, NumericJob, RelatedMachines, Stage
 from slotwise.assignment.dmrs.schedule import Runs
 from tiers import examples
 
@@ -51,6 +52,52 @@ def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
     lister = TaskLister(problem)
     assert key_of(lister.runs(order)) == key_of(read)
     assert lister.completions(order).tolist() == read.completion.tolist()
+
+
+@settings(max_examples=examples(15, slow=1000))
+@given(seeds)
+def test_gaps_are_filled_as_one_reads_it(seed: int) -> None:
+    """Run for run the same as task by task."""
+    problem, order = problem_of(seed)
+    assert key_of(TaskLister(problem).runs(order, True)) == key_of(
+        list_with_gaps(problem, order)
+    )
+
+
+@settings(max_examples=examples(15, slow=1000))
+@given(seeds)
+def test_jobs_as_arrays_are_the_same_jobs(seed: int) -> None:
+    """All of a job can be read back, and a problem of arrays has the same schedule."""
+    problem, order = problem_of(seed)
+    columns = JobColumns.of(problem.jobs)
+    for job, same in zip(problem.jobs, columns, strict=True):
+        assert (same.release, same.weight) == (job.release, job.weight)
+        for stage, twin in zip(job.stages, same.stages, strict=True):
+            assert (twin.before, twin.ready) == (stage.before, stage.ready)
+            assert twin.follows == stage.follows
+            assert twin.work.tolist() == stage.work.tolist()
+    again = RelatedMachines(problem.speed, columns, problem.busy)
+    assert key_of(list_jobs(again, order)) == key_of(list_jobs(problem, order))
+
+
+@settings(max_examples=examples(15, slow=1000))
+@given(seeds)
+def test_chains_and_arcs_of_arrays_are_those_of_the_stages(seed: int) -> None:
+    """A chain is a job whose stages each wait for exactly the one before."""
+    problem, _ = problem_of(seed)
+    graphs = problem.columns.graphs
+    chains = [
+        all(stage.before == ((n - 1,) if n else ()) for n, stage in enumerate(job.stages))
+        for job in problem.jobs
+    ]
+    assert graphs.is_chain.tolist() == chains
+    arcs = [pair for pairs in graphs.arcs for pair in pairs.tolist()]
+    assert sorted(arcs) == [
+        [begin + n, begin + other]
+        for begin, job in zip(graphs.first.tolist(), problem.jobs, strict=False)
+        for n, stage in enumerate(job.stages)
+        for other in stage.before
+    ]
 
 
 @pytest.mark.skipif(not has_numba(), reason="numba is not installed")

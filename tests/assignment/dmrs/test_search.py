@@ -90,13 +90,13 @@ def test_min_speeds_are_the_same_in_machine_code() -> None:
         problem = related_machines.drawn(Random(seed), 8, 5, dags=True)
         order = range(len(problem))
         slowest = [
-            Random(seed).choice([0.0, problem.speed.max()]) for _ in problem.stages.count
+            Random(seed).choice([0.0, problem.speed.max()]) for _ in problem.columns.tasks
         ]
         plain, fast = TaskLister(problem), TaskLister(problem, float("inf"))
         runs = plain.runs(order, True, slowest)
         runs.check(problem)
         same = runs.completion == fast.completions(order, True, slowest)
         assert same.all()
-        first = problem.stages.first
+        first = problem.columns.graphs.first
         for run in runs.runs:
             assert problem.speed[run.machine] >= slowest[first[run.job] + run.stage]

@@ -85,6 +85,6 @@ def guarantee(problem: RelatedMachines) -> float:
 def skewness(problem: RelatedMachines) -> float:
     """The task-skewness product D >= 1: each job's work is at least D times the sum of the
     largest tasks of its stages."""
-    stages = problem.stages
-    largest = np.add.reduceat(stages.largest, stages.first[:-1])
+    jobs = problem.columns
+    largest = np.add.reduceat(jobs.largest, jobs.graphs.first[:-1])
     return float(np.min(problem.work / largest))

@@ -26,7 +26,7 @@ def machines_of(cluster: Cluster) -> list[str]:
             " give each host slots of one kind: slots: 1"
         )
     (kind,) = cluster.capacity
-    return [host.name for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
+    return cluster.host_of_slot[kind]
 
 
 def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> None:

@@ -59,19 +59,19 @@ class _Chains:
     """
 
     def __init__(self, problem: RelatedMachines) -> None:
-        stages = problem.stages
-        rates = problem.rate(stages.count)
-        spread = stages.total / rates
-        length = np.maximum(spread, stages.largest / float(problem.fastest[0]))
+        jobs = problem.columns
+        rates = problem.rate(jobs.tasks)
+        spread = jobs.total / rates
+        length = np.maximum(spread, jobs.largest / float(problem.fastest[0]))
         tail = np.zeros(len(spread))
         # A job has one stage at each place, so a pass handles each stage once.
-        for arcs in reversed(stages.arcs):
+        for arcs in reversed(jobs.graphs.arcs):
             behind, ahead = arcs.T
             np.maximum.at(tail, ahead, tail[behind] + length[behind])
-        starts = stages.first[:-1]
+        starts = jobs.graphs.first[:-1]
         self.longest: Floats = np.maximum.reduceat(tail + length, starts)
-        self.late: Floats = np.add.reduceat(stages.total * (tail + spread / 2), starts)
+        self.late: Floats = np.add.reduceat(jobs.total * (tail + spread / 2), starts)
         # Stages of a chain run one at a time; otherwise all stages may run at once.
-        widest = np.maximum.reduceat(stages.count, starts)
-        at_once = np.where(stages.is_chain, widest, np.add.reduceat(stages.count, starts))
+        widest = np.maximum.reduceat(jobs.tasks, starts)
+        at_once = np.where(jobs.graphs.is_chain, widest, np.add.reduceat(jobs.tasks, starts))
         self.rate: Floats = problem.rate(at_once)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.model.job_graphs import JobGraphs
 from slotwise.objective.costs import Floats, Ints
 
 
@@ -46,49 +49,99 @@ class NumericJob:
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class StageArrays:
-    """The stages of all jobs in one row, job after job, for computations on arrays.
+@dataclass(frozen=True, eq=False)
+class JobColumns(Sequence[NumericJob]):
+    """Jobs as arrays: their stages one after another, and the tasks of these.
 
-    total, largest  the work of all tasks of each stage, and of its largest task
-    count           the number of tasks of each stage
-    first           the index of the first stage of each job, followed by the number of stages
-    arcs            for each place within a job, pairs of the stage there and one before it
-    is_chain        for each job, whether each stage waits for exactly the stage before it
+    graphs           the stages of each job
+    release, weight  of each job
+    ready, follows   of each stage
+    task_first       the index of the first task of each stage, followed by the number of tasks
+    work             of each task
+    largest_first    the indices of the tasks of each stage, the largest first; ties by number
     """
 
-    total: Floats
-    largest: Floats
-    count: Ints
-    first: Ints
-    arcs: list[Ints]
-    is_chain: NDArray[np.bool_]
+    graphs: JobGraphs
+    release: Floats
+    weight: Floats
+    ready: Floats
+    follows: NDArray[np.bool_]
+    task_first: Ints
+    work: Floats
+    largest_first: Ints
 
     @classmethod
-    def of(cls, jobs: Sequence[NumericJob]) -> StageArrays:
-        """The stages of these jobs. Each job needs a stage, and each stage a task."""
+    def of(cls, jobs: Sequence[NumericJob]) -> JobColumns:
+        """The columns of these jobs. Each job needs a stage, and each stage a task."""
+        if isinstance(jobs, cls):
+            return jobs
         stages = [stage for job in jobs for stage in job.stages]
-        first = np.cumsum([0, *(len(job.stages) for job in jobs)])
-        count = np.array([len(stage.work) for stage in stages])
-        starts = np.cumsum(count) - count
+        first = accumulate((len(job.stages) for job in jobs), initial=0)
+        task_first = np.cumsum([0, *(len(stage.work) for stage in stages)])
+        before = [
+            [begin + other for other in stage.before]
+            for begin, job in zip(first, jobs, strict=False)
+            for stage in job.stages
+        ]
         work = np.concatenate([stage.work for stage in stages])
-        arcs: list[list[tuple[int, int]]] = []
-        is_chain = np.ones(len(jobs), np.bool_)
-        for number, (begin, job) in enumerate(zip(first.tolist(), jobs, strict=False)):
-            while len(arcs) < len(job.stages):
-                arcs.append([])
-            for place, stage in enumerate(job.stages):
-                if stage.before != ((place - 1,) if place else ()):
-                    is_chain[number] = False
-                arcs[place].extend((begin + place, begin + other) for other in stage.before)
+        stage_of = np.repeat(np.arange(len(stages)), np.diff(task_first))
         return cls(
-            np.add.reduceat(work, starts),
-            np.maximum.reduceat(work, starts),
-            count,
-            first,
-            [np.array(pairs, np.int64).reshape(-1, 2) for pairs in arcs],
-            is_chain,
+            JobGraphs.of([len(job.stages) for job in jobs], before),
+            np.array([job.release for job in jobs]),
+            np.array([job.weight for job in jobs]),
+            np.array([stage.ready for stage in stages]),
+            np.array([stage.follows for stage in stages]),
+            task_first,
+            work,
+            np.lexsort((-work, stage_of)),
         )
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @overload
+    def __getitem__(self, which: int) -> NumericJob: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[NumericJob]: ...
+
+    def __getitem__(self, which: int | slice) -> NumericJob | list[NumericJob]:
+        if isinstance(which, slice):
+            return [self[number] for number in range(*which.indices(len(self)))]
+        number = range(len(self))[which]
+        first, end = self.graphs.first[number : number + 2].tolist()
+        stages = tuple(self._stage(stage, first) for stage in range(first, end))
+        return NumericJob(stages, float(self.release[number]), float(self.weight[number]))
+
+    def _stage(self, stage: int, first: int) -> Stage:
+        begin, end = self.graphs.before_first[stage : stage + 2].tolist()
+        before = self.graphs.before[begin:end] - first
+        return Stage(
+            self.work[self.task_first[stage] : self.task_first[stage + 1]],
+            tuple(before.tolist()),
+            float(self.ready[stage]),
+            bool(self.follows[stage]),
+        )
+
+    @cached_property
+    def tasks(self) -> Ints:
+        """The number of tasks of each stage."""
+        return np.diff(self.task_first)
+
+    @cached_property
+    def total(self) -> Floats:
+        """The work of all tasks of each stage."""
+        return np.add.reduceat(self.work, self.task_first[:-1])
+
+    @cached_property
+    def largest(self) -> Floats:
+        """The work of the largest task of each stage."""
+        return self.work[self.largest_first[self.task_first[:-1]]]
+
+    @cached_property
+    def stage_of(self) -> Ints:
+        """The stage of each task, by index among all."""
+        return np.repeat(np.arange(len(self.tasks)), self.tasks)
 
 
 @dataclass(frozen=True)
@@ -122,30 +175,31 @@ class RelatedMachines:
         return fastest
 
     @cached_property
-    def stages(self) -> StageArrays:
-        """The stages of all jobs, in one row."""
-        return StageArrays.of(self.jobs)
+    def columns(self) -> JobColumns:
+        """The jobs as arrays."""
+        return JobColumns.of(self.jobs)
 
-    @cached_property
+    @property
     def release(self) -> Floats:
         """The release of each job, seconds."""
-        return np.array([job.release for job in self.jobs])
+        return self.columns.release
+
+    @property
+    def weight(self) -> Floats:
+        """The weight of each job."""
+        return self.columns.weight
 
     @cached_property
     def earliest(self) -> Floats:
         """The earliest start of the tasks of each stage, for all jobs in one row, seconds."""
-        ready = (max(job.release, stage.ready) for job in self.jobs for stage in job.stages)
-        return np.array(list(ready))
-
-    @cached_property
-    def weight(self) -> Floats:
-        """The weight of each job."""
-        return np.array([job.weight for job in self.jobs])
+        stages = np.diff(self.columns.graphs.first)
+        earliest: Floats = np.maximum(np.repeat(self.release, stages), self.columns.ready)
+        return earliest
 
     @cached_property
     def work(self) -> Floats:
         """The work of all tasks of each job: P_j, seconds at speed 1."""
-        return np.add.reduceat(self.stages.total, self.stages.first[:-1])
+        return np.add.reduceat(self.columns.total, self.columns.graphs.first[:-1])
 
     def value(self, completion: Floats) -> float:
         """The weighted sum of the completions of the jobs."""

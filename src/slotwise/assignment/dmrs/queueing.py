@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat, takewhile
+from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,16 +14,13 @@ from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.algorithm import by_completion, program_order
 from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.list_schedule import TaskLister
-from slotwise.assignment.dmrs.problem import RelatedMachines
-from slotwise.assignment.dmrs.remaining import Remaining, remaining
-from slotwise.assignment.dmrs.schedule import RunColumns
+from slotwise.assignment.dmrs.remaining import Machines, Remaining, machines, remaining
+from slotwise.assignment.dmrs.schedule import RunColumns, Runs
 from slotwise.assignment.dmrs.search import best_order
 from slotwise.assignment.giving_up import give_up
 from slotwise.estimation.corrections import Corrected, corrected
 from slotwise.model.decision import Decision, Enqueue, Launch
-from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
-from slotwise.objective.costs import Ints
 
 LISTINGS = 1_000
 """The approximate number of list schedules in a run, enough to make machine code worthwhile."""
@@ -37,11 +35,6 @@ MORE_MACHINES = 4
 BUDGET_SECONDS = 0.01
 """For the search at each plan, by default."""
 
-EVERY = slice(None)
-"""All places of a schedule."""
-
-Task = tuple[PhaseId, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
@@ -54,8 +47,8 @@ class Queueing:
     not begun are planned again. A head whose phase is not ready keeps its slot idle, as
     planned.
 
-    plan     from the remaining problem and the previous order of its jobs, a new order of the
-             jobs and a schedule
+    plan     from the remaining problem, whose schedules a `TaskLister` computes, and the
+             previous order of its jobs: a new order of the jobs and a schedule
     checks   whether plans are checked before each launch; if not, plans change only when jobs,
              tasks or hosts come or go
     fills    whether other tasks use gaps before a task; gaps are then searched whenever slots
@@ -65,7 +58,7 @@ class Queueing:
     with `fills` of all jobs.
     """
 
-    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], RunColumns]]
+    plan: Callable[[TaskLister, Sequence[int]], tuple[Sequence[int], RunColumns]]
     checks: bool = True
     fills: bool = False
 
@@ -75,79 +68,86 @@ class Queueing:
             return give_up(snapshot)
         queues = snapshot.queues
         if queues.is_outdated:
-            return [self._enqueue(snapshot, _estimates(snapshot))]
+            return [self._enqueue(snapshot, _Outlook.of(snapshot))]
         heads = _heads(snapshot)
         if self.checks and queues.has_heard and (heads or self.fills):
-            estimates = _estimates(snapshot)
-            if self._is_better_otherwise(snapshot, heads, estimates):
-                return [self._enqueue(snapshot, estimates)]
+            outlook = _Outlook.of(snapshot)
+            if self._is_better_otherwise(snapshot, heads, outlook):
+                return [self._enqueue(snapshot, outlook)]
         return heads
 
-    def _enqueue(self, snapshot: Snapshot, estimates: Corrected) -> Enqueue:
+    def _enqueue(self, snapshot: Snapshot, outlook: _Outlook) -> Enqueue:
         """Queues for all tasks that have not begun, and the order of the jobs."""
-        left = remaining(snapshot, estimates)
-        if left.problem is None:
+        left, lister, hosts = outlook.left, outlook.lister, outlook.machines.hosts
+        if lister is None:
             return Enqueue({})
-        order, placed = self.plan(left.problem, _order(left, snapshot.queues.jobs))
-        queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
-        of_machine = [queues[host] for host in left.hosts]
-        machines, tasks = placed.machine.tolist(), _tasks(left, placed)
-        for place in placed.queued():
-            of_machine[machines[place]].append(tasks[place])
-        return Enqueue(
-            {host: tuple(queue) for host, queue in queues.items()},
-            tuple(left.jobs[number] for number in order),
-        )
+        order, placed = self.plan(lister, _order(left, snapshot.queues.jobs))
+        number = {host: number for number, host in enumerate(dict.fromkeys(hosts))}
+        of_machine = np.array([number[host] for host in hosts])
+        places = placed.queued(lister.problem.columns, of_machine)
+        tasks = left.unbegun.tasks[placed.task[places]].tolist()
+        first = of_machine[placed.machine[places]].searchsorted(np.arange(len(number) + 1))
+        of_host = zip(number, pairwise(first.tolist()), strict=True)
+        queues = {host: tuple(tasks[begin:end]) for host, (begin, end) in of_host}
+        names = list(left.jobs)
+        return Enqueue(queues, tuple(names[job] for job in order))
 
     def _is_better_otherwise(
-        self, snapshot: Snapshot, heads: Sequence[Launch], estimates: Corrected
+        self, snapshot: Snapshot, heads: Sequence[Launch], outlook: _Outlook
     ) -> bool:
         """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
         another task could use a slot that they leave idle."""
-        queues = snapshot.queues
-        jobs = queues.jobs
-        if not self.fills:
-            last = max(jobs.index(launch.phase.job) for launch in heads)
-            jobs = jobs[: last + 1]
-        left = remaining(snapshot, estimates, jobs)
-        if left.problem is None:
+        left, lister, hosts = outlook.left, outlook.lister, outlook.machines.hosts
+        if lister is None:
             return False
-        placed = TaskLister(left.problem, LISTINGS).placed(_order(left, jobs), self.fills)
-        for launch in heads:
-            run = placed.find(*left.number(launch.phase, launch.task))
-            work = estimates.work(snapshot.phase(launch.phase), launch.task)
-            here = work / estimates.speeds[launch.host]
-            is_elsewhere = left.hosts[placed.machine[run]] != launch.host
-            if is_elsewhere and placed.end[run] < here * (1 - CLOSE):
-                return True
+        order = _order(left, snapshot.queues.jobs)
+        if not self.fills:
+            last = max(order.index(left.jobs[launch.phase.job]) for launch in heads)
+            order = order[: last + 1]
+        placed = lister.placed(order, self.fills)
+        begun = [left.place(launch.phase, launch.task) for launch in heads]
+        work, speeds = lister.problem.columns.work, outlook.estimates.speeds
+        for launch, task in zip(heads, begun, strict=True):
+            run = placed.find(task)
+            if hosts[placed.machine[run]] != launch.host:
+                here = work[task] / speeds[launch.host]
+                if placed.end[run] < here * (1 - CLOSE):
+                    return True
         if not self.fills:
             return False
-        begun = {(launch.phase, launch.task) for launch in heads}
-        soon = np.flatnonzero(placed.start <= 0)
-        return any(
-            task not in begun and snapshot.phase(task[0]).is_ready
-            for task in _tasks(left, placed, soon)
-        )
+        soon = set(placed.task[placed.start <= 0].tolist()).difference(begun)
+        phases, stage_of = left.unbegun.of.phases, lister.problem.columns.stage_of
+        return any(phases[stage_of[task]].is_ready for task in soon)
 
 
-def _estimates(snapshot: Snapshot) -> Corrected:
-    return corrected(snapshot.seen, snapshot.cluster.speeds)
+class _Outlook(NamedTuple):
+    """What is left to do at an instant, by current estimates.
+
+    lister  computes schedules of it; None if there are no tasks or no machines
+    """
+
+    estimates: Corrected
+    machines: Machines
+    left: Remaining
+    lister: TaskLister | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Outlook:
+        """At the instant of a snapshot."""
+        estimates = corrected(snapshot.seen, snapshot.cluster.speeds)
+        there = machines(snapshot, estimates)
+        left = remaining(snapshot, estimates, there)
+        lister = TaskLister(left.problem, LISTINGS) if left.problem else None
+        return cls(estimates, there, left, lister)
 
 
 def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
     """The remaining jobs in this order, jobs that are not in it last."""
-    place = {name: number for number, name in enumerate(jobs)}
-    numbers = range(len(left.jobs))
-    return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
-
-
-def _tasks(left: Remaining, placed: RunColumns, places: Ints | slice = EVERY) -> list[Task]:
-    """The tasks of the runs at these places."""
-    stages = [stage for job in left.tasks for stage in job]
-    row = np.cumsum([0, *map(len, left.tasks)])[placed.job[places]] + placed.stage[places]
-    first = np.cumsum([0, *(len(numbers) for _, numbers in stages)])[row]
-    tasks = list(chain.from_iterable(zip(repeat(name), numbers) for name, numbers in stages))
-    return [tasks[place] for place in (first + placed.task[places]).tolist()]
+    number = left.jobs
+    known = [number[name] for name in jobs if name in number]
+    if len(known) < len(number):
+        known += sorted(set(number.values()).difference(known))
+    return known
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:
@@ -165,40 +165,36 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
     return launches
 
 
-def by_program(
-    problem: RelatedMachines, before: Sequence[int]
-) -> tuple[Sequence[int], RunColumns]:
+def by_program(lister: TaskLister, before: Sequence[int]) -> tuple[Sequence[int], RunColumns]:
     """The plan by Algorithm 1."""
-    order = program_order(problem)
-    return order, TaskLister(problem, LISTINGS).placed(order)
+    order = program_order(lister.problem)
+    return order, lister.placed(order)
 
 
 def by_search(
-    problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
+    lister: TaskLister, before: Sequence[int], seconds: float | None = None
 ) -> tuple[Sequence[int], RunColumns]:
     """The plan by the best order found in about `seconds` seconds, with gaps filled.
 
     The search starts with the previous order, so that each plan continues the search of the
     last one.
     """
-    tasks = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
-    each = LIST_SECONDS * tasks * (len(problem.speed) + MORE_MACHINES)
+    problem = lister.problem
+    each = LIST_SECONDS * len(problem.columns.work) * (len(problem.speed) + MORE_MACHINES)
     steps = (BUDGET_SECONDS if seconds is None else seconds) / each
-    order = best_order(problem, Budget(steps), before)
-    return order, TaskLister(problem, LISTINGS).placed(order, fills=True)
+    order = best_order(lister, Budget(steps), before)
+    return order, lister.placed(order, fills=True)
 
 
-def by_identical(
-    problem: RelatedMachines, before: Sequence[int]
-) -> tuple[Sequence[int], RunColumns]:
+def by_identical(lister: TaskLister, before: Sequence[int]) -> tuple[Sequence[int], RunColumns]:
     """The plan as if all machines had the same speed (`identical_machine`)."""
-    runs = identical_machine(problem)
-    return by_completion(runs.completion), RunColumns.of(runs.runs)
+    return _planned(lister, identical_machine(lister.problem))
 
 
-def by_maps(
-    problem: RelatedMachines, before: Sequence[int]
-) -> tuple[Sequence[int], RunColumns]:
+def by_maps(lister: TaskLister, before: Sequence[int]) -> tuple[Sequence[int], RunColumns]:
     """The plan by the maps only; all later tasks on random machines (`map_only`)."""
-    runs = map_only(problem)
-    return by_completion(runs.completion), RunColumns.of(runs.runs)
+    return _planned(lister, map_only(lister.problem))
+
+
+def _planned(lister: TaskLister, runs: Runs) -> tuple[Sequence[int], RunColumns]:
+    return by_completion(runs.completion), RunColumns.of(runs.runs, lister.problem.columns)

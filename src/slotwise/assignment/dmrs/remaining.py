@@ -2,109 +2,129 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from slotwise.assignment.dmrs.jobs import machines_of
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.assignment.dmrs.problem import JobColumns, RelatedMachines
 from slotwise.estimation.corrections import Corrected
+from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView
+from slotwise.model.unbegun import Unbegun
+from slotwise.objective.costs import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """The slots of the responsive hosts, by current estimates; time counts from now.
+
+    hosts  the host of each machine
+    speed  of each machine
+    free   when the attempt that runs there is expected to end
+    ends   when the last running attempt of each phase is expected to end
+    """
+
+    hosts: Sequence[str]
+    speed: Floats
+    free: Floats
+    ends: Mapping[PhaseId, float]
+
+
+def machines(snapshot: Snapshot, estimates: Corrected) -> Machines:
+    """The machines at an instant. O(phases + running attempts)."""
+    hosts: Sequence[str] = machines_of(snapshot.cluster)
+    if snapshot.lost:
+        hosts = [name for name in hosts if name not in snapshot.lost]
+    busy: dict[str, list[float]] = {host: [] for host in estimates.speeds}
+    ends: dict[PhaseId, float] = {}
+    now, speeds = snapshot.now, estimates.speeds
+    for phase in snapshot.phases_left:
+        if phase.running:
+            factor, last, expected = estimates.factor(phase.id), 0.0, phase.expected
+            for started, launch in phase.attempts():
+                work, host = expected(launch.task) * factor, launch.host
+                seconds = (work if work > WORK_LEAST else WORK_LEAST) / speeds[host]
+                left = started + seconds - now
+                if left <= 0:  # It is assumed to need this part of its estimate.
+                    left = RUNNING_FLOOR * seconds
+                busy[host].append(left)
+                if left > last:
+                    last = left
+            ends[phase.id] = last
+    free = [busy[host].pop() if busy[host] else 0.0 for host in hosts]
+    return Machines(hosts, np.array([speeds[host] for host in hosts]), np.array(free), ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The tasks that have not begun, on the responsive hosts; time counts from now.
+    """The tasks that have not begun, as in `unbegun`; time counts from now.
 
-    problem  None if there are no such tasks, or no such hosts
-    jobs     the name of each job of the problem
-    tasks    for each stage of each job, its phase and the numbers of its tasks
-    hosts    the host of each machine
+    problem  None if there are no such tasks, or no machines
     """
 
     problem: RelatedMachines | None
-    jobs: Sequence[str]
-    tasks: Sequence[Sequence[tuple[PhaseId, Sequence[int]]]]
-    hosts: Sequence[str]
+    unbegun: Unbegun
 
-    def number(self, phase: PhaseId, task: int) -> tuple[int, int, int]:
-        """The job and the stage of a task in the problem, and its index there."""
-        job = self.jobs.index(phase.job)
-        for stage, (name, tasks) in enumerate(self.tasks[job]):
-            if name == phase:
-                return job, stage, bisect_left(tasks, task)
-        raise AssertionError("the task has not begun")
+    @property
+    def jobs(self) -> Mapping[str, int]:
+        """The number of each job in the problem, by its name."""
+        return self.unbegun.of.jobs
+
+    def place(self, phase: PhaseId, task: int) -> int:
+        """The index of a task in the problem."""
+        unbegun = self.unbegun
+        stage = unbegun.of.place[phase]
+        begin, end = unbegun.task_first[stage : stage + 2].tolist()
+        place: int = begin + unbegun.number[begin:end].searchsorted(task)
+        return place
 
 
-def remaining(
-    snapshot: Snapshot, estimates: Corrected, among: Collection[str] | None = None
-) -> Remaining:
-    """The remaining problem by these estimates; only of the jobs `among`, if given.
+def remaining(snapshot: Snapshot, estimates: Corrected, machines: Machines) -> Remaining:
+    """The remaining problem by these estimates.
 
-    A machine is busy until the expected end of the attempt that runs there. A stage is ready at
-    the expected end of all running attempts of the phases that it waits for. O(tasks left).
+    A stage is ready at the expected end of all running attempts of the phases that it waits
+    for. O(tasks left) in numpy, and O(phases) in Python.
     """
-    busy: dict[str, list[float]] = {}
-    names, jobs, tasks = [], [], []
-    for phases in snapshot.jobs_left():
-        ends = _running(phases, estimates, snapshot.now, busy)
-        name = phases[0].job.id
-        if among is None or name in among:
-            job, numbers = _left(phases, ends, estimates)
-            if job.stages:
-                names.append(name)
-                jobs.append(job)
-                tasks.append(numbers)
-    hosts = [name for name in machines_of(snapshot.cluster) if name not in snapshot.lost]
-    if not jobs or not hosts:
-        return Remaining(None, names, tasks, hosts)
-    speed = np.array([estimates.speeds[host] for host in hosts])
-    free = np.array([busy[host].pop() if busy.get(host) else 0.0 for host in hosts])
-    return Remaining(RelatedMachines(speed, jobs, free), names, tasks, hosts)
+    unbegun = snapshot.unbegun
+    if not unbegun.of.phases or not machines.hosts:
+        return Remaining(None, unbegun)
+    jobs = _jobs(unbegun, machines.ends, estimates)
+    return Remaining(RelatedMachines(machines.speed, jobs, machines.free), unbegun)
 
 
-def _running(
-    phases: Sequence[PhaseView],
-    estimates: Corrected,
-    now: float,
-    busy: dict[str, list[float]],
-) -> Mapping[str, float]:
-    """The seconds from now to the expected end of the last running attempt of each phase.
+def _jobs(unbegun: Unbegun, ends: Mapping[PhaseId, float], estimates: Corrected) -> JobColumns:
+    """The jobs with their tasks that have not begun."""
+    of = unbegun.of
+    factor = np.array(estimates.factors_of(of.place))
+    work = np.maximum(unbegun.expected * factor.repeat(unbegun.count), WORK_LEAST)
+    ready = np.zeros(len(of.phases))
+    for name, end in ends.items():
+        for stage in of.behind.get(name, ()):
+            ready[stage] = max(ready[stage], end)
+    return JobColumns(
+        of.graphs,
+        np.minimum.reduceat(ready, of.graphs.first[:-1]),
+        of.weight,
+        ready,
+        of.follows,
+        unbegun.task_first,
+        work,
+        _largest_first(work, unbegun),
+    )
 
-    Adds those of all attempts to `busy`, by host.
+
+def _largest_first(work: Floats, unbegun: Unbegun) -> Ints:
+    """The tasks of each stage, the largest first; ties by number.
+
+    The order by expected work is the same, except where rounding makes works equal.
     """
-    ends: dict[str, float] = {}
-    for phase in phases:
-        if phase.running:
-            last = 0.0
-            for host, left in estimates.seconds_left(phase, now):
-                busy.setdefault(host, []).append(left)
-                last = max(last, left)
-            ends[phase.id.phase] = last
-    return ends
-
-
-def _left(
-    phases: Sequence[PhaseView], ends: Mapping[str, float], estimates: Corrected
-) -> tuple[NumericJob, list[tuple[PhaseId, Sequence[int]]]]:
-    """The stages of a job with tasks that have not begun, and these tasks."""
-    stages: list[Stage] = []
-    tasks = []
-    place: dict[str, int] = {}
-    for phase in phases:
-        if not phase.pending:
-            continue
-        pending = phase.pending_tasks()
-        waits_for = phase.phase.waits_for
-        before = tuple(sorted(place[name] for name in waits_for if name in place))
-        ready = max((ends[name] for name in waits_for if name in ends), default=0.0)
-        work = estimates.works(phase, pending)
-        place[phase.id.phase] = len(stages)
-        stages.append(Stage(work, before, ready, follows=len(before) < len(waits_for)))
-        tasks.append((phase.id, pending))
-    release = min((stage.ready for stage in stages), default=0.0)
-    return NumericJob(tuple(stages), release, phases[0].job.weight), tasks
+    largest = unbegun.largest
+    sizes = work[largest]
+    is_tie = (sizes[1:] == sizes[:-1]) & (largest[1:] < largest[:-1])
+    if not is_tie.any():
+        return largest
+    stage_of = np.arange(len(unbegun.count)).repeat(unbegun.count)
+    return np.lexsort((-work, stage_of))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slotwise.allocation.tolerances import CLOSE
-from slotwise.assignment.dmrs.problem import RelatedMachines
+from slotwise.assignment.dmrs.problem import JobColumns, RelatedMachines
 from slotwise.objective.costs import Floats, Ints
 
 
@@ -28,40 +28,55 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunColumns:
-    """The runs of all tasks as arrays, for schedules of which only a part is read."""
+    """The runs of tasks as arrays, for schedules of which only a part is read.
 
-    job: Ints
-    stage: Ints
+    task  by index among all tasks of the problem
+    """
+
     task: Ints
     machine: Ints
     start: Floats
     end: Floats
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> RunColumns:
-        """These runs, in the same order."""
+    def of(cls, runs: Sequence[Run], jobs: JobColumns) -> RunColumns:
+        """These runs of the tasks of these jobs, in the same order."""
         columns = [np.array(column) for column in zip(*runs, strict=True)]
-        return cls(*columns)
+        job, stage, task, machine, start, end = columns
+        return cls(jobs.task_first[jobs.graphs.first[job] + stage] + task, machine, start, end)
 
-    def runs(self) -> list[Run]:
-        """The runs, in the same order."""
-        columns = (self.job, self.stage, self.task, self.machine, self.start, self.end)
+    def runs(self, jobs: JobColumns) -> list[Run]:
+        """The runs of the tasks of these jobs, in the same order."""
+        stage = jobs.stage_of[self.task]
+        columns = (
+            jobs.graphs.first[1:].searchsorted(stage, side="right"),
+            jobs.graphs.place[stage],
+            self.task - jobs.task_first[stage],
+            self.machine,
+            self.start,
+            self.end,
+        )
         return list(map(Run, *(column.tolist() for column in columns)))
 
-    def queued(self) -> list[int]:
+    def queued(self, jobs: JobColumns, hosts: Ints) -> Ints:
         """The places of the runs in queues: each run after all runs that it waits for.
 
-        At late instants, short tasks may end when they begin, because of rounding. Then the
-        tasks that wait for them begin at the same instant.
+        The queues are those of the `hosts` of the machines, by number, one after another. At
+        late instants, short tasks may end when they begin, because of rounding. Then the tasks
+        that wait for them begin at the same instant.
         """
-        keys = (self.machine, self.stage, self.end > self.start, self.start)
-        places: list[int] = np.lexsort(keys).tolist()
+        of_host = hosts[self.machine]
+        places = np.lexsort((self.start, of_host))
+        start, host = self.start[places], of_host[places]
+        if ((start[1:] == start[:-1]) & (host[1:] == host[:-1])).any():
+            stage = jobs.graphs.place[jobs.stage_of[self.task]]
+            keys = (self.machine, stage, self.end > self.start, self.start, of_host)
+            places = np.lexsort(keys)
         return places
 
-    def find(self, job: int, stage: int, task: int) -> int:
+    def find(self, task: int) -> int:
         """The place of the run of a task."""
-        is_it = (self.job == job) & (self.stage == stage) & (self.task == task)
-        return int(is_it.argmax())
+        return int((self.task == task).argmax())
 
 
 @dataclass(frozen=True, slots=True)

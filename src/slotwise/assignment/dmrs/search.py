@@ -38,7 +38,7 @@ def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
     budget = budget or Budget(BUDGET_STEPS)
     lister = TaskLister(problem, min(budget.steps, ASKED))
     dmrs, smith = _first_orders(problem)
-    slowest = [0.0] * len(problem.stages.count)
+    slowest = [0.0] * len(problem.columns.tasks)
 
     def value(order: Sequence[int]) -> float:
         return problem.value(lister.completions(order, True, slowest))
@@ -55,15 +55,13 @@ def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
     return lister.runs(order, True, slowest)
 
 
-def best_order(
-    problem: RelatedMachines, budget: Budget, before: Sequence[int]
-) -> Sequence[int]:
+def best_order(lister: TaskLister, budget: Budget, before: Sequence[int]) -> Sequence[int]:
     """The best order of the jobs found within a budget, with gaps filled.
 
     Starts with one of the orders of `best_found` or with the previous order, and only moves
     jobs.
     """
-    lister = TaskLister(problem, ASKED)
+    problem = lister.problem
 
     def value(order: Sequence[int]) -> float:
         return problem.value(lister.completions(order, fills=True))
@@ -88,7 +86,7 @@ def _leave_slow(
 
     Updates `slowest` and returns the new value.
     """
-    first = problem.stages.first.tolist()
+    first = problem.columns.graphs.first.tolist()
     floors = _floors(problem)
     for stage in (stage for job in order for stage in range(first[job], first[job + 1])):
         for floor in floors:
