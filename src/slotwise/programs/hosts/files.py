@@ -212,8 +212,8 @@ def fetch(
             blocks = connection.blocks(one.parts, CHUNK if may_cut else None)
             if blocks is None:
                 missing.append(number)
-            else:
-                yield from ((number, part, block) for part, block in blocks)
+            for part, block in blocks or ():
+                yield number, part, block
             if number + AHEAD < len(wanted):
                 connection.ask(folder, wanted[number + AHEAD])
     finally:
