@@ -19,6 +19,7 @@ from slotwise.programs import BatchMapReduce, Execution, MapReduce, plan_mapredu
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace
 from slotwise.programs.staged import StagedExecution
+from slotwise.programs.task_result import Winners
 from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
