@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from experiments.reproduce import FIGURES, ProgressCallback
+from experiments.figure import Figure
+from experiments.reproduce import ProgressCallback
 from experiments.reproduction import Reproduction
 from slotwise.model.errors import MissingExtraError
 
@@ -48,12 +49,12 @@ def show_reproduction(reproduction: Reproduction, folder: Path, as_json: bool) -
         print(path)
 
 
-def list_figures(as_json: bool) -> None:
-    """Print the figures, each with its title."""
+def list_figures(figures: Mapping[str, Figure], as_json: bool) -> None:
+    """Print the names of figures, each with its title."""
     if as_json:
-        print(json.dumps({name: figure.title for name, figure in FIGURES.items()}))
+        print(json.dumps({name: figure.title for name, figure in figures.items()}))
         return
-    for name, figure in FIGURES.items():
+    for name, figure in figures.items():
         print(f"{name}  {figure.title}")
 
 

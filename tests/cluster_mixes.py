@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -287,7 +288,13 @@ def main() -> None:
             os._exit(0)
 
         with dask.config.set(CONFIG):
-            asyncio.run(run())
+            try:
+                asyncio.run(run())
+            except BaseException:
+                traceback.print_exc()  # The last text: no task tells after it what it has lost.
+                sys.stderr.flush()
+                shutil.rmtree(folder, ignore_errors=True)
+                os._exit(1)
 
 
 if __name__ == "__main__":

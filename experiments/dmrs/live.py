@@ -1,15 +1,24 @@
-"""DMRS and its rivals live: real jobs on two hosts of this machine, one of which is slowed."""
+"""DMRS and its rivals live: real jobs on hosts of two speeds, which this machine emulates.
+
+Two hosts, one of them slowed, whose speeds are stated; or four hosts of a Dask cluster, all of
+them slowed, so that they fit on two processors, whose speeds are learned from earlier jobs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 import slotwise
+from experiments.dask_cluster import dask_cluster
 from experiments.dmrs.experiment import (
     DMRS,
     OURS,
@@ -21,6 +30,7 @@ from experiments.dmrs.profiles import MB, REDUCES, write_input
 from slotwise.analysis.measured import measured_jobs
 from slotwise.estimation.rates import estimate_rates
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.observation import Observation
 from slotwise.record.history import append_history, read_history
 from slotwise.workload.workload import ProgramJob, Workload
 
@@ -66,27 +76,47 @@ def live_runs(
     number: int,
     schedulers: Sequence[str] = SCHEDULERS,
     scale: float = 1.0,
+    hosts: Cluster | None = None,
 ) -> list[LiveRun]:
     """The same jobs under each scheduler, one run after another; about a minute and a half.
 
-    A run with one slot comes first; all schedulers use its history of the programs. Each
-    experiment begins with another scheduler. `scale` multiplies the sizes of the inputs.
+    Small jobs come first; all schedulers use their history of the programs, and on a Dask
+    cluster of `hosts` of the speeds. Each experiment begins with another scheduler. `scale`
+    multiplies the sizes of the inputs.
     """
     turn = number % len(schedulers)
-    with TemporaryDirectory(prefix="slotwise-") as name:
+    with TemporaryDirectory(prefix="slotwise-") as name, ExitStack() as stack:
         folder = Path(name)
         inputs = _write_inputs(folder, scale)
         known = folder / "known.db"
-        slotwise.run(_samples(inputs, folder), "fifo", slots=1, history=known)
+        where: Mapping[str, Any] = {"emulate_hosts": True}
+        if hosts is None:
+            slotwise.run(_samples(inputs, folder), "fifo", slots=1, history=known)
+        else:
+            where = {"dask": stack.enter_context(dask_cluster(hosts))}
+            samples = _samples(inputs, folder, DASK_SAMPLES)
+            slotwise.run(samples, "fifo", history=known, **where)
         jobs = draw_jobs(inputs, np.random.default_rng([seed, number]), scale)
         runs = [
-            _run(jobs, scheduler, folder, known)
+            _run(jobs, scheduler, folder, known, where)
             for scheduler in (*schedulers[turn:], *schedulers[:turn])
         ]
     return sorted(runs, key=lambda run: schedulers.index(run.scheduler))
 
 
 CLUSTER = Cluster((Host(FAST, {ANY_KIND: 1}), Host(SLOW, {ANY_KIND: 1}, speed=SLOW_SPEED)))
+
+DASK_HOSTS = Cluster(
+    tuple(
+        Host(f"{name}-{number}", {ANY_KIND: 1}, speed=speed)
+        for name, speed in ((FAST, 0.5), (SLOW, 0.5 * SLOW_SPEED))
+        for number in (1, 2)
+    )
+)
+"""They need one and a half processors together; the rest is for the manager and Dask."""
+
+DASK_SAMPLES = 10
+"""Small jobs of each benchmark that come first, so that the speed of each host is learned."""
 
 
 def draw_jobs(
@@ -115,22 +145,37 @@ def draw_jobs(
     ]
 
 
-def _run(jobs: Sequence[ProgramJob], scheduler: str, folder: Path, known: Path) -> LiveRun:
+def _run(
+    jobs: Sequence[ProgramJob],
+    scheduler: str,
+    folder: Path,
+    known: Path,
+    where: Mapping[str, Any],
+) -> LiveRun:
     outputs = folder / scheduler
     history = folder / f"{scheduler}.db"
     # No scheduler may use the observations of a run under another one.
-    append_history(history, read_history(known))
+    earlier = read_history(known)
+    append_history(history, earlier)
     mine = tuple(replace(job, output=str(outputs / job.id)) for job in jobs)
-    result = slotwise.run(
-        Workload(mine, cluster=CLUSTER), scheduler, emulate_hosts=True, history=history
-    )
+    result = slotwise.run(Workload(mine, cluster=CLUSTER), scheduler, history=history, **where)
     assert not result.failed, result.failed
-    really = Workload(measured_jobs(result.log), cluster=CLUSTER)
+    # The hosts with their speeds, as stated or as learned before the run.
+    really = Workload(measured_jobs(result.log), cluster=result.log.header.true_cluster)
     ends = completion_of(result)
     value = sum(job.weight * ends[job.id] for job in jobs)
-    seen = [one for one in read_history(history) if one.host in (FAST, SLOW)]
-    speeds = {speed.host: speed.speed for speed in estimate_rates(seen).speeds}
-    return LiveRun(scheduler, value, bound_of(really), speeds[SLOW] / speeds[FAST])
+    seen = Counter(read_history(history)) - Counter(earlier)
+    return LiveRun(scheduler, value, bound_of(really), _speed_of_slow(seen.elements()))
+
+
+def _speed_of_slow(seen: Iterable[Observation]) -> float:
+    """The mean speed of the slow hosts, relative to that of the fast ones."""
+    speeds = estimate_rates(seen).speeds
+    slow, fast = (
+        fmean(speed.speed for speed in speeds if speed.host.startswith(name))
+        for name in (SLOW, FAST)
+    )
+    return slow / fast
 
 
 def _write_inputs(folder: Path, scale: float) -> dict[tuple[str, int], str]:
@@ -144,13 +189,18 @@ def _write_inputs(folder: Path, scale: float) -> dict[tuple[str, int], str]:
     return inputs
 
 
-def _samples(inputs: dict[tuple[str, int], str], folder: Path) -> Iterator[ProgramJob]:
-    """A small job of each benchmark."""
-    for benchmark, (small, _) in SIZES.items():
-        yield slotwise.mapreduce(
-            benchmark,
-            inputs[benchmark, small],
-            folder / f"sample-{benchmark}",
-            reducers=REDUCES[benchmark],
-            split_bytes=SPLIT_BYTES,
-        )
+def _samples(
+    inputs: dict[tuple[str, int], str], folder: Path, each: int = 1
+) -> Iterator[ProgramJob]:
+    """Small jobs of each benchmark."""
+    for number in range(each):
+        for benchmark, (small, _) in SIZES.items():
+            name = f"sample-{benchmark}-{number}"
+            yield slotwise.mapreduce(
+                benchmark,
+                inputs[benchmark, small],
+                folder / name,
+                id=name,
+                reducers=REDUCES[benchmark],
+                split_bytes=SPLIT_BYTES,
+            )

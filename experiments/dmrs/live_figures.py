@@ -12,9 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.dmrs.experiment import DMRS
-from experiments.dmrs.live import SCHEDULERS, SLOW_SPEED, LiveRun, live_runs
+from experiments.dmrs.live import DASK_HOSTS, SCHEDULERS, SLOW_SPEED, LiveRun, live_runs
 from experiments.dmrs.live_row import DmrsLiveRow
 from experiments.figure import Experiment, Row
+from slotwise.model.cluster import Cluster
 from slotwise.report.numbers import number
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class DmrsLiveFigure:
     """The same real jobs under each scheduler, one run after another.
 
     A run needs an otherwise idle machine, so runs count as measurements (`Measured`).
+
+    hosts  those of a Dask cluster; None: two emulated hosts
     """
 
     name: str
@@ -36,12 +39,13 @@ class DmrsLiveFigure:
     schedulers: tuple[str, ...] = SCHEDULERS
     runs: int = RUNS
     scale: float = 1.0
+    hosts: Cluster | None = None
     done: tuple[Sequence[LiveRun], ...] = ()
 
     def measurements(self, runs: int, seed: int) -> Sequence[Experiment]:
         """One for each random set of jobs, under all schedulers."""
         return [
-            partial(live_runs, seed, number, self.schedulers, self.scale)
+            partial(live_runs, seed, number, self.schedulers, self.scale, self.hosts)
             for number in range(runs)
         ]
 
@@ -117,4 +121,11 @@ def rows_of(number: int, runs: Sequence[LiveRun]) -> list[DmrsLiveRow]:
 DMRS_2_LIVE = DmrsLiveFigure(
     "dmrs-2-live",
     f"Real jobs on two hosts of this machine, one of them slowed to {SLOW_SPEED:g}",
+)
+
+DMRS_2_ON_DASK = replace(
+    DMRS_2_LIVE,
+    name="dmrs-2-live-dask",
+    title=f"Real jobs on a Dask cluster of two hosts and two of {SLOW_SPEED:g} of their speed",
+    hosts=DASK_HOSTS,
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from types import MappingProxyType
 
 import numpy as np
 
+from experiments.dask_cluster import dask_cluster
 from experiments.flowflex.jobs import STATED_SECONDS, GridMixFlows, believed, faster
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Launch, Preempt
@@ -16,6 +18,8 @@ from slotwise.model.event import Event, JobArrived
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.programs.calls import Sleep
+from slotwise.programs.execution import Execution
+from slotwise.runtime.agents.source import dask_workers
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.endings import Endings
 from slotwise.runtime.local.backend import LocalBackend
@@ -44,11 +48,13 @@ class FlowClusterSetting:
 
     slots  each for both maps and reduces, as in the paper; their number is ours
     speed  live: the factor by which the clock runs faster than drawn; None: simulated
+    hosts  live: those of a Dask cluster, with these slots together; None: this machine
     """
 
     jobs: GridMixFlows = field(default_factory=GridMixFlows)
     slots: int = 50
     speed: float | None = None
+    hosts: Cluster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +110,30 @@ def completions(
         endings = Endings(state)
         run(scheduler, StatingWork(SimulatedBackend(state.cluster, real)), state, endings)
     else:
-        with LocalBackend([Sleep(job) for job in real], setting.slots) as backend:
-            state = State(LocalBackend.cluster(setting.slots))
+        with _live(setting, [Sleep(job) for job in real]) as (backend, cluster):
+            state = State(cluster)
             endings = Endings(state)
             run(scheduler, StatingWork(backend, STATED_SECONDS / speed), state, endings)
     return {name: at * speed for name, at in endings.completed.items()}
+
+
+@contextmanager
+def _live(
+    setting: FlowClusterSetting, executions: Sequence[Execution]
+) -> Iterator[tuple[Backend, Cluster]]:
+    """A backend with real processes, and its hosts."""
+    if setting.hosts is None:
+        with LocalBackend(executions, setting.slots) as backend:
+            yield backend, LocalBackend.cluster(setting.slots)
+        return
+    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+
+    with dask_cluster(setting.hosts) as address, closing(dask_workers(address)) as workers:
+        hosts = workers.connect()
+        cluster = cluster_of(hosts)
+        assert sum(cluster.capacity.values()) == setting.slots
+        with AgentsBackend(executions, workers, hosts) as agents:
+            yield agents, cluster
 
 
 class StatingWork:

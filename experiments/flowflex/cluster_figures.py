@@ -22,6 +22,7 @@ from experiments.flowflex.cluster import (
 )
 from experiments.flowflex.jobs import GridMixFlows
 from experiments.flowflex.rows import FlowClusterRow
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.report.numbers import number
 
 if TYPE_CHECKING:
@@ -162,6 +163,16 @@ FLOWFLEX_12_LIVE = FlowClusterFigure(
     "flowflex-12-live",
     "FlowFlex, FAIR and FIFO live on this machine: ten small flows of tasks that sleep",
     FlowClusterSetting(GridMixFlows(blocks=LIVE_BLOCKS), LIVE_SLOTS, LIVE_SPEED),
+)
+
+DASK_HOSTS = Cluster(tuple(Host(f"host-{n}", {ANY_KIND: 2}) for n in range(1, 5)))
+"""As many slots together."""
+
+FLOWFLEX_12_ON_DASK = replace(
+    FLOWFLEX_12_LIVE,
+    name="flowflex-12-live-dask",
+    title="FlowFlex, FAIR and FIFO live on a Dask cluster of four hosts with two slots",
+    setting=replace(FLOWFLEX_12_LIVE.setting, hosts=DASK_HOSTS),
 )
 
 FLOWFLEX_12_BOTH = (FLOWFLEX_12, FLOWFLEX_12_LIVE)

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import slotwise
+from experiments.dask_cluster import dask_cluster
 from experiments.hammr.paced_words import map_words, reduce_words, word_of
 from slotwise.analysis.timeline import timeline_of
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.results import Result
@@ -26,6 +29,9 @@ from slotwise.workload.workload import DataflowJob, Workload
 
 POOLS = ("A", "B", "C")
 SLOTS = 6
+
+DASK_HOSTS = Cluster(tuple(Host(f"host-{n}", {ANY_KIND: 2}) for n in range(1, 4)))
+"""The same number of slots on three hosts."""
 
 COMES = 5.0
 """The arrival of C, in seconds."""
@@ -72,20 +78,21 @@ def simulated() -> list[Held]:
     return _held(result, 1.0)
 
 
-def live(speed: float) -> list[Held]:
-    """The same for a live word count, faster by this factor.
+def live(speed: float, hosts: Cluster | None = None) -> list[Held]:
+    """The same for a live word count, faster by this factor, here or on hosts of Dask.
 
     The word count has no hook for stop requests: its maps are killed after the grace
     period, and their words are counted again. AssertionError if a count is wrong.
     """
-    with TemporaryDirectory(prefix="slotwise-") as name:
+    with TemporaryDirectory(prefix="slotwise-") as name, ExitStack() as stack:
         folder = Path(name)
         words = _write_texts(folder)
         jobs = tuple(_counting(pool, folder, speed) for pool in POOLS)
         result = slotwise.run(
             Workload(jobs, pools=_pools(), folder=folder),
             "fair",
-            slots=SLOTS,
+            slots=SLOTS if hosts is None else None,
+            dask=None if hosts is None else stack.enter_context(dask_cluster(hosts)),
             preemption=_preemption(speed),
             epoch_seconds=EPOCH / speed,
         )
@@ -130,6 +137,7 @@ def _counting(pool: str, folder: Path, speed: float) -> DataflowJob:
         str(folder / f"counts-{pool}"),
         arrival=_arrival(pool) / speed,
         pool=pool,
+        work_dir=str(folder / "work"),
     )
 
 

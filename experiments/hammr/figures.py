@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -12,7 +12,15 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.figure import Experiment, Row
-from experiments.hammr.experiment import POOLS, Held, live, mean_held, simulated
+from experiments.hammr.experiment import (
+    DASK_HOSTS,
+    POOLS,
+    Held,
+    live,
+    mean_held,
+    simulated,
+)
+from slotwise.model.cluster import Cluster
 
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
@@ -46,17 +54,21 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class SharesFigure:
-    """One course simulated, and as many live ones as there are runs."""
+    """One course simulated, and as many live ones as there are runs.
+
+    hosts  those of a Dask cluster for the live runs; None: this machine
+    """
 
     name: str
     title: str
     axis: str = "time (s)"
     runs: int = 2
     speed: float = SPEED
+    hosts: Cluster | None = None
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
         """There is no randomness; live runs differ in measured times only."""
-        return [simulated, *(partial(live, self.speed) for _ in range(runs))]
+        return [simulated, *(partial(live, self.speed, self.hosts) for _ in range(runs))]
 
     def rows(self, outcomes: Sequence[Sequence[Held]]) -> Sequence[Row]:
         """A row for each change of the slots of a pool."""
@@ -142,4 +154,11 @@ def course_of(held: Sequence[Held]) -> Course:
 
 HAMMR_5 = SharesFigure(
     "hammr-5", "Three pools of weight 1, 2 and 3 on 6 slots; C arrives at 5 s"
+)
+
+HAMMR_5_ON_DASK = replace(
+    HAMMR_5,
+    name="hammr-5-dask",
+    title="Three pools of weight 1, 2 and 3 on a Dask cluster of 3 hosts with 2 slots",
+    hosts=DASK_HOSTS,
 )

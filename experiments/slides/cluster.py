@@ -140,7 +140,7 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
 
     def count(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         if trial.warm_up <= now < end:
-            _count(seen, events, decisions)
+            count_tasks(seen, events, decisions)
 
     while backend.now < end:
         turn(scheduler, backend, state, count, backend.wait(state.next_wakeup()))
@@ -208,9 +208,10 @@ def _tasks(job: Job) -> int:
     return sum(phase.tasks.count for phase in job.phases)
 
 
-def _count(
+def count_tasks(
     seen: Mapping[str, Seen], events: Sequence[Event], decisions: Sequence[Decision]
 ) -> None:
+    """Count the maps that are launched and done in a turn of the loop."""
     for decision in decisions:
         if isinstance(decision, Launch) and decision.phase.phase == "map":
             seen[type_of(decision.phase.job)].launches[decision.locality] += 1

@@ -71,7 +71,10 @@ class SlidesRow:
 
 @dataclass(frozen=True, slots=True)
 class SlidesFigure:
-    """A figure of trials. `tabling` and `drawing` make the table and the picture."""
+    """A figure of trials. `tabling` and `drawing` make the table and the picture.
+
+    `observing` runs a trial, with a seed and the number of the experiment.
+    """
 
     name: str
     title: str
@@ -80,6 +83,7 @@ class SlidesFigure:
     tabling: Callable[[SlidesFigure, Sequence[SlidesRow]], Table]
     drawing: Callable[[SlidesFigure, Sequence[SlidesRow]], Picture]
     runs: int = RUNS
+    observing: Callable[[Trial, int, int], Mapping[str, Seen]] = observe
 
     @property
     def trials(self) -> list[Trial]:
@@ -89,7 +93,7 @@ class SlidesFigure:
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
         """Those of the first trial, then those of the next; the same draws in each."""
         return [
-            partial(observe, trial, seed, number)
+            partial(self.observing, trial, seed, number)
             for trial in self.trials
             for number in range(runs)
         ]

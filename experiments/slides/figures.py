@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from experiments.figure import Figure
+from experiments.slides import miniature
 from experiments.slides.cluster import (
     COPIES,
     HEARTBEAT,
@@ -126,6 +127,13 @@ def _by_jobs(jobs: int, scheme: str) -> SlidesPoint:
     return SlidesPoint(jobs, scheme, trial, "job", expected)
 
 
+def _in_miniature(maps: int, scheme: str) -> SlidesPoint:
+    sharing, waits = SCHEMES[scheme]
+    waits = waits and miniature.WAITS
+    trial = miniature.trial_of(maps, sharing, waits)
+    return SlidesPoint(maps, scheme, trial, "job", miniature.expected_locality(maps, waits))
+
+
 def _of_type(kind: JobType, scheme: str) -> SlidesPoint:
     trial = Trial(TYPES, "fair", _waits(scheme), seconds=1_600.0, network=NETWORK)
     return SlidesPoint(
@@ -226,6 +234,16 @@ SLIDES_LOCALITY = SlidesFigure(
     tuple(_by_size(maps, scheme) for maps in SIZES for scheme in SCHEMES),
     _localities,
     _draw_lines,
+)
+SLIDES_LOCALITY_ON_DASK = SlidesFigure(
+    "slides-locality-dask",
+    "Locality by the size of a job, live on a busy Dask cluster of 4 hosts with MooseFS",
+    SLIDES_LOCALITY.axis,
+    tuple(_in_miniature(maps, scheme) for maps in miniature.SIZES for scheme in SCHEMES),
+    _localities,
+    _draw_lines,
+    runs=2,
+    observing=miniature.observe_on_moosefs,
 )
 SLIDES_STICKY = SlidesFigure(
     "slides-sticky",

@@ -157,12 +157,19 @@ def test_the_figures_are_listed(figures: Invoke) -> None:
     assert names == list(FIGURES)
     assert set(names) >= {"flex-5a", "flex-5b", "flex-5c", "flex-tasks"}
     assert list(json.loads(figures("--list", "--json").stdout)) == names
+    on_dask = [line.split()[0] for line in figures("--list", "--dask").stdout.splitlines()]
+    assert set(on_dask) < set(names)
+    assert "hammr-5" in on_dask
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["flex-6"], "unknown figure 'flex-6'; known: flex-5a, flex-5b, flex-5c, flex-tasks"),
+        (
+            ["flex-5a", "--dask"],
+            "flex-5a does not run on a Dask cluster; these do: flowflex-12",
+        ),
         (["flex-5a", "-o", "taken"], "taken"),
         (["flex-5a", "--runs", "0"], "--runs"),
     ],

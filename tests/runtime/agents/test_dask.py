@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,13 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import pytest
 from distributed import Client, LocalCluster
 
 import slotwise
 from dataflow_nodes import doubled, total
+from experiments.dask_cluster import dask_cluster
 from runtime.local.calling import TIMEOUT
 from slotwise import Session
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.errors import InputError
+from slotwise.programs.hosts.greeting import RefusedError
+from slotwise.runtime.agents import dask_workers
+from slotwise.runtime.agents.slots import AgentHost
 
 AGENT = b"slotwise.runtime.agents.agent"
 MARK = f"agents-of-{os.getpid()}"
@@ -82,6 +90,66 @@ def workers_of(client: Client) -> dict[str, Any]:
 def hosts_of(session: Session) -> set[str]:
     """The names of the hosts of a session."""
     return set(session._intake.state.cluster.by_name)
+
+
+def test_a_worker_that_is_left_out_is_told_of_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of two agents runs another Python; the other one works, and looks follow."""
+    left_out = min(str(worker["name"]) for worker in workers_of(client).values())
+
+    def connect(name: str, *others: Any) -> AgentHost:
+        if name == left_out:
+            raise RefusedError(f"host {name!r}: it runs Python 2.7.1")
+        return connected(name, *others)
+
+    connected = dask_workers.connect
+    monkeypatch.setattr(dask_workers, "connect", connect)
+    workers = dask_workers.DaskWorkers(client)
+    try:
+        (host,) = workers.connect()
+        assert host.name != left_out
+        assert workers.connect() == []
+        host.stream.close()
+    finally:
+        workers.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "slotwise: a worker of the Dask cluster is left out:"
+        f" host {left_out!r}: it runs Python 2.7.1"
+    ]
+
+
+def test_an_address_without_a_scheduler_is_refused_soon() -> None:
+    """Within the time that Dask is told, or else within a few seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+        pytest.raises(InputError, match=r"no Dask scheduler at .* after 0.2 s"),
+    ):
+        dask_workers.DaskWorkers(address)
+    assert dask_workers._find_seconds() == dask_workers.FIND_SECONDS
+
+
+@pytest.mark.slow
+def test_a_worker_can_be_told_to_emulate_a_slow_host() -> None:
+    """Its tasks take longer by the speed that Dask's configuration states for it."""
+    hosts = (Host("fast", {ANY_KIND: 1}), Host("slow", {ANY_KIND: 1}, speed=0.25))
+    with (
+        dask_cluster(Cluster(hosts)) as address,
+        Session(dask=address, scheduler="fifo") as session,
+    ):
+        session.remove_host("fast")
+        slow = min(session.submit(busy_share).result(TIMEOUT) for _ in range(3))
+    assert slow < 0.5
+
+
+def busy_share() -> float:
+    """The part of the time for which this process runs while it computes."""
+    began, used = time.monotonic(), time.process_time()
+    while time.monotonic() < began + 1.0:
+        pass
+    return (time.process_time() - used) / (time.monotonic() - began)
 
 
 def slow_square(number: int) -> int:

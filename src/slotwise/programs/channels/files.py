@@ -1,6 +1,6 @@
 """Channels in files: one file of a writing node with one stream for each copy of the reader.
 
-A stream is a part of a file of blocks, which may be cut anywhere.
+A stream is a part of a file of blocks.
 """
 
 from __future__ import annotations

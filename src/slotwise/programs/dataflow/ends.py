@@ -173,7 +173,7 @@ class Ends:
         copies = self.place.layout.fetched_files(self.place.folder, channel, self.copy.copy)
         fetched: set[Path] = set()
         try:
-            places = list(in_place(files, 1, copies, may_cut=True))
+            places = list(in_place(files, 1, copies))
             fetched = {path for path, _ in places} - {file.path for file in files}
             for path, part in places:
                 yield from FileReader(path, part)

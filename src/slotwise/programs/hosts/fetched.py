@@ -16,9 +16,7 @@ PAUSES = (0.2, 1.0)
 """Seconds before another try to fetch from a host that cannot be reached."""
 
 
-def fetched(
-    files: Sequence[TaskFile], count: int, copies: Path, *, may_cut: bool
-) -> list[Place]:
+def fetched(files: Sequence[TaskFile], count: int, copies: Path) -> list[Place]:
     """The same files, with those of other hosts copied: a file for each of these hosts.
 
     `copies` begins the names of these files. LostInputError if files are missing, or their host
@@ -31,22 +29,23 @@ def fetched(
             others.setdefault(file.address, []).append(number)
     for host, numbers in enumerate(others.values()):
         path = copies.with_name(f"{copies.name}-{host}")
-        _fetch([files[number] for number in numbers], count, path, may_cut)
+        _fetch([files[number] for number in numbers], count, path)
         for place, number in enumerate(numbers):
             places[number] = path, place * count
     return places
 
 
-def _fetch(files: Sequence[TaskFile], count: int, path: Path, may_cut: bool) -> None:
+def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
     """Copy the parts of these files of one host into a file: those of one after another."""
     address, job = files[0].address, files[0].path.parent.parent.name
     wanted = [Wanted(file.path.parent.name, file.path.name, file.part, count) for file in files]
     for pause in (*PAUSES, None):
         try:
             with PartitionedWriter(path, len(wanted) * count) as copy:
-                chunks = fetch(address, reader_security(), job, wanted, may_cut=may_cut)
-                for number, part, chunk in chunks:
-                    copy.append(number * count + part, chunk)
+                written = fetch(address, reader_security(), job, wanted, copy.descriptor)
+                for number, parts in enumerate(written):
+                    for part, sizes in enumerate(parts, number * count):
+                        copy.has_written(part, sizes)
             return
         except MissingFilesError as error:
             lost = lost_of(files[number] for number in error.numbers)

@@ -7,12 +7,13 @@ all requests of a task to a host.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
@@ -25,6 +26,7 @@ from slotwise.programs.hosts.greeting import (
     read_frame,
     write_frame,
 )
+from slotwise.programs.hosts.passing import give_up_after, receive_into, send_from
 from slotwise.programs.lost_input import IncompleteFileError
 from slotwise.programs.work_folder import NAME
 
@@ -37,9 +39,10 @@ PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}")
 MISSING = 2**64 - 1
 """Instead of the length of an answer: the file is not there, or is incomplete."""
 
+UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
+"""The errors of a connection whose host was switched off, or whose network is down."""
+
 _NUMBER = Struct("!Q")
-CHUNK = 1 << 20
-"""Bytes that are read at once."""
 
 
 class MissingFilesError(OSError):
@@ -67,7 +70,7 @@ def serve_files(connected: socket.socket, root: Path) -> None:
 
     A file that is not there, or is incomplete, is reported as missing.
     """
-    connected.settimeout(SECONDS)
+    give_up_after(connected, SECONDS)
     with connected, suppress(OSError, ValueError, LookupError, EOFError):
         while True:
             folder, *names = read_frame(connected).decode().split("/")
@@ -103,10 +106,7 @@ def _serve(
     )
     connected.sendall(_NUMBER.pack(len(head)) + head)
     for start, end in _ranges(place for of_one in places for place in of_one):
-        if isinstance(connected, ssl.SSLSocket):
-            _copy(connected, file, start, end - start)
-        else:
-            connected.sendfile(file, start, end - start)
+        send_from(connected, file, start, end - start)
 
 
 def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -122,16 +122,6 @@ def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-def _copy(connected: socket.socket, file: BinaryIO, start: int, size: int) -> None:
-    file.seek(start)
-    while size:
-        data = file.read(min(size, CHUNK))
-        if not data:
-            raise EOFError
-        connected.sendall(data)
-        size -= len(data)
-
-
 def _no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW)
 
@@ -142,66 +132,68 @@ class Fetching:
     def __init__(self, address: str, security: Security) -> None:
         self._address = address
         self._socket = reach(address, security, "reader", SECONDS)
-        self._received = self._socket.makefile("rb", CHUNK)
+        give_up_after(self._socket, SECONDS)
 
     def ask(self, folder: str, wanted: Wanted) -> None:
-        """Ask for parts of a file; several requests may be sent before `blocks`."""
+        """Ask for parts of a file; several requests may be sent before `copy`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
         assert len(request) < HELLO_MOST
-        try:
+        with self._noticing():
             write_frame(self._socket, request)
-        except OSError as error:
-            raise self._gone(error) from error
 
-    def blocks(self, count: int, most: int | None) -> Iterator[tuple[int, bytes]] | None:
-        """The blocks of the `count` parts that were asked for next, with the part.
+    def copy(self, count: int, out: int) -> list[list[int]] | None:
+        """Write the `count` parts that were asked for next to a descriptor.
 
-        Blocks of more than `most` bytes, if given, are cut. None if the agent does not have the
-        file; ConnectionError if it is gone.
+        Returns the sizes of the blocks of each. None if the agent does not have the file;
+        ConnectionError if it is gone or silent.
         """
-        (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
-        if length == MISSING:
-            return None
-        numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
-        sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
-        return (
-            (part, self._exactly(min(size - start, most or size)))
-            for part, of_one in enumerate(sizes)
-            for size in of_one
-            for start in (range(0, size, most) if most else (0,))
-        )
+        with self._noticing():
+            (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
+            if length == MISSING:
+                return None
+            numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
+            sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
+            receive_into(self._socket, out, sum(map(sum, sizes)))
+        return sizes
 
     def close(self) -> None:
         """Close the connection."""
-        self._received.close()
         self._socket.close()
 
-    def _exactly(self, size: int) -> bytes:
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Raise ConnectionError for errors of the connection; errors of the disk pass."""
         try:
-            data: bytes = self._received.read(size)
+            yield
+        except (BlockingIOError, TimeoutError) as error:
+            raise ConnectionError(f"the agent at {self._address} is silent") from error
+        except (EOFError, ConnectionError, ssl.SSLError) as error:
+            raise ConnectionError(f"the agent at {self._address} is gone: {error}") from error
         except OSError as error:
-            raise self._gone(error) from error
-        if len(data) < size:
-            raise self._gone("it has closed the connection")
-        return data
+            if error.errno not in UNREACHABLE:
+                raise
+            raise ConnectionError(f"{self._address} cannot be reached: {error}") from error
 
-    def _gone(self, why: object) -> ConnectionError:
-        return ConnectionError(f"the agent at {self._address} is gone: {why}")
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            got = self._socket.recv_into(left)
+            if not got:
+                raise EOFError
+            left = left[got:]
+        return data
 
 
 def fetch(
-    address: str,
-    security: Security,
-    folder: str,
-    wanted: Sequence[Wanted],
-    *,
-    may_cut: bool = False,
-) -> Iterator[tuple[int, int, bytes]]:
-    """All blocks of these files of one host: the number of the file, its part, the block.
+    address: str, security: Security, folder: str, wanted: Sequence[Wanted], out: int
+) -> Iterator[list[list[int]]]:
+    """Write the parts of these files of one host to a descriptor, one after another.
 
-    With `may_cut`, large blocks come in pieces. Raises MissingFilesError after the blocks of
-    all other files, and ConnectionError if the host cannot be reached. A few requests are
-    always under way, so that small files cost no round trip.
+    Yields the sizes of the blocks of each part of a file when they are written, and nothing for
+    a file that is missing. Raises MissingFilesError at the end if there are such files, and
+    ConnectionError if the host cannot be reached. A few requests are always under way, so that
+    small files cost no round trip.
     """
     connection = Fetching(address, security)
     missing = []
@@ -209,11 +201,10 @@ def fetch(
         for one in wanted[:AHEAD]:
             connection.ask(folder, one)
         for number, one in enumerate(wanted):
-            blocks = connection.blocks(one.parts, CHUNK if may_cut else None)
-            if blocks is None:
+            sizes = connection.copy(one.parts, out)
+            if sizes is None:
                 missing.append(number)
-            for part, block in blocks or ():
-                yield number, part, block
+            yield sizes or []
             if number + AHEAD < len(wanted):
                 connection.ask(folder, wanted[number + AHEAD])
     finally:

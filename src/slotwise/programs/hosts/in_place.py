@@ -10,13 +10,11 @@ from slotwise.programs.hosts.task_files import TaskFile
 from slotwise.programs.shuffle.partitioned import Place
 
 
-def in_place(
-    files: Sequence[TaskFile], count: int, copies: Path, *, may_cut: bool = False
-) -> Iterator[Place]:
+def in_place(files: Sequence[TaskFile], count: int, copies: Path) -> Iterator[Place]:
     """Where `count` parts of each file are; those of other hosts are fetched first.
 
-    The names of their copies begin with `copies`. With `may_cut`, large blocks may be cut.
-    LostInputError if files of other hosts are missing, or these hosts cannot be reached.
+    The names of their copies begin with `copies`. LostInputError if files of other hosts are
+    missing, or these hosts cannot be reached.
     """
     if all(is_here(file.address) for file in files):
         yield from ((file.path, file.part) for file in files)
@@ -24,4 +22,4 @@ def in_place(
     # Imported where it is needed: with ssl it takes long.
     from slotwise.programs.hosts.fetched import fetched
 
-    yield from fetched(files, count, copies, may_cut=may_cut)
+    yield from fetched(files, count, copies)

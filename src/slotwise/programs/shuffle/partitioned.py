@@ -7,7 +7,7 @@ a task that spills appends to the same file and never has to merge.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,18 @@ class PartitionedWriter:
         size = self._file.write(data)
         self._index[partition].append((turn, self.bytes, self.bytes + size))
         self.bytes += size
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file, for what writes chunks to it and reports them to `has_written`."""
+        self._file.flush()
+        return self._file.fileno()
+
+    def has_written(self, partition: int, sizes: Iterable[int]) -> None:
+        """Chunks of these sizes, of one partition, were written to `descriptor`."""
+        for size in sizes:
+            self._index[partition].append((0, self.bytes, self.bytes + size))
+            self.bytes += size
 
     def __enter__(self) -> Self:
         return self

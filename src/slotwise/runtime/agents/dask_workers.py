@@ -12,21 +12,38 @@ from ssl import Purpose
 from typing import Any
 from urllib.parse import urlsplit
 
+import dask.config
+from dask.utils import parse_timedelta
 from distributed import Client
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from slotwise.model.cluster import ANY_KIND, Host
 from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.typed import check_number
 from slotwise.programs.hosts.greeting import RefusedError, Security
 from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.agent import Given, line_for
 from slotwise.runtime.agents.lease import Leases
 from slotwise.runtime.agents.slots import AgentHost, connect
+from slotwise.runtime.local.hosts import check_emulated
 
 LOOK_SECONDS = 1.0
 """How often the manager looks for workers that have come."""
 
 START_SECONDS = 30.0
 """How long an agent may take to start."""
+
+TIMEOUT = "distributed.comm.timeouts.connect"
+"""In the configuration of Dask: how long a connection may take."""
+
+FIND_SECONDS = 5.0
+"""How long the scheduler may take to answer, if Dask's configuration does not say it."""
+
+SPEED = "slotwise-agent.speed"
+"""In the configuration of Dask on a host: the speed to which its tasks are slowed.
+
+With it, hosts of different speeds can be tried on one machine.
+"""
 
 AGENT = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
 """Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
@@ -54,6 +71,7 @@ class AgentPlugin(WorkerPlugin):
             None if tls else self._token,
             tls,
             folder=worker.local_directory,
+            speed=_speed_of(str(worker.name)),
         )
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(*AGENT, stdin=pipe, stdout=pipe)
@@ -99,11 +117,14 @@ class DaskWorkers:
         self._is_mine = isinstance(client, str)
         if isinstance(client, str):
             try:
-                client = Client(client, set_as_default=False)  # type: ignore[no-untyped-call]
+                client = Client(  # type: ignore[no-untyped-call]
+                    client, set_as_default=False, timeout=_find_seconds()
+                )
             except (OSError, ValueError, TypeError) as error:
                 raise InputError(
                     f"there is no Dask scheduler at {client!r}: {error}; give its address, such"
-                    " as tcp://127.0.0.1:8786"
+                    f" as tcp://127.0.0.1:8786, or a longer time in Dask's configuration,"
+                    f" {TIMEOUT}"
                 ) from error
         self._client = client
         token = os.urandom(16)
@@ -112,7 +133,8 @@ class DaskWorkers:
         self.has_tls = tls is not None
         self._security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
         self._connected: dict[str, str] = {}  # by the worker's address, its name
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, str] = {}  # by the worker's address, why
+        self._told: set[str] = set()  # addresses
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
         self._leases = Leases(client, self._plugin)
@@ -186,17 +208,45 @@ class DaskWorkers:
         hosts = []
         for address, agent in found.items():
             if isinstance(agent, BaseException):
-                self._refused[address] = f"{address}: {agent}"
+                # It may still begin.
+                is_told = address in self._refused
+                self._refuse(address, f"{address}: {agent}", is_told=is_told)
                 continue
             name = str(workers[address]["name"])
             try:
                 hosts.append(connect(name, tuple(agent), self._security))
             except RefusedError as error:
-                self._refused[address] = str(error)
+                self._refuse(address, str(error), is_told=True)
             else:
                 self._connected[address] = name
                 self._leases.take(address, hosts[-1].slots)
         return hosts
+
+    def _refuse(self, address: str, why: str, *, is_told: bool) -> None:
+        """Note why a worker cannot be used; if it is to be told, tell it once."""
+        self._refused[address] = why
+        if is_told and address not in self._told:
+            self._told.add(address)
+            print(f"slotwise: a worker of the Dask cluster is left out: {why}", file=sys.stderr)
+
+
+def _find_seconds() -> float:
+    """How long the scheduler may take to answer: a few seconds, or what Dask is told."""
+    stated = dask.config.get(TIMEOUT)
+    if stated == dask.config.get(TIMEOUT, config=dask.config.merge(*dask.config.defaults)):
+        return FIND_SECONDS
+    return float(parse_timedelta(stated))
+
+
+def _speed_of(host: str) -> float:
+    """The speed that the configuration of Dask states for this host; 1 by default.
+
+    InputError for a speed that cannot be emulated.
+    """
+    speed = dask.config.get(SPEED, 1.0)
+    check_number(SPEED, speed)
+    check_emulated(Host(host, {ANY_KIND: 1}, speed=speed))
+    return float(speed)
 
 
 def _tls_of(security: Any, role: str) -> dict[str, str] | None:

@@ -1,0 +1,115 @@
+"""Partitions of files that are fetched from another host, with a token and with TLS."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from slotwise.programs.hosts.files import MissingFilesError, Wanted, fetch, serve_files
+from slotwise.programs.hosts.greeting import (
+    RefusedError,
+    Security,
+    greet_peer,
+    reader_token,
+)
+from slotwise.programs.hosts.security import tls_context
+from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
+from slotwise.programs.work_folder import work_folder_name
+
+TOKEN = os.urandom(16)
+JOB = work_folder_name()
+LARGE = os.urandom((1 << 21) + 77)
+CHUNKS = [[b"one", b"two"], [], [LARGE, b"three"]]
+"""Those of the partitions of a file."""
+
+
+@pytest.fixture(params=["token", "tls"])
+def securities(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Security, Security]:
+    """What the agent has, and what its readers have."""
+    if request.param == "token":
+        return TOKEN, reader_token(TOKEN)
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    made = ["-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=slotwise"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *made],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    given = {"ca_file": cert, "cert": cert, "key": key}
+    purposes = (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH)
+    agent, reader = (tls_context(given, purpose) for purpose in purposes)
+    return agent, reader
+
+
+@pytest.fixture
+def address(securities: tuple[Security, Security], tmp_path: Path) -> Iterator[str]:
+    """Of one that serves a file of a job as an agent does."""
+    attempt = tmp_path / JOB / "map-0-1"
+    attempt.mkdir(parents=True)
+    with PartitionedWriter(attempt / "pairs", len(CHUNKS)) as file:
+        for partition, chunks in enumerate(CHUNKS):
+            for chunk in chunks:
+                file.append(partition, chunk)
+
+    def serve(connected: socket.socket) -> None:
+        with suppress(RefusedError):
+            connected, _ = greet_peer(connected, securities[0], {})
+            serve_files(connected, tmp_path)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connected, _ = server.accept()
+                threading.Thread(target=serve, args=(connected,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_partitions_are_fetched_into_a_file(
+    address: str, securities: tuple[Security, Security], tmp_path: Path
+) -> None:
+    """More requests than may be under way at once; each file's partitions follow in order."""
+    wanted = [Wanted("map-0-1", "pairs", 0, 3), Wanted("map-0-1", "pairs", 2, 1)] * 20
+    with PartitionedWriter(tmp_path / "copy", 4 * 20) as copy:
+        partition = 0
+        for sizes in fetch(address, securities[1], JOB, wanted, copy.descriptor):
+            for of_one in sizes:
+                copy.has_written(partition, of_one)
+                partition += 1
+    copied = PartitionedReader(tmp_path / "copy")
+    found = [list(copied.chunks(partition)) for partition in range(4 * 20)]
+    assert found == [*CHUNKS, CHUNKS[2]] * 20
+
+
+def test_a_file_that_is_not_there_is_named(
+    address: str, securities: tuple[Security, Security], tmp_path: Path
+) -> None:
+    """By its number among those that were asked for; all others are written."""
+    wanted = [Wanted(f"map-{task}-1", "pairs", 0, 1) for task in (0, 1, 0)]
+    with (tmp_path / "copy").open("wb") as out, pytest.raises(MissingFilesError) as raised:
+        list(fetch(address, securities[1], JOB, wanted, out.fileno()))
+    assert raised.value.numbers == [1]
+    assert (tmp_path / "copy").read_bytes() == b"onetwo" * 2
+
+
+def test_others_get_nothing(address: str, tmp_path: Path) -> None:
+    """A wrong token, whether or not certificates are demanded."""
+    wanted = [Wanted("map-0-1", "pairs", 0, 1)]
+    with (tmp_path / "copy").open("wb") as out, pytest.raises(ConnectionError):
+        list(fetch(address, reader_token(b"another"), JOB, wanted, out.fileno()))
+    assert (tmp_path / "copy").read_bytes() == b""
