@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -199,8 +200,7 @@ def test_gangs_meet_at_the_addresses_of_their_hosts(scene: Scene) -> None:
     scene.run(flow)
     assert len(set(scene.hosts.values())) == 3
     lines = [part.split() for part in written(scene.output())]
-    readers = {"reached_at[0]", "reached_at[1]"}
-    assert len(lines) == len(readers)
+    assert len(lines) == 2
     for here, reached, found in lines:
         assert here == reached != "127.0.0.1"
         assert found == "9900"
@@ -305,6 +305,8 @@ def test_nothing_is_left_while_agents_go_on(scene: Scene, tmp_path: Path) -> Non
 @pytest.fixture
 def certificate(tmp_path: Path) -> Mapping[str, str]:
     """A certificate that is its own authority, as an agent is given it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
     command += ["-subj", "/CN=slotwise", "-keyout", str(key), "-out", str(cert)]
