@@ -10,10 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from ssl import Purpose
 from typing import ClassVar
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
+from slotwise.programs.hosts.greeting import Security
+from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.agent import BEAT_SECONDS, Given, line_for
 from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
@@ -33,11 +36,31 @@ class Loopback:
 
     beats = BEAT_SECONDS
 
-    def __init__(self, cluster: Cluster, folder: Path | None = None) -> None:
-        """With a `folder`, each host has its files in one of its own there."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path | None = None,
+        tls: Mapping[str, str] | None = None,
+        *,
+        is_one_machine: bool = False,
+    ) -> None:
+        """With a `folder`, each host has its files in one of its own there.
+
+        With `tls`, certificates as an agent is given them. All hosts of one machine have the
+        same address.
+        """
         self._cluster, self._folder = cluster, folder
+        self._tls, self.has_tls = tls, tls is not None
+        self._is_one_machine = is_one_machine
         self.agents: dict[str, subprocess.Popen[str]] = {}
-        self.ports: dict[str, int] = {}
+        self.listen: dict[str, tuple[str, int]] = {}
+        self._addresses: dict[str, str] = {}
+
+    def address(self, name: str) -> str:
+        """The address of a host on loopback, which is its own: 127.0.0.2 and so on."""
+        if self._is_one_machine:
+            return "127.0.0.1"
+        return self._addresses.setdefault(name, f"127.0.0.{2 + len(self._addresses)}")
 
     def begin(self, host: Host) -> AgentHost:
         """Start an agent for a host, and connect to it."""
@@ -47,7 +70,9 @@ class Loopback:
             own.mkdir(parents=True, exist_ok=True)
         given = Given(
             sum(host.slots.values()),
-            token=TOKEN.hex(),
+            self.address(host.name),
+            token=None if self._tls else TOKEN.hex(),
+            tls=self._tls,
             folder=own and str(own),
             speed=host.speed,
             lingers=600.0,
@@ -60,12 +85,16 @@ class Loopback:
         assert agent.stdout is not None
         agent.stdin.write(line_for(given))
         agent.stdin.flush()
-        self.ports[host.name] = json.loads(agent.stdout.readline())["port"]
+        port = json.loads(agent.stdout.readline())["port"]
+        self.listen[host.name] = given.listen, port
         return self.connect_to(host.name)
 
     def connect_to(self, name: str) -> AgentHost:
         """A connection to an agent that runs."""
-        return connect(name, ("127.0.0.1", self.ports[name]), TOKEN)
+        security: Security = TOKEN
+        if self._tls:
+            security = tls_context(self._tls, Purpose.SERVER_AUTH)
+        return connect(name, self.listen[name], security)
 
     def connect(self) -> Sequence[AgentHost]:
         """Agents for all hosts of the cluster."""
@@ -84,7 +113,7 @@ class Loopback:
             assert agent.stdin is not None
             agent.stdin.close()
         for agent in self.agents.values():
-            _end(agent)
+            end_agent(agent)
 
 
 class EagerSlots(AgentSlots):
@@ -141,7 +170,7 @@ class Reused(Loopback):
         super().__init__(cluster)
         self._keys: dict[str, object] = {}
 
-    idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], int]]]] = {}
+    idle: ClassVar[dict[object, list[tuple[subprocess.Popen[str], tuple[str, int]]]]] = {}
 
     def begin(self, host: Host) -> AgentHost:
         """Connect to an agent that is idle, or to a new one."""
@@ -149,11 +178,11 @@ class Reused(Loopback):
             self._keep(host.name)
         key = self._keys[host.name] = self._key(host)
         while self.idle.get(key):
-            agent, port = self.idle[key].pop()
+            agent, listens = self.idle[key].pop()
             if agent.poll() is None:
-                self.agents[host.name], self.ports[host.name] = agent, port
+                self.agents[host.name], self.listen[host.name] = agent, listens
                 return self.connect_to(host.name)
-            _end(agent)
+            end_agent(agent)
         return super().begin(host)
 
     def close(self) -> None:
@@ -163,19 +192,20 @@ class Reused(Loopback):
 
     def _keep(self, name: str) -> None:
         """Keep an agent for others, when it has ended its workers."""
-        agent, port, key = self.agents.pop(name), self.ports.pop(name), self._keys.pop(name)
+        agent, listens = self.agents.pop(name), self.listen.pop(name)
+        key = self._keys.pop(name)
         until = time.monotonic() + TIMEOUT
         while _children(agent.pid):
             assert time.monotonic() < until
             time.sleep(0.005)
-        self.idle.setdefault(key, []).append((agent, port))
+        self.idle.setdefault(key, []).append((agent, listens))
 
     @classmethod
     def end(cls) -> None:
         """End all agents."""
         for found in cls.idle.values():
             for agent, _ in found:
-                _end(agent)
+                end_agent(agent)
         cls.idle.clear()
 
     @classmethod
@@ -183,14 +213,15 @@ class Reused(Loopback):
         """The agents that are idle."""
         return {agent.pid for found in cls.idle.values() for agent, _ in found}
 
-    @staticmethod
-    def _key(host: Host) -> object:
+    def _key(self, host: Host) -> object:
         given = sorted((k, v) for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST")
         streams = [(found.st_dev, found.st_ino) for found in map(os.fstat, (1, 2))]
-        return sum(host.slots.values()), host.speed, repr((given, streams))
+        described = sum(host.slots.values()), host.speed, self.address(host.name)
+        return *described, repr((given, streams))
 
 
-def _end(agent: subprocess.Popen[str]) -> None:
+def end_agent(agent: subprocess.Popen[str]) -> None:
+    """End an agent by its standard input."""
     assert agent.stdin is not None
     assert agent.stdout is not None
     agent.stdin.close()
@@ -209,7 +240,7 @@ def _children(pid: int) -> list[int]:
 def run_on_agents() -> None:
     """From now on, each host of a local backend is an agent: a process with its own workers.
 
-    Jobs that pass files in other ways than map output get folders that all hosts see.
+    Jobs whose reduces copy early get folders that all hosts see.
     """
     put = LiveBackend.put
 
@@ -230,6 +261,8 @@ def run_on_agents() -> None:
             share(execution)
         source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
+        self._waiting = []  # type: ignore[attr-defined]
+        self._waiting = []  # type: ignore[attr-defined]
         try:
             LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
         except BaseException:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -68,3 +69,83 @@ def stuck(numbers: Iterator[int], folder: str) -> Iterator[int]:
     while True:
         time.sleep(1000)
     yield from numbers
+
+
+def marked_slowly(numbers: Iterator[int]) -> Iterator[tuple[int, bytes]]:
+    """Each number with some kilobytes; slow enough for other hosts to take a copy, too."""
+    time.sleep(0.3)
+    for number in numbers:
+        yield number, bytes([number % 251]) * 20_000
+
+
+def marks(numbers: Iterator[tuple[int, bytes]]) -> Iterator[str]:
+    """The numbers, and whether their kilobytes are right."""
+    time.sleep(0.3)
+    for number, mark in numbers:
+        yield f"{number} {mark == bytes([number % 251]) * 20_000}"
+
+
+def number_of(record: tuple[int, bytes]) -> int:
+    """The number of a record."""
+    return record[0]
+
+
+def slow_words(lines: Iterator[str]) -> Iterator[str]:
+    """The words of lines, a few milliseconds for each hundred."""
+    for number, line in enumerate(lines):
+        if not number % 100:
+            time.sleep(0.02)
+        yield from line.split()
+
+
+def word(word: str) -> str:
+    """The key of a word."""
+    return word
+
+
+def word_of(pair: tuple[str, int]) -> str:
+    """The key of a word with a number."""
+    return pair[0]
+
+
+def counted_words(words: Iterator[str]) -> Iterator[tuple[str, int]]:
+    """How often each word comes, after a moment."""
+    found = Counter(words)
+    time.sleep(0.3)
+    yield from found.items()
+
+
+def failing_once(numbers: Iterator[int], marker: str) -> Iterator[int]:
+    """Removes a file and fails after the last record; the next attempt succeeds."""
+    yield from numbers
+    if Path(marker).exists():
+        Path(marker).unlink()
+        raise ValueError("try again")
+
+
+def as_lines(pairs: Iterator[tuple[str, int]]) -> Iterator[str]:
+    """Texts of a word and a number."""
+    for found, number in pairs:
+        yield f"{found} {number}"
+
+
+def itself(records: Iterator[object]) -> Iterator[object]:
+    """All records."""
+    yield from records
+
+
+def waiting() -> Iterator[int]:
+    """One number, after a moment."""
+    time.sleep(0.4)
+    yield 1
+
+
+def reached_at(numbers: Iterator[int]) -> Iterator[str]:
+    """The address of this host, those at which its writers reach it, and the sum of all."""
+    import psutil
+
+    number = next(numbers)
+    found = psutil.Process().net_connections("tcp")
+    reached = sorted({one.laddr.ip for one in found})
+    here = os.environ["SLOTWISE_ADDRESS"].rpartition(":")[0]
+    yield f"{here} {','.join(reached)} {number + sum(numbers)}"

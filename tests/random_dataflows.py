@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from slotwise import Dataflow, Output
+from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.graph import Connection, Stream
+from slotwise.programs.dataflow.stages import StagedGraph
 
 
 def itself(number: int) -> int:
@@ -89,3 +92,19 @@ def _readings(draw: st.DrawFn, stream: Stream, copies: int, wanted: int) -> Conn
         ways.append({"by": itself, "sort": True})
     connection: Connection = getattr(stream, kind)(**draw(st.sampled_from(ways)))
     return connection
+
+
+def written(folder: Path, suffix: str = "") -> list[str]:
+    """The text of each part of an output, in order."""
+    return [part.read_text() for part in sorted(folder.glob(f"part-n-*{suffix}"))]
+
+
+def check(staged: StagedGraph, output: Path) -> None:
+    """The parts are those of the evaluation, record by record."""
+    found = evaluate(staged.graph)
+    for one in staged.graph.written:
+        expected = [
+            "".join(f"{record}\n" for record in records)
+            for records in found[one.node, one.output]
+        ]
+        assert written(output / one.folder) == expected

@@ -165,7 +165,7 @@ def _run_on_dask(
     options: Options,
 ) -> Result:
     """Run the jobs of a source on the hosts of a Dask cluster."""
-    from slotwise.runtime.agents.source import dask_workers
+    from slotwise.runtime.agents.source import check_runs, dask_workers
 
     workers = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
     from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
@@ -181,6 +181,7 @@ def _run_on_dask(
             history,
             options,
             lambda executions: AgentsBackend(executions, workers, hosts),
+            lambda execution: check_runs(execution, workers),
         )
     finally:
         workers.close()
@@ -214,18 +215,17 @@ def _run(
     history: str | Path | None,
     options: Options,
     backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
+    check: Callable[[Execution], None] = lambda execution: None,
 ) -> Result:
     """Run the jobs of a source, and add the tasks that end to the history.
 
-    On this machine, if no other backend is given.
+    On this machine, if no other backend is given. `check` refuses jobs that cannot run there.
     """
-    from slotwise.runtime.agents.source import check_files
     from slotwise.runtime.local.backend import LocalBackend
 
     executions = source.executions(cluster)
-    if backend is not None:
-        for execution in executions:
-            check_files(execution)
+    for execution in executions:
+        check(execution)
     listeners = []
     if history is not None:
         sized = [execution for execution in executions if isinstance(execution, HasInputSizes)]

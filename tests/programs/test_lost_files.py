@@ -17,6 +17,7 @@ import slotwise
 from slotwise.model.event import OutputLost, TaskFailed
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs import Calls
+from slotwise.programs.blocks import is_complete
 from slotwise.programs.calls import Results
 from slotwise.programs.lost_input import IncompleteFileError, LostInputError
 from slotwise.programs.shuffle.finished_maps import (
@@ -27,7 +28,6 @@ from slotwise.programs.shuffle.finished_maps import (
 from slotwise.programs.shuffle.partitioned import (
     PartitionedReader,
     PartitionedWriter,
-    is_complete,
 )
 from slotwise.programs.transfer import get, is_there, put
 from slotwise.results import Result

@@ -88,6 +88,18 @@ class LosesOutput(Protocol):
 
 
 @runtime_checkable
+class KnowsHosts(Protocol):
+    """An execution whose running tasks find each other, on whatever hosts they are."""
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """An attempt is about to begin on the host whose agent has this address.
+
+        It is empty if there is no agent. `arguments` is called next.
+        """
+        ...
+
+
+@runtime_checkable
 class WritesOutput(Protocol):
     """An execution that writes its result to a place of its own."""
 

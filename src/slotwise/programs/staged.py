@@ -7,6 +7,7 @@ their `Stages`.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from slotwise.model.job import Job
 from slotwise.model.observation import Sizes
 from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.layout import Layout
-from slotwise.programs.task_result import TaskResult
+from slotwise.programs.task_result import TaskResult, Winners
 from slotwise.programs.work_folder import WorkFolder
 
 
@@ -30,6 +31,20 @@ class Done(NamedTuple):
 
 AllDone = Mapping[str, Mapping[int, Done]]
 """The tasks that are done, by phase and number."""
+
+
+def winners(done: Mapping[int, Done], count: int) -> Winners:
+    """The attempts that won, of a phase of so many tasks, and where their files are."""
+    attempts = tuple(done[task].attempt if task in done else 0 for task in range(count))
+    # One object for each address: then it is pickled once.
+    addresses = tuple(sys.intern(_address(done.get(task))) for task in range(count))
+    return Winners(attempts, addresses if any(addresses) else ())
+
+
+def _address(done: Done | None) -> str:
+    """Where the files of a task are fetched; empty if all hosts see them."""
+    result = done and done.result
+    return result.address if isinstance(result, TaskResult) else ""
 
 
 class Stages(Protocol):
@@ -50,8 +65,20 @@ class Stages(Protocol):
         """Why all hosts must see the work folder; empty if they need not."""
         ...
 
+    @property
+    def open_channels(self) -> str:
+        """What connects tasks on different hosts without encryption; empty if nothing does."""
+        ...
+
     def begin(self) -> None:
         """The work folder is there, and the first task begins. May raise OSError."""
+        ...
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """An attempt is about to begin on the host whose agent has this address.
+
+        It is empty if there is no agent. `arguments` follows.
+        """
         ...
 
     def arguments(
@@ -141,6 +168,10 @@ class StagedExecution:
         with suppress(OSError):
             self._open()
 
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """An attempt is about to begin on the host whose agent has this address."""
+        self._stages.begins_at(phase, task, attempt, address)
+
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The arguments of the runner; before the first ones, the work folder is made."""
         if not self._has_begun:
@@ -175,6 +206,11 @@ class StagedExecution:
     def needs_shared_files(self) -> str:
         """Why it needs intermediate files that all hosts see, and has none; empty if not so."""
         return "" if self._layout.is_shared else self._stages.needs_shared_files
+
+    @property
+    def open_channels(self) -> str:
+        """What connects tasks on different hosts without encryption; empty if nothing does."""
+        return self._stages.open_channels
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the intermediate files of these done tasks.

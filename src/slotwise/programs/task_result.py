@@ -16,3 +16,17 @@ class TaskResult(NamedTuple):
     bytes: int
     copying: float = 0.0
     address: str = ""
+
+
+class Winners(NamedTuple):
+    """Of all tasks of a phase, the attempts that won; 0 for a task that is not done.
+
+    `addresses` is where other hosts fetch what they have left; empty if all hosts see all.
+    """
+
+    attempts: tuple[int, ...]
+    addresses: tuple[str, ...] = ()
+
+    def of(self, task: int) -> tuple[int, str]:
+        """The attempt of a task that won, and its address."""
+        return self.attempts[task], self.addresses[task] if self.addresses else ""

@@ -83,11 +83,12 @@ class Executing:
         """Add a job."""
         self._jobs[execution.job.id] = LiveJob.of(execution)
 
-    def begin(self, launch: Launch, obstacle: str = "") -> Start | None:
+    def begin(self, launch: Launch, obstacle: str = "", address: str = "") -> Start | None:
         """Begin an attempt; None if this is reported as dropped or as a failure.
 
         It is dropped if the backend has an obstacle, or if it is invalid. An attempt is begun
-        once: neither it nor an earlier one of its task may begin again.
+        once: neither it nor an earlier one of its task may begin again. `address` is that of
+        the agent of its host, if there is one.
         """
         if reason := self._objection(launch) or obstacle:
             phase, task = launch.phase, launch.task
@@ -103,6 +104,8 @@ class Executing:
         if live.skips is not None and live.skips(name, launch.task):
             self._done(live, launch, 0.0)
             return None
+        if live.begins is not None:
+            live.begins(name, launch.task, launch.attempt, address)
         try:
             arguments = execution.arguments(name, launch.task, launch.attempt)
         except Exception as error:

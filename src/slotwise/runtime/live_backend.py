@@ -277,9 +277,14 @@ class LiveBackend(ABC):
     ) -> None:
         self.close()
 
+    def _address(self, host: str) -> str:
+        """Where the agent of a host listens; empty if it has none."""
+        return ""
+
     def _launch(self, launch: Launch) -> None:
         width = self._jobs.slots_of(launch)
-        start = self._jobs.begin(launch, self._slots.obstacle(launch.host, width))
+        obstacle, address = self._slots.obstacle(launch.host, width), self._address(launch.host)
+        start = self._jobs.begin(launch, obstacle, address)
         if start is None:
             return
         slot = self._slots.take(launch, width)

@@ -30,6 +30,7 @@ class LiveJob:
     skips    whether a task is done without an attempt; None: none is
     absorbs  whether a task counts as done although its attempt failed; None: none does
     loses    forgets output of tasks that is lost; None: there is no intermediate output
+    begins   is told where attempts are about to begin; None: it does not matter
     broken   for each gang that was broken, its last attempt that does not count
     folder   the name of its folder on each host that has its own; empty if it needs none
     places   the hosts of the done tasks whose output is there, by phase and number
@@ -48,6 +49,7 @@ class LiveJob:
     skips: Callable[[str, int], bool] | None = None
     absorbs: Callable[[str, int, str, bool], bool] | None = None
     loses: Callable[[str, Collection[int]], Collection[int]] | None = None
+    begins: Callable[[str, int, int, str], None] | None = None
     broken: dict[str, int] = field(default_factory=dict)
     folder: str = ""
     places: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -69,6 +71,7 @@ class LiveJob:
             skips=getattr(found, "skips", None),
             absorbs=getattr(found, "absorbs", None),
             loses=getattr(found, "lose", None),
+            begins=getattr(found, "begins_at", None),
             folder=getattr(found, "folder", ""),
         )
 

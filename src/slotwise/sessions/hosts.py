@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
@@ -11,7 +12,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.model.typed import check_number, check_text
 from slotwise.programs.execution import Execution
-from slotwise.runtime.agents.source import check_files, dask_workers
+from slotwise.runtime.agents.source import check_runs, dask_workers
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
@@ -65,7 +66,7 @@ def place_for(
         lambda: AgentsBackend((), source, hosts, is_open=True),
         None,
         source.close,
-        check_files,
+        partial(check_runs, source=source),
     )
 
 

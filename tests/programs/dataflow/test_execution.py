@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 import slotwise
 from dataflow_nodes import doubled, endless, first_three, parity, total
-from random_dataflows import dataflows
+from random_dataflows import check, dataflows, written
 from slotwise.model.errors import InputError
 from slotwise.model.event import OutputLost, TaskFailed, TaskFinished
-from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.planning import plan_dataflow
 from slotwise.programs.dataflow.stages import StagedGraph, derive
 from slotwise.programs.descendants import descendants
@@ -50,22 +49,6 @@ def session() -> Iterator[slotwise.Session]:
     OTHERS.update(descendants(os.getpid()))
     with slotwise.Session(SLOTS) as opened:
         yield opened
-
-
-def written(folder: Path, suffix: str = "") -> list[str]:
-    """The text of each part, in order."""
-    return [part.read_text() for part in sorted(folder.glob(f"part-n-*{suffix}"))]
-
-
-def check(staged: StagedGraph, output: Path) -> None:
-    """The parts are those of the evaluation, record by record."""
-    found = evaluate(staged.graph)
-    for one in staged.graph.written:
-        expected = [
-            "".join(f"{record}\n" for record in records)
-            for records in found[one.node, one.output]
-        ]
-        assert written(output / one.folder) == expected
 
 
 def fitting(flow: slotwise.Dataflow) -> StagedGraph:

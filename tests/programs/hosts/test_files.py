@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slotwise.programs.hosts.files import MissingFileError, Wanted, fetch, serve_files
+from slotwise.programs.hosts.files import MissingFilesError, Wanted, fetch, serve_files
 from slotwise.programs.hosts.greeting import (
     RefusedError,
     Security,
@@ -99,12 +99,12 @@ def test_partitions_are_fetched_into_a_file(
 def test_a_file_that_is_not_there_is_named(
     address: str, securities: tuple[Security, Security], tmp_path: Path
 ) -> None:
-    """By its number among those that were asked for; what came before it was written."""
-    wanted = [Wanted("map-0-1", "pairs", 0, 1), Wanted("map-1-1", "pairs", 0, 1)]
-    with (tmp_path / "copy").open("wb") as out, pytest.raises(MissingFileError) as raised:
+    """By its number among those that were asked for; all others are written."""
+    wanted = [Wanted(f"map-{task}-1", "pairs", 0, 1) for task in (0, 1, 0)]
+    with (tmp_path / "copy").open("wb") as out, pytest.raises(MissingFilesError) as raised:
         list(fetch(address, securities[1], JOB, wanted, out.fileno()))
-    assert raised.value.number == 1
-    assert (tmp_path / "copy").read_bytes() == b"onetwo"
+    assert raised.value.numbers == [1]
+    assert (tmp_path / "copy").read_bytes() == b"onetwo" * 2
 
 
 def test_others_get_nothing(address: str, tmp_path: Path) -> None:

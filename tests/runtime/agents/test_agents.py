@@ -250,7 +250,7 @@ def test_a_frozen_agent_counts_as_stopped(
 def test_nobody_connects_without_the_token(loopback: Loopback) -> None:
     """Neither with another one, nor with anything else."""
     loopback.connect()
-    address = "127.0.0.1", loopback.ports["a"]
+    address = loopback.listen["a"]
     with pytest.raises(RefusedError, match="host 'a'"):
         connect("a", address, b"wrong")
     with socket.create_connection(address) as other:

@@ -17,6 +17,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import slotwise
+from dataflow_nodes import doubled, total
 from experiments.dask_cluster import dask_cluster
 from runtime.local.calling import TIMEOUT
 from slotwise import Session
@@ -223,6 +224,17 @@ def test_word_count_on_a_cluster(client: Client, tmp_path: Path) -> None:
     assert not result.failed
     lines = [part.read_text() for part in (tmp_path / "out").glob("part-*")]
     assert sorted("".join(lines).split("\n")) == ["", "a\t1200", "b\t600"]
+
+
+def test_a_dataflow_on_a_cluster(client: Client, tmp_path: Path) -> None:
+    """Two groups on two workers meet, and a third one reads their files."""
+    flow = slotwise.Dataflow()
+    numbers = flow.node(doubled, flow.values(range(100)))
+    totals = flow.node(total, numbers.tcp(by=abs))
+    flow.write(flow.node(doubled, totals, name="last"))
+    result = slotwise.run([flow.job("flow", tmp_path / "out")], "fair", dask=client)
+    assert not result.failed
+    assert (tmp_path / "out" / "part-n-00000").read_text() == "19800\n"
 
 
 JOBS = """\

@@ -20,7 +20,7 @@ import sys
 from slotwise.runtime.agents.slots import AgentSlots, connect
 from slotwise.runtime.local.workers import Workers
 
-token, place, *ports = sys.argv[1:]
+token, place, *listen = sys.argv[1:]
 
 def run(task):
     import os, time
@@ -32,10 +32,10 @@ def run(task):
     time.sleep(600)
 
 agents = AgentSlots()
-for port in ports:
-    agents.add(connect(port, ("127.0.0.1", int(port)), bytes.fromhex(token)))
+for number, port in zip(listen[::2], listen[1::2], strict=True):
+    agents.add(connect(port, (number, int(port)), bytes.fromhex(token)))
 with Workers(agents) as workers:
-    for slot in range(len(ports)):
+    for slot in range(len(listen) // 2):
         workers.start(slot, "run", run, (slot,))
     workers.wait()
 """
@@ -57,8 +57,8 @@ def test_a_killed_manager_leaves_nothing_on_hosts(tmp_path: Path) -> None:
             host.stream.close()
         marks = [tmp_path / "0", tmp_path / "1"]
         command = [sys.executable, "-c", MANAGER, TOKEN.hex(), str(tmp_path)]
-        ports = map(str, source.ports.values())
-        with subprocess.Popen([*command, *ports]) as manager:
+        listen = [str(part) for one in source.listen.values() for part in one]
+        with subprocess.Popen([*command, *listen]) as manager:
             until(lambda: all(mark.exists() for mark in marks))
             manager.kill()
         await_end(*(int(mark.read_text()) for mark in marks))

@@ -27,7 +27,7 @@ PLACES = {f"{number}.txt": ["ab"[number % 2]] for number in range(6)}
 def loopback(tmp_path: Path) -> Iterator[Loopback]:
     """Agents of two hosts with one slot each."""
     cluster = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
-    source = Loopback(cluster, tmp_path / "hosts")
+    source = Loopback(cluster, tmp_path / "hosts", is_one_machine=True)
     try:
         yield source
     finally:

@@ -6,24 +6,33 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
-from agent_processes import Loopback, files_named
+from agent_processes import Loopback, end_agent, files_named
 from runtime.local.calling import TIMEOUT
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Launch
 from slotwise.model.errors import InputError
-from slotwise.model.event import Event, HostRemoved, OutputLost, TaskFinished
+from slotwise.model.event import (
+    Event,
+    HostAdded,
+    HostDrained,
+    HostRemoved,
+    OutputLost,
+    TaskFinished,
+)
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs.calls import Calls
+from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.programs.work_folder import sweep
 from slotwise.runtime.agents.backend import AgentsBackend
-from slotwise.runtime.agents.source import check_files
+from slotwise.runtime.agents.source import check_runs
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -174,7 +183,9 @@ def test_nothing_is_left_while_agents_go_on(
         time.sleep(0.05)
 
 
-def test_reduces_that_copy_early_need_a_shared_folder(tmp_path: Path) -> None:
+def test_reduces_that_copy_early_need_a_shared_folder(
+    tmp_path: Path, loopback: Loopback
+) -> None:
     """They look into a file of the manager."""
     (tmp_path / "in").mkdir()
     words(tmp_path / "in", 1)
@@ -184,10 +195,43 @@ def test_reduces_that_copy_early_need_a_shared_folder(tmp_path: Path) -> None:
             "count", "wordcount", str(tmp_path / "in"), str(tmp_path / "out"), **settings
         )
 
-    check_files(plan())
-    check_files(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)))
+    check_runs(plan(), loopback)
+    check_runs(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)), loopback)
     with pytest.raises(InputError, match=r"its reduces copy .* give the job a work_dir"):
-        check_files(plan(shuffle=Shuffle(slow_start=0.5)))
+        check_runs(plan(shuffle=Shuffle(slow_start=0.5)), loopback)
+
+
+def test_a_host_that_comes_again_during_a_commit_joins_afterwards(
+    tmp_path: Path, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last task of the job counts as running there until its output is in place."""
+    commit, hosts, old = OutputDirectory.commit, dict[str, str](), list[Popen[str]]()
+
+    def slow_commit(self: OutputDirectory, staged: Mapping[str, str]) -> None:
+        old.append(loopback.agents[hosts["count"]])
+        loopback.join(loopback.begin(CLUSTER.by_name[hosts["count"]]))
+        time.sleep(0.5)
+        commit(self, staged)
+
+    def hear(now: float, events: list[Event], decisions: list[Decision]) -> None:
+        heard.extend(events)
+        hosts.update({one.phase.job: one.host for one in decisions if isinstance(one, Launch)})
+        state.check()
+
+    monkeypatch.setattr(OutputDirectory, "commit", slow_commit)
+    (tmp_path / "in").mkdir()
+    words(tmp_path / "in", 1)
+    inputs, output = str(tmp_path / "in"), str(tmp_path / "out")
+    count = plan_mapreduce("count", "wordcount", inputs, output)
+    calls = Calls(Job("calls", (Phase("p", Tasks(8)),)), lambda task: time.sleep(0.5))
+    heard, state = list[Event](), State(CLUSTER)
+    with AgentsBackend([count, calls], loopback, loopback.connect(), grace=60) as backend:
+        run(make_scheduler("fair"), backend, state, hear)
+    for agent in old:
+        end_agent(agent)
+    changes = [event for event in heard if isinstance(event, HostAdded | HostDrained)]
+    assert [type(event) for event in changes] == [HostDrained, HostAdded]
+    assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
 def test_large_results_travel_between_hosts(loopback: Loopback) -> None:

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import slotwise
 from agent_processes import Loopback
+from dataflow_nodes import as_lines, counted_words, slow_words, word, word_of
+from random_dataflows import check
 from runtime.agents.trouble import Trouble
 from runtime.local.calling import TIMEOUT
 from slotwise import Pool, Preemption
@@ -19,6 +22,8 @@ from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Calls
+from slotwise.programs.dataflow.planning import plan_dataflow
+from slotwise.programs.dataflow.stages import derive
 from slotwise.programs.execution import Execution
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.programs.work_folder import sweep
@@ -92,8 +97,18 @@ def write_text(place: Path) -> list[str]:
     return lines
 
 
+def flow_of(place: Path) -> slotwise.Dataflow:
+    """Words go by TCP to two groups that count them, whose files two others read."""
+    flow = slotwise.Dataflow()
+    lines = flow.read(str(place / "in"), split_bytes=1 << 20)
+    words = flow.node(slow_words, lines, copies=1)
+    counts = flow.node(counted_words, words.tcp(by=word), copies=2)
+    flow.write(flow.node(as_lines, counts.file(by=word_of, sort=True), copies=2))
+    return flow
+
+
 def jobs(place: Path) -> list[Execution]:
-    """Word count and sort, which may take slots from calls that keep values."""
+    """Word count, sort and a dataflow, which may take slots from calls that keep values."""
 
     def program(name: str) -> Execution:
         return plan_mapreduce(
@@ -107,7 +122,8 @@ def jobs(place: Path) -> list[Execution]:
         )
 
     calls = Calls(Job("calls", (Phase("p", Tasks(12)),)), steps)
-    return [calls, program("wordcount"), program("sort")]
+    flow = plan_dataflow("flow", flow_of(place), place / "flow", pool="urgent")
+    return [calls, program("wordcount"), program("sort"), flow]
 
 
 def parts(output: Path) -> list[str]:
@@ -142,6 +158,7 @@ def play(
         word: str(count) for word, count in words.items()
     }
     assert [line.rstrip("\t") for line in parts(place / "sort")] == sorted(lines)
+    check(derive(flow_of(place).graph()), place / "flow")
     (calls, *_) = executions
     assert calls.results["p"] == {n: n * sum(range(STEPS)) for n in range(12)}
     assert replay_log(found.log).is_identical

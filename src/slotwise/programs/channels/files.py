@@ -1,30 +1,23 @@
 """Channels in files: one file of a writing node with one stream for each copy of the reader.
 
-A file is a sequence of blocks, each of one stream; then for each stream the positions of its
-blocks; then the number of blocks of each stream; then the tail, which tells whether the file is
-complete.
+A stream is a part of a file of blocks.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from struct import Struct
 from typing import BinaryIO
 
+from slotwise.programs.blocks import Index, index_of
 from slotwise.programs.channels.streams import BATCH_BYTES, Reader, Writer
 from slotwise.programs.lost_input import IncompleteFileError
 
 WAITING_BYTES = 1 << 25
 """About what the records of all streams of one file take in memory before they are written."""
-
-MAGIC = b"slotwise"
-_TAIL = Struct("<QQI8s")
-"""The length of the blocks, the number of streams, the checksum of the index, MAGIC."""
 
 
 class FileWriter:
@@ -61,10 +54,9 @@ class FileWriter:
         try:
             for writer in self._writers:
                 writer.close()
-            index = b"".join(places.tobytes() for places in self._places)
-            index += array("Q", [len(places) // 2 for places in self._places]).tobytes()
-            tail = _TAIL.pack(self._at, len(self._places), zlib.crc32(index), MAGIC)
-            self._file.write(index + tail)
+            places = b"".join(places.tobytes() for places in self._places)
+            counts = (len(places) // 2 for places in self._places)
+            self._file.write(index_of(self._at, places, counts))
         finally:
             self._file.close()
 
@@ -128,7 +120,7 @@ class _FileSource:
     def __init__(self, path: str | Path, part: int) -> None:
         self._path, self._file = path, None  # type: str | Path, BinaryIO | None
         with open(path, "rb") as file:
-            self._places = _places(file, path, part)
+            self._places = Index(file, path).part(part)
         self._next = self._left = 0
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
@@ -154,22 +146,3 @@ class _FileSource:
     def free(self) -> None:
         if self._file is not None:
             self._file.close()
-
-
-def _places(file: BinaryIO, path: str | Path, part: int) -> array[int]:
-    """The start and the end of each block of a stream."""
-    size = file.seek(0, os.SEEK_END)
-    if size < _TAIL.size:
-        raise IncompleteFileError(path)
-    file.seek(size - _TAIL.size)
-    blocks_end, parts, checksum, magic = _TAIL.unpack(file.read(_TAIL.size))
-    index_size = size - _TAIL.size - blocks_end
-    if magic != MAGIC or index_size < 8 * parts:
-        raise IncompleteFileError(path)
-    file.seek(blocks_end)
-    index = file.read(index_size)
-    if len(index) < index_size or zlib.crc32(index) != checksum:
-        raise IncompleteFileError(path)
-    counts = array("Q", index[len(index) - 8 * parts :])
-    first = 16 * sum(counts[:part])
-    return array("Q", index[first : first + 16 * counts[part]])

@@ -19,7 +19,8 @@ from slotwise.programs.dataflow.parts import Part
 from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.programs.dataflow.sorting import in_order
 from slotwise.programs.formats.places import is_placed, placed
-from slotwise.programs.lost_input import IncompleteFileError, LostInputError
+from slotwise.programs.hosts.in_place import in_place
+from slotwise.programs.hosts.task_files import TaskFile, lost_here
 
 Target = Callable[[object], object]
 
@@ -168,33 +169,31 @@ class Ends:
                 raise
 
     def _read_files(self, channel: Channel, writers: Iterable[int]) -> Iterator[object]:
-        part = self.copy.copy if channel.route == "hash" else 0
-        for writer in writers:
-            try:
-                yield from FileReader(self._file(channel, writer)[2], part)
-            except OSError as error:
-                if lost := self._lost(channel, writers):
-                    raise lost from error
-                raise
+        files = [self._file(channel, writer) for writer in writers]
+        copies = self.place.layout.fetched_files(self.place.folder, channel, self.copy.copy)
+        fetched: set[Path] = set()
+        try:
+            places = list(in_place(files, 1, copies))
+            fetched = {path for path, _ in places} - {file.path for file in files}
+            for path, part in places:
+                yield from FileReader(path, part)
+        except OSError as error:
+            if lost := lost_here(files):
+                raise lost from error
+            raise
+        finally:
+            for path in fetched:
+                path.unlink(missing_ok=True)
 
-    def _file(self, channel: Channel, writer: int) -> tuple[int, int, Path]:
-        """The task that wrote a file, its attempt, and the file."""
+    def _file(self, channel: Channel, writer: int) -> TaskFile:
+        """The file that a copy of the writer of a channel has left, and the stream for here."""
         layout = self.place.layout
         stage, task = self.place.staged.tasks[NodeCopy(channel.writer, writer)]
-        attempt = self.place.attempts[stage][task]
+        attempt, address = self.place.winners[stage].of(task)
         folder = layout.attempt_dir(stage, task, attempt)
-        return task, attempt, layout.channel_file(folder, channel, writer)
-
-    def _lost(self, channel: Channel, writers: Iterable[int]) -> LostInputError | None:
-        """The error for the files of a channel that are lost; None if there are none."""
-        by_stage: dict[str, list[tuple[int, int, str | Path]]] = {}
-        for writer in writers:
-            one = self._file(channel, writer)
-            if not _is_complete(one[2]):
-                stage, _ = self.place.staged.tasks[NodeCopy(channel.writer, writer)]
-                by_stage.setdefault(stage, []).append(one)
-        # Those of another stage are found by the next attempt.
-        return next((LostInputError.of(stage, lost) for stage, lost in by_stage.items()), None)
+        path = layout.channel_file(folder, channel, writer)
+        part = self.copy.copy if channel.route == "hash" else 0
+        return TaskFile(stage, task, attempt, address, path, part)
 
 
 def _by_hash(channel: Channel, writers: Sequence[Writer], record: object) -> None:
@@ -209,12 +208,3 @@ def _to_all(writers: Sequence[Writer], record: object) -> None:
 def _chained(readers: Iterable[Reader]) -> Iterator[object]:
     for reader in readers:
         yield from reader
-
-
-def _is_complete(path: Path) -> bool:
-    """Whether a file of a channel is there up to its end. OSError if this is unknown."""
-    try:
-        FileReader(path, 0)
-    except (FileNotFoundError, IncompleteFileError):
-        return False
-    return True

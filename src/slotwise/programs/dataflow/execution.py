@@ -11,8 +11,10 @@ from slotwise.programs.dataflow.estimates import bytes_of_copies
 from slotwise.programs.dataflow.inputs import sources_read
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
+from slotwise.programs.dataflow.place import MeetingPlace
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
-from slotwise.programs.staged import AllDone
+from slotwise.programs.staged import AllDone, winners
+from slotwise.programs.task_result import Winners
 
 SECRET_BYTES = 32
 
@@ -22,6 +24,7 @@ class DataflowStages:
 
     def __init__(self, job: str, staged: StagedGraph, layout: DataflowLayout) -> None:
         self.program = f"dataflow {'+'.join(staged.graph.nodes)}"
+        self.needs_shared_files = ""  # Files are fetched, and gangs meet at an agent.
         self._job = job
         self._staged = staged
         self._layout = layout
@@ -32,7 +35,9 @@ class DataflowStages:
             if (stages := self._stages_read(stage))
         }
         self._intermediate = frozenset().union(*self._read.values())
-        self._attempts: dict[str, tuple[int, ...]] = {}
+        self._winners: dict[str, Winners] = {}
+        # For each gang that has begun, its last attempt, and where its groups meet.
+        self._gangs: dict[str, tuple[int, MeetingPlace]] = {}
 
     @cached_property
     def sizes(self) -> Mapping[str, Sizes]:
@@ -52,9 +57,12 @@ class DataflowStages:
         return found
 
     @property
-    def needs_shared_files(self) -> str:
-        """Groups read the channels of others as files, and meet by files."""
-        return "the groups of a dataflow pass files to each other"
+    def open_channels(self) -> str:
+        """The first TCP channel of a gang."""
+        gangs = {node for stage in self._staged.stages if stage.gang for node in stage.nodes}
+        channels = self._staged.graph.channels
+        found = (c for c in channels if c.kind == "tcp" and c.writer in gangs)
+        return str(next(found, ""))
 
     def begin(self) -> None:
         """All that stages share is made by their tasks."""
@@ -62,10 +70,17 @@ class DataflowStages:
     def arguments(
         self, phase: str, task: int, attempt: int, done: AllDone
     ) -> tuple[object, ...]:
-        """Phase, task, attempt, the attempts whose files it may read, and the secret."""
-        stage = self._staged.by_name[phase]
-        attempts = {name: self._winners(name, done) for name in self._read.get(phase, ())}
-        return (phase, task, attempt, attempts, self._secret if stage.gang else b"")
+        """Phase, task, attempt, the attempts whose files it may read, where it meets others."""
+        found = {name: self._won(name, done) for name in self._read.get(phase, ())}
+        alone = MeetingPlace(self._secret, task)
+        meeting = self._gangs[phase][1] if self._staged.by_name[phase].gang else alone
+        return (phase, task, attempt, found, meeting)
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """The first group of an attempt of a gang that begins is where the others meet it."""
+        if self._staged.by_name[phase].gang and self._gangs.get(phase, (0,))[0] != attempt:
+            there = "" if self._layout.is_shared else address
+            self._gangs[phase] = attempt, MeetingPlace(self._secret, task, there)
 
     def describe(self, phase: str, task: int) -> str:
         """A description of the task for messages, with its nodes and their input."""
@@ -91,24 +106,21 @@ class DataflowStages:
 
     def finished(self, phase: str, task: int, attempt: int) -> None:
         """Nobody waits for a single task: stages begin when those before them are done."""
-        self._attempts.pop(phase, None)
+        self._winners.pop(phase, None)
 
     def lost(self, phase: str, tasks: Collection[int]) -> None:
         """The tasks will have other attempts."""
-        self._attempts.pop(phase, None)
+        self._winners.pop(phase, None)
 
     def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
         """Files stay to the end: any task that reads them may have to be done again."""
         return ()
 
-    def _winners(self, stage: str, done: AllDone) -> tuple[int, ...]:
-        if stage not in self._attempts:  # Made once for all its readers.
-            tasks = done[stage]
-            numbers = range(len(self._staged.by_name[stage].groups))
-            self._attempts[stage] = tuple(
-                tasks[n].attempt if n in tasks else 0 for n in numbers
-            )
-        return self._attempts[stage]
+    def _won(self, stage: str, done: AllDone) -> Winners:
+        if stage not in self._winners:  # Made once for all its readers.
+            groups = len(self._staged.by_name[stage].groups)
+            self._winners[stage] = winners(done[stage], groups)
+        return self._winners[stage]
 
     def _stages_read(self, stage: DataflowStage) -> set[str]:
         """The stages whose files the stage reads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from slotwise.programs.dataflow.body import records_written
 from slotwise.programs.dataflow.ends import Ends
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
-from slotwise.programs.dataflow.place import Attempts, GroupAttempt, Ring
+from slotwise.programs.dataflow.place import AllWinners, GroupAttempt, MeetingPlace, Ring
 from slotwise.programs.dataflow.stages import StagedGraph
 from slotwise.programs.dataflow.together import CAUSE_SECONDS, run_together
 from slotwise.programs.formats.places import WHERE
@@ -39,31 +40,40 @@ class GroupRunner:
     memory_bytes: int
 
     def __call__(
-        self, phase: str, task: int, attempt: int, attempts: Attempts, secret: bytes
+        self, phase: str, task: int, attempt: int, winners: AllWinners, meeting: MeetingPlace
     ) -> TaskResult:
         """Run one group; the first cause of a failure is raised, with the name of its node.
 
         LostInputError if files of other groups that it reads are missing or incomplete.
         """
         place = GroupAttempt(
-            self.staged, self.layout, self.memory_bytes, phase, task, attempt, attempts, secret
+            self.staged, self.layout, self.memory_bytes, phase, task, attempt, winners, meeting
         )
-        place.folder.mkdir(mode=0o700, exist_ok=True)
+        self.layout.make_attempt_dir(phase, task, attempt)
+        try:
+            results = self._results(place)
+        except BaseException:  # Nobody else removes files on this host while the job runs.
+            shutil.rmtree(place.folder, ignore_errors=True)
+            raise
+        return TaskResult(
+            sum(result.records for result in results),
+            sum(result.bytes for result in results),
+            address=self.layout.address,
+        )
+
+    def _results(self, place: GroupAttempt) -> list[TaskResult]:
+        """Run all nodes of a group."""
         rings = place.rings()
         bodies = {f"node {c}": partial(run_copy, place, c, rings) for c in place.group}
         try:
             if len(bodies) > 1:
-                results = [one for one in run_together(bodies) if isinstance(one, TaskResult)]
-            else:
-                results = [run_copy(place, place.group[0], rings)]
+                return [one for one in run_together(bodies) if isinstance(one, TaskResult)]
+            return [run_copy(place, place.group[0], rings)]
         except BrokenChannelError as error:
             # The cause is in another group of the gang. What is known of it first, its failure
             # or the end of its process, stops this one.
             time.sleep(CAUSE_SECONDS)
             raise SlotwiseError(error.reason) from None
-        return TaskResult(
-            sum(result.records for result in results), sum(result.bytes for result in results)
-        )
 
 
 def run_copy(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slotwise.programs.dataflow.nodes import Channel, NodeCopy, Written
+from slotwise.programs.dataflow.nodes import Channel, Written
 from slotwise.programs.formats.outputs import SUFFIXES
 from slotwise.programs.layout import Layout
 
@@ -25,11 +25,9 @@ class DataflowLayout(Layout):
         """The file that a copy of the writer of a channel writes."""
         return attempt_dir / f"channel-{channel.number}-{writer}"
 
-    def address_file(
-        self, attempt_dir: Path, group: tuple[NodeCopy, ...], copy: NodeCopy
-    ) -> Path:
-        """The file with the address at which a copy in a group waits for its writers."""
-        return attempt_dir / f"address-{group.index(copy)}"
+    def fetched_files(self, attempt_dir: Path, channel: Channel, reader: int) -> Path:
+        """What begins the names of files that a copy of the reader fetches from other hosts."""
+        return attempt_dir / f"fetched-{channel.number}-{reader}"
 
     def part(self, written: Written, copy: int) -> str:
         """The part of the output that a copy of a node writes, with its folder."""

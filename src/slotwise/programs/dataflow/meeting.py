@@ -1,20 +1,24 @@
-"""How the groups of a gang find each other: by files with their addresses in the work folder.
+"""How the groups of a gang find each other: by notes of their addresses in one folder.
 
-All groups of a gang have the attempt number in common, so the files of an earlier attempt are
-never taken for those of this one.
+It is that of the attempt of the group that begins first. All groups of a gang have the number
+of the attempt in common, so the notes of an earlier attempt are never taken for those of this
+one. Hosts that do not see this folder ask the agent of the host that has it.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.tcp import Listener, connect
 from slotwise.programs.dataflow.nodes import Channel, NodeCopy
 from slotwise.programs.dataflow.place import GroupAttempt, Ring
+from slotwise.programs.hosts import notes
+from slotwise.programs.hosts.here import host_here, is_here
 from slotwise.task import on_stop_request, stop
 
 MEETING_SECONDS = 300.0
@@ -23,8 +27,11 @@ MEETING_SECONDS = 300.0
 PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
 """Seconds between two looks for an address: the first pause, doubled up to the second."""
 
-HOST = "127.0.0.1"
-"""Where groups listen; all hosts of the local backend are on this machine."""
+LOOPBACK = "127.0.0.1"
+"""Where a group listens that meets no other."""
+
+Note = Callable[[str, str | None], str | None]
+"""Leaves a note by its name if there is a text, and returns the one that is there."""
 
 
 class Meeting:
@@ -36,7 +43,7 @@ class Meeting:
 
     def __init__(self, place: GroupAttempt, copy: NodeCopy) -> None:
         graph = place.staged.graph
-        self._place, self._copy = place, copy
+        self._place, self._copy, self._secret = place, copy, place.meeting.secret
         self.readers: dict[Ring, Reader] = {}
         self.writers: dict[Ring, Writer] = {}
         inputs = [channel for channel in graph.inputs(copy.node) if channel.kind == "tcp"]
@@ -46,28 +53,52 @@ class Meeting:
         # What has only begun to wait for others has nothing to keep.
         on_stop_request(lambda _: stop())
         if not inputs:
-            self._connect(outputs)
+            self._connect(outputs, self._exchange(outputs))
         else:
-            with Listener(HOST, place.secret) as listener:
-                self._publish(listener.address)
-                self._connect(outputs)
+            host = host_here() if place.staged.by_name[place.phase].gang else LOOPBACK
+            with Listener(host, self._secret) as listener:
+                self._connect(outputs, self._exchange(outputs, listener.address))
                 self._accept(listener, inputs)
         on_stop_request(None)
 
-    def _publish(self, address: str) -> None:
-        place = self._place
-        path = place.layout.address_file(place.folder, place.group, self._copy)
-        written = path.with_name(f"{path.name}.written")
-        written.write_text(address, "ascii")
-        os.replace(written, path)
+    def _exchange(self, channels: list[Channel], own: str = "") -> dict[NodeCopy, str]:
+        """Leave a note of the own address, if there is one; the addresses of all readers."""
+        graph, copy = self._place.staged.graph, self._copy
+        readers = {
+            NodeCopy(channel.reader, reader)
+            for channel in channels
+            for reader in graph.readers(channel, copy.copy)
+        }
+        with ExitStack() as stack:
+            note = self._notes(stack)
+            if own:
+                _await(note, self._note_of(copy), own)
+            return {reader: _await(note, self._note_of(reader)) for reader in readers}
 
-    def _connect(self, channels: list[Channel]) -> None:
-        graph, copy, secret = self._place.staged.graph, self._copy.copy, self._place.secret
+    def _notes(self, stack: ExitStack) -> Note:
+        """The notes of the meeting, here or on another host."""
+        place = self._place
+        folder = place.layout.attempt_dir(place.phase, place.meeting.task, place.attempt)
+        if is_here(place.meeting.address):
+            return partial(notes.note, folder)
+        # Imported where it is needed: with ssl it takes long.
+        from slotwise.programs.hosts.notes_there import NotesThere
+
+        there = NotesThere(place.meeting.address, folder)
+        stack.callback(there.close)
+        return there.note
+
+    def _note_of(self, copy: NodeCopy) -> str:
+        stage, task = self._place.staged.tasks[copy]
+        return f"{task}-{self._place.staged.by_name[stage].groups[task].index(copy)}"
+
+    def _connect(self, channels: list[Channel], addresses: Mapping[NodeCopy, str]) -> None:
+        graph, copy = self._place.staged.graph, self._copy.copy
         for channel in channels:
             for reader in graph.readers(channel, copy):
                 key = channel.number, copy, reader
-                address = self._address(NodeCopy(channel.reader, reader))
-                writer = connect(address, secret, _name(key), MEETING_SECONDS)
+                address = addresses[NodeCopy(channel.reader, reader)]
+                writer = connect(address, self._secret, _name(key), MEETING_SECONDS)
                 self.writers[key] = writer
 
     def _accept(self, listener: Listener, channels: list[Channel]) -> None:
@@ -80,25 +111,22 @@ class Meeting:
         found = listener.accept(keys, MEETING_SECONDS)
         self.readers = {keys[name]: reader for name, reader in found.items()}
 
-    def _address(self, copy: NodeCopy) -> str:
-        place = self._place
-        stage, task = place.staged.tasks[copy]
-        group = place.staged.by_name[stage].groups[task]
-        folder = place.layout.attempt_dir(stage, task, place.attempt)
-        return _await(place.layout.address_file(folder, group, copy), copy)
 
-
-def _await(path: Path, copy: NodeCopy) -> str:
-    """The text of a file, as soon as it is there."""
+def _await(note: Note, name: str, text: str | None = None) -> str:
+    """A note, or the own one once it could be left. Others may have to begin first."""
     until, pause = time.monotonic() + MEETING_SECONDS, PAUSE_LEAST
     while True:
+        why = ""
         try:
-            return path.read_text("ascii")
-        except FileNotFoundError:
-            if time.monotonic() > until:
-                raise BrokenChannelError(
-                    f"node {copy} has not begun within {MEETING_SECONDS:g} s"
-                ) from None
+            found = note(name, text)
+            if found is not None:
+                return found
+        except ConnectionError as error:  # Its host may be lost, of which the scheduler hears.
+            why = f": {error}"
+        if time.monotonic() > until:
+            raise BrokenChannelError(
+                f"other groups have not begun within {MEETING_SECONDS:g} s{why}"
+            )
         time.sleep(pause)
         pause = min(2 * pause, PAUSE_MOST)
 

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
 from slotwise.programs.dataflow.stages import StagedGraph
+from slotwise.programs.task_result import Winners
 
-Attempts = Mapping[str, Sequence[int]]
+AllWinners = Mapping[str, Winners]
 """The attempts that won, of each task of the stages whose files are read."""
 
 Ring = tuple[int, int, int]
 """A channel and the copies at its two ends."""
 
 
+class MeetingPlace(NamedTuple):
+    """Where the groups of an attempt of a gang meet: in the folder of the first that begins.
+
+    A group that meets no others uses its own.
+
+    secret   that of the run, by which the ends of TCP channels know each other
+    task     the number of the group that has the folder
+    address  the agent of its host; empty if it is a folder that all hosts see
+    """
+
+    secret: bytes
+    task: int
+    address: str = ""
+
+
 @dataclass(frozen=True)
 class GroupAttempt:
     """One attempt of a group.
 
-    attempts  the attempts that won, of all tasks whose files it reads
-    secret    that of the run, by which the groups of a gang know each other
+    winners  the attempts that won, of all tasks whose files it reads
+    meeting  where its nodes meet those of others, for TCP channels
     """
 
     staged: StagedGraph
@@ -32,8 +49,8 @@ class GroupAttempt:
     phase: str
     task: int
     attempt: int
-    attempts: Attempts
-    secret: bytes
+    winners: AllWinners
+    meeting: MeetingPlace
 
     @property
     def folder(self) -> Path:

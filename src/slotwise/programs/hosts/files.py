@@ -1,32 +1,33 @@
-"""Partitions of files of other hosts: agents serve them, and tasks fetch them.
+"""Parts of files of other hosts: agents serve them, and tasks fetch them.
 
-A request names a job's folder, and in it files with a range of their partitions. The answer has
-for each file the lengths of the chunks of each partition, and then these chunks. One connection
-serves all requests of a task to a host.
+A request names a job's folder, and in it files with a range of their parts. The answer has for
+each file the lengths of the blocks of each part, and then these blocks. One connection serves
+all requests of a task to a host.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
+from slotwise.programs.blocks import Index
 from slotwise.programs.hosts.greeting import (
     HELLO_MOST,
-    RefusedError,
     Security,
-    greet_agent,
+    reach,
     read_frame,
     write_frame,
 )
 from slotwise.programs.hosts.passing import give_up_after, receive_into, send_from
 from slotwise.programs.lost_input import IncompleteFileError
-from slotwise.programs.shuffle.partitioned import read_index
 from slotwise.programs.work_folder import NAME
 
 SECONDS = 30.0
@@ -38,24 +39,30 @@ PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}")
 MISSING = 2**64 - 1
 """Instead of the length of an answer: the file is not there, or is incomplete."""
 
+UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
+"""The errors of a connection whose host was switched off, or whose network is down."""
+
 _NUMBER = Struct("!Q")
 
 
-class MissingFileError(OSError):
-    """A host does not have a file, or only a part of it: the `number`-th that was asked for."""
+class MissingFilesError(OSError):
+    """A host does not have files that were asked for, or only the beginnings of them.
 
-    def __init__(self, number: int, address: str) -> None:
-        super().__init__(f"a file is missing at {address}")
-        self.number = number
+    numbers  their places among those that were asked for
+    """
+
+    def __init__(self, numbers: Sequence[int], address: str) -> None:
+        super().__init__(f"{len(numbers)} files are missing at {address}")
+        self.numbers = numbers
 
 
 class Wanted(NamedTuple):
-    """Some partitions, from `first` on, of a file in the folder of an attempt."""
+    """Some parts, from `first` on, of a file in the folder of an attempt."""
 
     attempt: str
     file: str
     first: int
-    partitions: int
+    parts: int
 
 
 def serve_files(connected: socket.socket, root: Path) -> None:
@@ -64,7 +71,7 @@ def serve_files(connected: socket.socket, root: Path) -> None:
     A file that is not there, or is incomplete, is reported as missing.
     """
     give_up_after(connected, SECONDS)
-    with connected, suppress(OSError, ValueError, EOFError):
+    with connected, suppress(OSError, ValueError, LookupError, EOFError):
         while True:
             folder, *names = read_frame(connected).decode().split("/")
             if NAME.fullmatch(folder) is None:
@@ -86,31 +93,33 @@ def _serve(
     connected: socket.socket, file: BinaryIO, path: Path, first: int, count: int
 ) -> None:
     try:
-        partitions = read_index(file, path)[first : first + count]
+        index = Index(file, path)
+        parts = [index.part(number) for number in range(first, first + count)]
     except IncompleteFileError:
         connected.sendall(_NUMBER.pack(MISSING))
         return
+    places = [list(zip(part[::2], part[1::2], strict=True)) for part in parts]
     head = b"".join(
         _NUMBER.pack(number)
-        for places in partitions
-        for number in (len(places), *(size for _, size in places))
+        for of_one in places
+        for number in (len(of_one), *(end - start for start, end in of_one))
     )
     connected.sendall(_NUMBER.pack(len(head)) + head)
-    for start, size in _ranges(place for places in partitions for place in places):
-        send_from(connected, file, start, size)
+    for start, end in _ranges(place for of_one in places for place in of_one):
+        send_from(connected, file, start, end - start)
 
 
-def _ranges(places: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same bytes as few ranges: chunks that follow each other in the file are one."""
+def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same bytes as few ranges: blocks that follow each other in the file are one."""
     begin = end = 0
-    for start, size in places:
+    for start, stop in places:
         if start != end and end > begin:
-            yield begin, end - begin
+            yield begin, end
         if start != end:
             begin = start
-        end = start + size
+        end = stop
     if end > begin:
-        yield begin, end - begin
+        yield begin, end
 
 
 def _no_link(path: str, flags: int) -> int:
@@ -118,50 +127,52 @@ def _no_link(path: str, flags: int) -> int:
 
 
 class Fetching:
-    """A connection to the agent of another host. Raises OSError if it cannot be used."""
+    """A connection to the agent of another host. Raises ConnectionError if it is gone."""
 
     def __init__(self, address: str, security: Security) -> None:
-        host, _, port = address.rpartition(":")
         self._address = address
-        connected = socket.create_connection((host, int(port)), SECONDS)
-        try:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket, _ = greet_agent(connected, security, "reader", {})
-            give_up_after(self._socket, SECONDS)
-        except BaseException as error:
-            connected.close()
-            if isinstance(error, RefusedError):
-                raise ConnectionError(f"{address}: {error}") from error
-            raise
+        self._socket = reach(address, security, "reader", SECONDS)
+        give_up_after(self._socket, SECONDS)
 
     def ask(self, folder: str, wanted: Wanted) -> None:
-        """Ask for partitions of a file; several requests may be sent before `copy`."""
+        """Ask for parts of a file; several requests may be sent before `copy`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
         assert len(request) < HELLO_MOST
-        write_frame(self._socket, request)
+        with self._noticing():
+            write_frame(self._socket, request)
 
     def copy(self, count: int, out: int) -> list[list[int]] | None:
-        """Write the `count` partitions that were asked for next to a descriptor.
+        """Write the `count` parts that were asked for next to a descriptor.
 
-        Returns the sizes of the chunks of each. None if the agent does not have the file;
-        ConnectionError if it is gone, TimeoutError if it is silent.
+        Returns the sizes of the blocks of each. None if the agent does not have the file;
+        ConnectionError if it is gone or silent.
         """
-        try:
+        with self._noticing():
             (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
             if length == MISSING:
                 return None
             numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
             sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
             receive_into(self._socket, out, sum(map(sum, sizes)))
-        except BlockingIOError as error:
-            raise TimeoutError(f"the agent at {self._address} is silent") from error
-        except EOFError as error:
-            raise ConnectionResetError(f"the agent at {self._address} is gone") from error
         return sizes
 
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Raise ConnectionError for errors of the connection; errors of the disk pass."""
+        try:
+            yield
+        except (BlockingIOError, TimeoutError) as error:
+            raise ConnectionError(f"the agent at {self._address} is silent") from error
+        except (EOFError, ConnectionError, ssl.SSLError) as error:
+            raise ConnectionError(f"the agent at {self._address} is gone: {error}") from error
+        except OSError as error:
+            if error.errno not in UNREACHABLE:
+                raise
+            raise ConnectionError(f"{self._address} cannot be reached: {error}") from error
 
     def _exactly(self, size: int) -> bytearray:
         data = bytearray(size)
@@ -177,25 +188,29 @@ class Fetching:
 def fetch(
     address: str, security: Security, folder: str, wanted: Sequence[Wanted], out: int
 ) -> Iterator[list[list[int]]]:
-    """Write the partitions of these files of one host to a descriptor, one after another.
+    """Write the parts of these files of one host to a descriptor, one after another.
 
-    Yields the sizes of the chunks of each partition of a file when they are written. Raises
-    MissingFileError, and OSError if the host cannot be reached. A few requests are always under
-    way, so that small files cost no round trip.
+    Yields the sizes of the blocks of each part of a file when they are written, and nothing for
+    a file that is missing. Raises MissingFilesError at the end if there are such files, and
+    ConnectionError if the host cannot be reached. A few requests are always under way, so that
+    small files cost no round trip.
     """
     connection = Fetching(address, security)
+    missing = []
     try:
         for one in wanted[:AHEAD]:
             connection.ask(folder, one)
         for number, one in enumerate(wanted):
-            sizes = connection.copy(one.partitions, out)
+            sizes = connection.copy(one.parts, out)
             if sizes is None:
-                raise MissingFileError(number, address)
-            yield sizes
+                missing.append(number)
+            yield sizes or []
             if number + AHEAD < len(wanted):
                 connection.ask(folder, wanted[number + AHEAD])
     finally:
         connection.close()
+    if missing:
+        raise MissingFilesError(missing, address)
 
 
 AHEAD = 16

@@ -1,9 +1,9 @@
 """How an agent and who connects to it make sure of each other before anything else is said.
 
-A manager connects to have tasks run, and a reader, which is a task on another host, to fetch
-files. With TLS, both sides have certificates of the same authority. Without it, both know a
-token, and each proves this by an HMAC of a number that the other has chosen. The token is never
-sent. Readers have another token, with which nobody can act as a manager.
+A manager connects to have tasks run. Tasks on other hosts connect to read files, or to leave
+and read notes. With TLS, both sides have certificates of the same authority. Without it, both
+know a token, and each proves this by an HMAC of a number that the other has chosen. The token
+is never sent. Tasks have another token, with which nobody can act as a manager.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import socket
 import ssl
 import struct
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from slotwise.model.errors import SlotwiseError
 
@@ -32,8 +32,8 @@ LENGTH = struct.Struct("!I")
 Security = ssl.SSLContext | bytes
 """A context that demands certificates of both sides, or a token that both sides know."""
 
-Role = Literal["manager", "reader"]
-"""What connects to an agent."""
+Role = Literal["manager", "reader", "notes"]
+"""What connects to an agent: a manager, or a task for files or notes."""
 
 
 class RefusedError(SlotwiseError):
@@ -41,8 +41,30 @@ class RefusedError(SlotwiseError):
 
 
 def reader_token(token: bytes) -> bytes:
-    """The token of readers."""
+    """The token of tasks."""
     return hmac.digest(token, b"reader", "sha256")
+
+
+def reach(address: str, security: Security, role: Role, seconds: float) -> socket.socket:
+    """A connection of a task to the agent of another host, with this timeout.
+
+    ConnectionError if it cannot be reached, or refuses.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        connected = socket.create_connection((host, int(port)), seconds)
+    except OSError as error:  # Also if the network is down, or the host is switched off.
+        raise ConnectionError(f"{address}: {error}") from error
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected, _ = greet_agent(connected, security, role, {})
+    except BaseException as error:
+        connected.close()
+        if isinstance(error, RefusedError):
+            raise ConnectionError(f"{address}: {error}") from error
+        raise
+    connected.settimeout(seconds)
+    return connected
 
 
 def greet_agent(
@@ -72,7 +94,7 @@ def _greet(
             connected = security.wrap_socket(connected, server_side=is_agent)
         role = _role(connected, None if is_agent else hello["role"])
         if isinstance(security, bytes):
-            if is_agent and role == "reader":
+            if is_agent and role != "manager":
                 security = reader_token(security)
             _prove(connected, security, is_agent)
         write_frame(connected, json.dumps({"protocol": VERSION, **hello}).encode())
@@ -98,7 +120,7 @@ def _role(connected: socket.socket, mine: str | None) -> str:
         write_frame(connected, mine.encode())
         return mine
     role = read_frame(connected).decode()
-    if role not in ("manager", "reader"):
+    if role not in get_args(Role):
         raise ValueError("there is no such role")
     return role
 

@@ -32,3 +32,13 @@ def folder_here(work_dir: str) -> Path:
 def address_here() -> str:
     """The address of the agent of this host; empty if there is none."""
     return os.environ.get(ADDRESS_VARIABLE, "")
+
+
+def host_here() -> str:
+    """The address under which other hosts reach this one; that of loopback without an agent."""
+    return address_here().rpartition(":")[0] or "127.0.0.1"
+
+
+def is_here(address: str) -> bool:
+    """Whether files that are served at an address are files on this host."""
+    return address in ("", address_here())

@@ -13,8 +13,7 @@ from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.mapreduce.tasks import Runner
 from slotwise.programs.shuffle.finished_maps import FinishedMaps
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace, PairSource
-from slotwise.programs.staged import AllDone, Done
-from slotwise.programs.task_result import TaskResult
+from slotwise.programs.staged import AllDone, winners
 
 
 class MapReduceStages:
@@ -30,6 +29,7 @@ class MapReduceStages:
     ) -> None:
         self.program = known_as(runner.program)
         self.sizes = sizes
+        self.open_channels = ""
         self._job = job.id
         self._layout = runner.layout
         self._splits = splits
@@ -50,6 +50,9 @@ class MapReduceStages:
         """Create the file of finished maps, if tasks copy from maps as these finish."""
         if self._announces_maps:
             self._finished_maps = FinishedMaps(self._layout.finished_maps)
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """Tasks tell where they ran by their results."""
 
     def arguments(
         self, phase: str, task: int, attempt: int, done: AllDone
@@ -103,17 +106,8 @@ class MapReduceStages:
             return AsTheyCome(maps, phase)
         if self._copies_separately:
             return Copied(done[COPY_PHASE][task].attempt)
-        winners = done["map"]
-        if len(winners) < maps:
+        if len(done["map"]) < maps:
             return AsTheyCome(maps, phase)
         if self._in_place is None:  # Created once for all reduces.
-            of_maps = [winners[number] for number in range(maps)]
-            attempts = tuple(winner.attempt for winner in of_maps)
-            addresses = tuple(map(_address, of_maps))
-            self._in_place = InPlace(attempts, addresses if any(addresses) else ())
+            self._in_place = InPlace(winners(done["map"], maps))
         return self._in_place
-
-
-def _address(winner: Done) -> str:
-    """Where the output of a map is fetched; empty if all hosts see it."""
-    return winner.result.address if isinstance(winner.result, TaskResult) else ""

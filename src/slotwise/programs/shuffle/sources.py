@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from slotwise.programs.hosts.here import address_here
+from slotwise.programs.blocks import is_complete
+from slotwise.programs.hosts.in_place import in_place
+from slotwise.programs.hosts.task_files import TaskFile, lost_here
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.mapreduce.layout import COPY_PHASE, MapReduceLayout
 from slotwise.programs.shuffle.finished_maps import finished_maps, finished_so_far
@@ -15,8 +17,8 @@ from slotwise.programs.shuffle.partitioned import (
     PartitionedReader,
     PartitionedWriter,
     Place,
-    is_complete,
 )
+from slotwise.programs.task_result import Winners
 
 
 class PairSource(Protocol):
@@ -35,38 +37,30 @@ class PairSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """All maps are done and `attempts` won; their files are read in place.
+    """All maps are done; the files of the attempts that won are read in place.
 
-    Those on other hosts, of which `addresses` has the agents, are fetched first.
+    Those on other hosts are fetched first.
     """
 
-    attempts: tuple[int, ...]
-    addresses: tuple[str, ...] = ()
+    winners: Winners
 
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
         """The file of each map."""
-        here = address_here()
-        if any(address not in ("", here) for address in self.addresses):
-            # Imported where it is needed: with ssl it takes long.
-            from slotwise.programs.shuffle.fetched import fetched
-
-            folder = layout.attempt_dir("reduce", task, attempt)
-            yield from fetched(layout, self.attempts, self.addresses, folder, task, buckets)
-            return
-        for number, winner in enumerate(self.attempts):
-            yield layout.map_file(number, winner), task * buckets
+        copies = layout.attempt_dir("reduce", task, attempt) / "fetched"
+        return in_place(self._files(layout, task * buckets), buckets, copies)
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The files of all maps on this host; `places` finds those that others have lost."""
-        here = address_here()
-        mine = (
-            (number, attempt)
-            for number, attempt in enumerate(self.attempts)
-            if not self.addresses or self.addresses[number] in ("", here)
-        )
-        return _lost_maps(layout, mine)
+        return lost_here(self._files(layout))
+
+    def _files(self, layout: MapReduceLayout, part: int = 0) -> list[TaskFile]:
+        found = map(self.winners.of, range(len(self.winners.attempts)))
+        return [
+            TaskFile("map", number, attempt, address, layout.map_file(number, attempt), part)
+            for number, (attempt, address) in enumerate(found)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

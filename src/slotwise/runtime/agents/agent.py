@@ -35,6 +35,7 @@ from slotwise.programs.hosts.here import (
     FOLDER_VARIABLE,
     SECURITY_VARIABLE,
 )
+from slotwise.programs.hosts.notes_there import serve_notes
 from slotwise.programs.hosts.security import tls_context
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
@@ -176,6 +177,8 @@ class Agent:
             return
         if theirs["role"] == "reader":
             serve_files(connected, self._files)
+        elif theirs["role"] == "notes":
+            serve_notes(connected, self._files)
         else:
             self._greeted.put((connected, theirs))
             os.eventfd_write(self._bell, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
@@ -17,7 +18,12 @@ GRACE = 10.0
 
 
 class HostSource(Protocol):
-    """Where hosts with agents come from, such as the workers of a Dask cluster."""
+    """Where hosts with agents come from, such as the workers of a Dask cluster.
+
+    has_tls  whether all connections to agents and between them are encrypted
+    """
+
+    has_tls: bool
 
     def connect(self) -> Sequence[AgentHost]:
         """The hosts that are there now. SlotwiseError if there are none."""
@@ -58,8 +64,9 @@ class AgentsBackend(LiveBackend):
         self._source = source
         self._agents = AgentSlots()
         self._joining = {host.name: host for host in hosts}
+        self._waiting: list[AgentHost] = []  # until commits on these hosts have ended
         super().__init__(executions, cluster_of(hosts, grace), self._agents, is_open=is_open)
-        source.watch(lambda host: self.put(Ask(lambda: self._join(host))))
+        source.watch(lambda host: self.put(Ask(partial(self._join, host))))
 
     def close(self) -> None:
         """End all processes and agents; remove the output of unfinished jobs. Idempotent."""
@@ -68,13 +75,23 @@ class AgentsBackend(LiveBackend):
         self._source.close()
 
     def _join(self, host: AgentHost) -> None:
-        """Add a host, or replace its earlier connection."""
+        """Add a host, or replace its earlier connection.
+
+        While the output of a job is being committed whose last task ran on this host, the
+        scheduler still counts it as there. It joins when that is over.
+        """
         self._change_hosts(HostRemoved(self.now, host.name), "has connected again")
+        if self._jobs.is_committing(host.name):
+            self._waiting.append(host)
+            return
         self._joining[host.name] = host
         self._change_hosts(HostAdded(self.now, _host(host)))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._agents.add(self._joining.pop(host.name))
+
+    def _address(self, host: str) -> str:
+        return self._agents.addresses.get(host, "")
 
     def _forget(self, key: str, folder: str) -> None:
         super()._forget(key, folder)
@@ -90,6 +107,12 @@ class AgentsBackend(LiveBackend):
             self._source.left(host)
             why = self._agents.why.pop(host, "has closed its connection")
             self._change_hosts(HostRemoved(now, host), why)
+        waiting, self._waiting = self._waiting, []
+        for connected in waiting:
+            if self._jobs.is_committing(connected.name):
+                self._waiting.append(connected)
+            else:
+                self.put(Ask(partial(self._join, connected)))
         super()._take_arrivals(now)
 
 

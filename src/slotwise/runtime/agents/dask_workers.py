@@ -130,6 +130,7 @@ class DaskWorkers:
         token = os.urandom(16)
         self._plugin = f"slotwise-agent-{os.urandom(4).hex()}"
         tls = _tls_of(client.security, "client")
+        self.has_tls = tls is not None
         self._security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
         self._connected: dict[str, str] = {}  # by the worker's address, its name
         self._refused: dict[str, str] = {}  # by the worker's address, why

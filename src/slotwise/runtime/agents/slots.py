@@ -29,7 +29,8 @@ class AgentHost:
 
     name       the name of its host
     slots      the number of its slots
-    addresses  the address of its agent, and the name of its machine
+    address    where its agent listens: "10.0.0.3:41234"
+    addresses  the host part of this, and the name of its machine
     first      the number of the first of them here
     keys       the runners that it has been sent
     heard      when it was heard of last
@@ -40,6 +41,7 @@ class AgentHost:
     name: str
     slots: int
     stream: MessageStream
+    address: str = ""
     addresses: tuple[str, ...] = ()
     first: int = 0
     keys: set[str] = field(default_factory=set)
@@ -63,7 +65,8 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
     places = address[0], str(theirs.get("machine", ""))
-    return AgentHost(name, int(theirs["slots"]), MessageStream(connected), places)
+    listens = "{}:{}".format(*address)
+    return AgentHost(name, int(theirs["slots"]), MessageStream(connected), listens, places)
 
 
 def check_python(theirs: str) -> None:
@@ -90,6 +93,7 @@ class AgentSlots:
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
         self._gone: list[str] = []
+        self.addresses: dict[str, str] = {}  # by host, where its agent listens
         self.why: dict[str, str] = {}  # by host that has left, what its agent gave as a reason
         self._runners: dict[str, bytes] = {}
         self._running: dict[int, int] = {}  # by slot, the number of the attempt
@@ -102,6 +106,7 @@ class AgentSlots:
         host.first, self._count = self._count, self._count + host.slots
         numbers = range(host.first, self._count)
         self._hosts[host.stream.channel] = host
+        self.addresses[host.name] = host.address
         self._host_of |= dict.fromkeys(numbers, host)
         self._poll.register(host.stream.channel, select.POLLIN)
         return numbers

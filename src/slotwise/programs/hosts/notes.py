@@ -1,0 +1,25 @@
+"""Notes that tasks leave for others that run at the same time: small files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from slotwise.programs.work_folder import private
+
+
+def note(folder: Path, name: str, text: str | None = None) -> str | None:
+    """Leave a note in a folder, if a text is given; the note that is there.
+
+    None if there is no such note, or no such folder: then none is left.
+    """
+    path = folder / f"note-{name}"
+    try:
+        if text is not None:
+            written = path.with_name(f"{path.name}.written")
+            with open(written, "w", opener=private) as file:
+                file.write(text)
+            os.replace(written, path)
+        return path.read_text()
+    except FileNotFoundError:
+        return None
