@@ -18,6 +18,8 @@ from slotwise.model.decision import Decision, Launch
 from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
 from tiers import examples
 
+pytestmark = pytest.mark.local_only("it kills the worker processes of this process")
+
 Attempt = tuple[str, int, int]
 
 
