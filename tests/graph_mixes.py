@@ -49,8 +49,15 @@ class Mix:
 
 
 async def client_of(address: str, pool: str) -> Client:
-    """A client in a pool. It is no default: tasks in this process would use it."""
-    return await Client(address, asynchronous=True, name=pool, set_as_default=False)
+    """A client in a pool. It is no default: tasks in this process would use it.
+
+    A client of Dask takes it for an error if a busy scheduler has more to tell it at once.
+    """
+    options = {"asynchronous": True, "name": pool, "set_as_default": False}
+    try:
+        return await Client(address, **options)
+    except AssertionError:
+        return await Client(address, **options)
 
 
 def step(number: int, seconds: float = 0.0) -> int:
