@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import copyreg
+import gc
 import os
 import signal
 import subprocess

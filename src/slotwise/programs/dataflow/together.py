@@ -215,7 +215,7 @@ def _outcome(body: Body) -> Failure | tuple[object]:
     try:
         return (body(),)
     except LostInputError as error:
-        # Without its cause, which may be unreadable elsewhere: tblib pickles causes, too.
+        # Without its cause, which may be unreadable there: tblib pickles causes.
         return Failure(True, time.monotonic(), LostInputError(*error.args))
     except BrokenChannelError as error:
         return Failure(False, time.monotonic(), SlotwiseError(error.reason))

@@ -238,7 +238,7 @@ class Server:
             BaseException
         ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
             if type(error).__module__ == LOST_INPUT:
-                # Without its cause, which may be unreadable elsewhere: tblib pickles causes, too.
+                # Without its cause, which may be unreadable there: tblib pickles causes.
                 bare = type(error)(*error.args)
                 return ERROR, started, seconds, pickle.dumps(bare)
             text = f"{trouble}: {summary(error)}" if trouble else told(error)
