@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import gc
 import os
 import signal
@@ -20,6 +21,7 @@ from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.together import run_together
 from slotwise.programs.descendants import descendants
+from slotwise.programs.hosts.files import MissingFilesError
 from slotwise.programs.lost_input import LostAttemptError, LostInputError
 
 
@@ -96,6 +98,19 @@ def test_lost_input_of_a_child_is_raised_as_it_is() -> None:
     with pytest.raises(LostInputError) as caught:
         run_together({"own": hang, "b": lost})
     assert (caught.value.phase, caught.value.outputs) == ("maps", ((1, 2),))
+
+
+def test_lost_input_is_raised_whatever_its_cause() -> None:
+    """With distributed, exceptions are pickled with their causes; one here cannot be read."""
+
+    def lost() -> NoReturn:
+        pytest.importorskip("tblib.pickling_support").install()
+        copyreg.dispatch_table.pop(MissingFilesError, None)  # As if it was imported later.
+        raise LostInputError("maps", ((1, 2),), "a file") from MissingFilesError([0], "a:1")
+
+    with pytest.raises(LostInputError) as caught:
+        run_together({"own": hang, "b": lost})
+    assert caught.value.outputs == ((1, 2),)
 
 
 def test_a_killed_child_breaks_its_channel_and_is_the_cause() -> None:

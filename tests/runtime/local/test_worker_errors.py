@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import ctypes
 import os
 import pickle
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from runtime.local.calling import TIMEOUT, await_end, call, one
+from slotwise.programs.hosts.files import MissingFilesError
+from slotwise.programs.lost_input import LostInputError
 from slotwise.runtime.local.worker import DONE, FORGET, REPLY
 from slotwise.runtime.local.workers import Reply, Workers
 
@@ -60,6 +63,19 @@ def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Workers) -
     outcome = call(workers, fail)
     assert outcome.status == "error"
     assert "ValueError: ('held up', <unlocked _thread.lock" in str(outcome.value)
+
+
+def test_lost_input_arrives_whatever_its_cause(workers: Workers) -> None:
+    """With distributed, exceptions are pickled with their causes; one here cannot be read."""
+
+    def fail() -> None:
+        pytest.importorskip("tblib.pickling_support").install()
+        copyreg.dispatch_table.pop(MissingFilesError, None)  # As if it was imported later.
+        raise LostInputError("maps", ((1, 2),), "a file") from MissingFilesError([0], "a:1")
+
+    outcome = call(workers, fail)
+    assert isinstance(outcome.value, LostInputError), outcome
+    assert outcome.value.outputs == ((1, 2),)
 
 
 def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) -> None:

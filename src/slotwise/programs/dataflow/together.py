@@ -215,7 +215,8 @@ def _outcome(body: Body) -> Failure | tuple[object]:
     try:
         return (body(),)
     except LostInputError as error:
-        return Failure(True, time.monotonic(), error)
+        # Without its cause, which may be unreadable there: tblib pickles causes.
+        return Failure(True, time.monotonic(), LostInputError(*error.args))
     except BrokenChannelError as error:
         return Failure(False, time.monotonic(), SlotwiseError(error.reason))
     except BaseException as error:

@@ -238,7 +238,9 @@ class Server:
             BaseException
         ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
             if type(error).__module__ == LOST_INPUT:
-                return ERROR, started, seconds, pickle.dumps(error)
+                # Without its cause, which may be unreadable there: tblib pickles causes.
+                bare = type(error)(*error.args)
+                return ERROR, started, seconds, pickle.dumps(bare)
             text = f"{trouble}: {summary(error)}" if trouble else told(error)
             return ERROR, started, seconds, pickle.dumps(text)
 
