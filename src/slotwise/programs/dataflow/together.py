@@ -48,6 +48,7 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
             children.fork(name, body)
         try:
             children.is_heard = True
+            children.hear(signal.SIGCHLD, None)  # Of those that have ended before.
             value = first()
             return [value, *children.results()]
         finally:
