@@ -15,17 +15,18 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from slotwise.model.errors import InputError
 from slotwise.programs.layout import Layout
 from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
+from slotwise.programs.storage import as_os_errors, file_system
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1
@@ -37,12 +38,26 @@ PART = re.compile(
 TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"
 
+CHANGED_AT_ONCE = 16
+"""On an object store a move is a copy and a removal, each of which takes a few round trips."""
+
 
 def check_output(output: str, overwrite: bool) -> None:
     """Raise InputError if something already exists at the path of an output directory.
 
-    Leftovers of a run that was killed do not count.
+    Leftovers of a run that was killed do not count. InputError also if it cannot be looked at.
     """
+    try:
+        _check_output(output, overwrite)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            f"output {output!r}: {reason}; correct this, or name another"
+        ) from error
+
+
+@as_os_errors()
+def _check_output(output: str, overwrite: bool) -> None:
     fs, path = _find(output)
     if fs.isfile(path):
         raise InputError(
@@ -56,6 +71,7 @@ def check_output(output: str, overwrite: bool) -> None:
         raise _exists(output)
 
 
+@as_os_errors()
 def check_overwritten(output: str) -> None:
     """Raise InputError if a directory to be overwritten was not written by a job."""
     fs, path = _find(output)
@@ -71,7 +87,7 @@ def check_overwritten(output: str) -> None:
 
 
 class OutputDirectory:
-    """Opens, commits or aborts the output of one job. Every method may raise OSError.
+    """Opens, commits or aborts the output of one job. All but `abort` may raise OSError.
 
     The directory is locked from `open` to `commit` or `abort`: no other job writes to it.
     """
@@ -82,20 +98,22 @@ class OutputDirectory:
         self._overwrite = overwrite
         self._job = job
         self._parts = frozenset(parts)
-        self._fs, self._path = url_to_fs(layout.output)
+        self._fs, self._path = _find(layout.output)
         self._lock: FileLock | None = None
-        path = PurePosixPath(self._path)
-        # The directory and its parents that do not exist yet, innermost first.
-        self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
+        self._made: list[str] = []
         self._earlier: set[str] = set()
         self._placed: set[str] = set()
 
+    @as_os_errors()
     def open(self) -> None:
         """Create the directory and lock it; remove staged files of runs that were killed.
 
         Raises InputError if the directory is in use, or may not be overwritten.
         """
         check_output(self._layout.output, self._overwrite)
+        path = PurePosixPath(self._path)
+        # The directory and its parents that do not exist yet, innermost first.
+        self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
         self._take_lock()
         try:
             self._earlier = self._earlier_files()
@@ -108,10 +126,12 @@ class OutputDirectory:
             self._close()
             raise
 
+    @as_os_errors()
     def discard(self, staged: str) -> None:
         """Remove a staged part, if there is one; allowed after the end, too."""
         self._remove(staged)
 
+    @as_os_errors()
     def commit(self, staged: Mapping[str, str]) -> None:
         """Move the staged parts into place, each to its name, then write _SUCCESS.
 
@@ -129,12 +149,11 @@ class OutputDirectory:
         # If the process is killed during the commit, the next run finds here which files are
         # slotwise's own.
         self._write(self._layout.placing, {*staged, *self._earlier} - {SUCCESS})
-        for name in (SUCCESS, *sorted(self._earlier - self._placed)):
-            self._remove_file(name)
+        self._remove_file(SUCCESS)
+        self._each(self._remove_file, sorted(self._earlier - self._placed))
         self._change_folders(_folders(self._earlier), _folders(staged))
-        for name, path in sorted(staged.items()):
-            if name not in self._placed:
-                self._place(path, name)
+        missing = sorted(staged.keys() - self._placed)
+        self._each(lambda name: self._place(staged[name], name), missing)
         success = f"{self._layout.staging}/{SUCCESS}"
         self._write(success, staged)
         self._place(success, SUCCESS)
@@ -143,15 +162,22 @@ class OutputDirectory:
         self._close()
 
     def abort(self) -> None:
-        """Remove what the job created, and nothing else."""
-        for name in sorted(self._placed):
-            self._remove_file(name)
+        """Remove what the job created, and nothing else.
+
+        The next job with this output removes what cannot be removed now.
+        """
+        with suppress(OSError):
+            self._remove_placed()
+        self._close()
+
+    @as_os_errors()
+    def _remove_placed(self) -> None:
+        self._each(self._remove_file, sorted(self._placed))
         left = self._present(self._earlier) & self._earlier
         if not left or SUCCESS in left:
             self._remove_placing()
         else:  # The rest of a partly overwritten output: the next job may remove it.
             self._write(self._layout.placing, left)
-        self._close()
 
     def _take_lock(self) -> None:
         """Create the directory for staged files, and take the lock in it."""
@@ -194,14 +220,14 @@ class OutputDirectory:
 
     def _close(self) -> None:
         """Remove staged files, release the lock, and remove directories left empty."""
-        with suppress(OSError):  # The next job that writes here sweeps what remains.
+        with suppress(OSError), as_os_errors():  # The next job here sweeps what remains.
             self._remove(self._layout.staging)
         if self._lock is not None:
             self._lock.release()
             self._lock = None
         for empty in (self._inner(self._layout.temporary), *self._made):
             # Another job may have put its output next to ours.
-            with suppress(OSError):
+            with suppress(OSError), as_os_errors():
                 self._fs.rmdir(empty)
 
     def _present(self, parts: Iterable[str]) -> set[str]:
@@ -217,7 +243,7 @@ class OutputDirectory:
     def _change_folders(self, earlier: set[str], needed: set[str]) -> None:
         """Remove folders that are not needed any more and empty, and create missing ones."""
         for folder in sorted(earlier - needed):
-            with suppress(OSError):
+            with suppress(OSError), as_os_errors():
                 self._fs.rmdir(f"{self._path}/{folder}")
         for folder in sorted(needed):
             path = f"{self._path}/{folder}"
@@ -239,8 +265,18 @@ class OutputDirectory:
             self._fs.rm_file(f"{self._path}/{name}")
 
     def _remove_placing(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError), as_os_errors():
             self._fs.rm_file(self._inner(self._layout.placing))
+
+    def _each(self, change: Callable[[str], None], names: Sequence[str]) -> None:
+        """Change some files; many at once on a remote file system that serves that."""
+        if not getattr(self._fs, "async_impl", False):
+            for name in names:
+                change(name)
+            return
+        with ThreadPoolExecutor(CHANGED_AT_ONCE) as threads:
+            for done in [threads.submit(change, name) for name in names]:
+                done.result()
 
     def _place(self, source: str, name: str) -> None:
         """Move a staged file into place."""
@@ -257,10 +293,10 @@ class OutputDirectory:
 
 
 def _find(output: str) -> tuple[Any, str]:
-    try:
-        return url_to_fs(output)  # type: ignore[no-any-return]
-    except (ImportError, ValueError) as error:
-        raise InputError(f"output {output!r}: {error}") from error
+    """The file system of an output and its path there, as it is now."""
+    fs, path = file_system(output, "output")
+    fs.invalidate_cache()  # Other processes write there.
+    return fs, path
 
 
 def _lock_path(fs: Any, path: str) -> Path:
@@ -273,6 +309,7 @@ def _lock_path(fs: Any, path: str) -> Path:
 
 def _names(fs: Any, path: str) -> set[str]:
     """The names of the entries of a directory; empty if there is no directory."""
+    fs.invalidate_cache(path)  # Other processes write there.
     try:
         listed = fs.ls(path, detail=False)
     except FileNotFoundError:

@@ -12,11 +12,11 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 import fsspec
-from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from slotwise.model.errors import InputError
 from slotwise.programs.formats.versions import Version, check_unchanged
+from slotwise.programs.storage import as_os_errors, file_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,14 @@ def create_output(path: str) -> IO[bytes]:
 
 def _matches(path: str) -> list[InputFile]:
     try:
-        fs, inner = url_to_fs(path)
-    except (ImportError, ValueError) as error:
-        raise InputError(f"input {path!r}: {error}") from error
-    try:
-        infos = _infos(fs, inner)
-        if "://" in path:
-            names = [info["name"] for info in infos if info["type"] == "file"]
-            files = [_remote(fs, name, _server(path, inner)) for name in names]
-        else:
-            files = [file for info in infos for file in _local(info["name"])]
+        with as_os_errors():
+            fs, inner = file_system(path, "input")
+            infos = _infos(fs, inner)
+            if "://" in path:
+                names = [info["name"] for info in infos if info["type"] == "file"]
+                files = [_remote(fs, name, _server(path, inner)) for name in names]
+            else:
+                files = [file for info in infos for file in _local(info["name"])]
     except (OSError, ValueError) as error:  # ValueError for a NUL in the path.
         place = getattr(error, "filename", None) or path
         reason = getattr(error, "strerror", None) or error

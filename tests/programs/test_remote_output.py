@@ -1,0 +1,179 @@
+"""Output on a file system that is not local: stores with errors and caches of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from slotwise.model.errors import InputError
+from slotwise.programs import commit
+from slotwise.programs.commit import OutputDirectory, check_output
+from slotwise.programs.formats.files import find_inputs
+from slotwise.programs.layout import Layout
+
+WORK = "slotwise-0123456789abcdef"
+PARTS = [f"part-r-{number:05}" for number in range(40)]
+
+
+class StoreError(Exception):
+    """An error of the package of a store, which is no OSError."""
+
+
+class Store:
+    """What is patched into the file system in memory: a failing method, a cached listing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.fs = MemoryFileSystem()
+
+    def fails(self, method: str, path: str = "") -> None:
+        """Calls of a method for paths with this end raise an error."""
+        real = getattr(MemoryFileSystem, method)
+
+        def failing(fs: Any, first: str, *args: Any, **options: Any) -> Any:
+            if first.endswith(path):
+                raise StoreError("no credentials")
+            return real(fs, first, *args, **options)
+
+        self._patch.setattr(MemoryFileSystem, method, failing)
+
+    def works(self) -> None:
+        """No call fails any more."""
+        self._patch.undo()
+
+    def caches(self) -> None:
+        """Listings are those of the first time, until the cache is told to be invalid."""
+        listed: dict[str, Any] = {}
+        real = MemoryFileSystem.ls
+
+        def ls(fs: Any, path: str, detail: bool = True, **options: Any) -> Any:
+            if path not in listed:
+                listed[path] = real(fs, path, detail=True)
+            return listed[path] if detail else [info["name"] for info in listed[path]]
+
+        self._patch.setattr(MemoryFileSystem, "ls", ls)
+        self._patch.setattr(
+            MemoryFileSystem, "invalidate_cache", lambda fs, path=None: listed.clear()
+        )
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An empty store."""
+    made = Store(monkeypatch)
+    yield made
+    monkeypatch.undo()
+    if made.fs.exists("/store"):
+        made.fs.rm("/store", recursive=True)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """The paths of a job whose output is in the store."""
+    return Layout(str(tmp_path / WORK), "memory://store/out", True)
+
+
+def opened(layout: Layout, store: Store, *, overwrite: bool = False) -> OutputDirectory:
+    """An output with all parts staged."""
+    output = OutputDirectory(layout, overwrite, "j", PARTS)
+    output.open()
+    for name in PARTS:
+        store.fs.pipe(layout.staged(name, 0), name.encode())
+    return output
+
+
+def staged(layout: Layout) -> dict[str, str]:
+    """The staged file of each part."""
+    return {name: layout.staged(name, 0) for name in PARTS}
+
+
+def names(store: Store) -> list[str]:
+    """All files of the store."""
+    return sorted(path.removeprefix("/store/out/") for path in store.fs.find("/store"))
+
+
+@pytest.mark.parametrize("method", ["isfile", "exists", "ls"])
+def test_a_store_that_cannot_be_reached_is_bad_input(method: str, store: Store) -> None:
+    """It is told with the path, before anything runs."""
+    store.fs.pipe("/store/out/x", b"1")
+    store.fails(method)
+    with pytest.raises(InputError, match=r"'memory://store/out'.*no credentials"):
+        check_output("memory://store/out", overwrite=False)
+    store.works()
+    store.fails("info")
+    with pytest.raises(InputError, match=r"'memory://store/in'.*no credentials"):
+        find_inputs(["memory://store/in"])
+
+
+def test_many_parts_move_at_once(
+    layout: Layout, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that serves many requests at once. All are there, and nothing else."""
+    monkeypatch.setattr(MemoryFileSystem, "async_impl", True)
+    for overwrite in (False, True):
+        opened(layout, store, overwrite=overwrite).commit(staged(layout))
+        assert names(store) == sorted([commit.SUCCESS, *PARTS])
+        assert store.fs.cat("/store/out/part-r-00007") == b"part-r-00007"
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_commit_that_the_store_interrupts_is_tried_again(
+    at_once: bool, layout: Layout, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no _SUCCESS before; the error is an OSError, as those of disks are."""
+    output = opened(layout, store)
+    store.fails("mv", "part-r-00031")
+    monkeypatch.setattr(MemoryFileSystem, "async_impl", at_once)
+    with pytest.raises(OSError, match="no credentials"):
+        output.commit(staged(layout))
+    assert commit.SUCCESS not in names(store)
+    store.works()
+    output.commit(staged(layout))
+    assert names(store) == sorted([commit.SUCCESS, *PARTS])
+
+
+def test_a_commit_succeeds_though_staged_files_cannot_be_removed(
+    layout: Layout, store: Store
+) -> None:
+    """The next job with this output removes them."""
+    output = opened(layout, store)
+    store.fails("rm", WORK)
+    store.fails("rmdir")
+    late = layout.staged(PARTS[0], 1)
+    store.fs.pipe(late, b"of an attempt that lost")
+    output.commit(staged(layout))
+    assert {commit.SUCCESS, *PARTS} < set(names(store))
+    store.works()
+    opened(layout, store, overwrite=True).commit(staged(layout))
+    assert names(store) == sorted([commit.SUCCESS, *PARTS])
+
+
+def test_an_abort_ends_though_the_store_is_gone(layout: Layout, store: Store) -> None:
+    """Other jobs go on; the next job with this output needs no `overwrite`."""
+    output = opened(layout, store)
+    for method in ("ls", "rm", "rmdir", "rm_file", "exists"):
+        store.fails(method)
+    output.abort()
+    store.works()
+    opened(layout, store).commit(staged(layout))
+    assert names(store) == sorted([commit.SUCCESS, *PARTS])
+
+
+def test_files_that_others_write_meanwhile_are_seen(layout: Layout, store: Store) -> None:
+    """Although the file system remembers listings: it is the same for all jobs of a process."""
+    store.caches()
+    store.fs.pipe("/store/else/x", b"1")
+    with pytest.raises(FileNotFoundError):
+        store.fs.ls("/store/out")
+    check_output("memory://store/out", overwrite=False)
+    output = opened(layout, store)
+    assert store.fs.ls("/store/out", detail=False) == ["/store/out/_temporary"]
+    store.fs.pipe("/store/out/part-r-00003", b"mine")
+    with pytest.raises(FileExistsError, match="slotwise did not write"):
+        output.commit(staged(layout))
+    output.abort()
+    assert store.fs.cat("/store/out/part-r-00003") == b"mine"
