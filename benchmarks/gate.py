@@ -256,7 +256,7 @@ def decisions(tasks: int) -> None:
                 f" {1000 * spent.joining.seconds:.0f} ms of Dask for a joining worker",
                 flush=True,
             )
-            one.cancel(futures)
+            del futures  # A client that has cancelled many of them closes slowly.
 
 
 class Parts:

@@ -68,12 +68,18 @@ CLOSE_SECONDS = 5.0
 
 
 class ClusterMix:
-    """One mix, which follows from its seed, apart from the timing."""
+    """One mix, which follows from its seed, apart from the timing.
 
-    def __init__(self, seed: int, seconds: float, folder: Path) -> None:
+    The gate is not told the shares of one kind, `untold`, which the observer then misses.
+    """
+
+    def __init__(self, seed: int, seconds: float, folder: Path, untold: str = "") -> None:
         self.rng = Random(seed)
         self.seconds, self.folder = seconds, folder
         self.pools = self.rng.choice(POOLS)
+        self.told_pools = tuple(
+            replace(one, **{untold: {}} if untold else {}) for one in self.pools
+        )
         self.options = {
             "scheduler": self.rng.choice(SCHEDULERS),
             "ahead": self.rng.choice((0, 0, 1, None)),
@@ -93,7 +99,7 @@ class ClusterMix:
             port=0, host="127.0.0.1", dashboard=False, validate=True
         ) as scheduler:
             self.scheduler = scheduler
-            self.gate = Gate(GateOptions(pools=self.pools, **self.options))
+            self.gate = Gate(GateOptions(pools=self.told_pools, **self.options))
             scheduler.add_plugin(self.gate, name=Gate.name)
             await self.gate.start(scheduler)
             self.observer = GateObserver(scheduler, self.gate, self._observed())
@@ -270,11 +276,12 @@ def run_mix(seed: int, seconds: float, folder: Path) -> ClusterMix:
 def main() -> None:
     """Run the mix of the seed that is given, and print what it did.
 
+    `slots_min` or `slots_max` after it: the gate is not told these shares.
     The process ends at once then: threads of workers that were killed may still wait.
     """
     seed = int(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        mix = ClusterMix(seed, 6.0, Path(folder))
+        mix = ClusterMix(seed, 6.0, Path(folder), *sys.argv[2:])
 
         async def run() -> None:
             await mix.run()

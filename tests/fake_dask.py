@@ -93,10 +93,11 @@ class FakeDask:
         self.gate.transition(key, start, finish, **details)
 
     def transitions(self, recommendations: Mapping[Any, str], stimulus_id: str) -> None:
-        """Send tasks to workers with room."""
+        """Send tasks to workers that they may use."""
         for key in recommendations:
             task = self.tasks[key]
-            worker = next(w for w in self.running if w.address in task.worker_restrictions)
+            allowed = task.worker_restrictions
+            worker = next(w for w in self.running if allowed is None or w.address in allowed)
             task.processing_on = worker
             worker.processing.add(task)
             self.move(key, "processing")

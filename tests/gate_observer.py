@@ -25,8 +25,8 @@ from slotwise.model.pool_tree import PoolTree
 class GateObserver(SchedulerPlugin):
     """Notes what breaks a promise of the gate, in `wrong`.
 
-    `longest_lack` is the longest time for which a pool was below its min share although it had
-    tasks for all workers, in seconds.
+    `longest_lack` is the longest time for which a pool lacked a slot of its min share although
+    it had a task for it that any worker may run, in seconds.
     """
 
     name = "observer"
@@ -39,7 +39,8 @@ class GateObserver(SchedulerPlugin):
         self._pool_of: dict[Hashable, str] = {}
         self._busy: dict[str, set[Hashable]] = defaultdict(set)
         self._runnable: dict[str, set[Hashable]] = defaultdict(set)
-        self._lacks: dict[str, tuple[float, float]] = {}  # since when, and the next allocation
+        # Of each slot that a pool lacks: since when, and when the next allocation may be.
+        self._lacks: dict[tuple[str, int], tuple[float, float]] = {}
         self._turn_began = 0.0
         self._started: list[tuple[Hashable, str]] = []
         self._gate = gate
@@ -119,24 +120,27 @@ class GateObserver(SchedulerPlugin):
             self._held(its.name) >= self._need(its.name)
         )
 
-    def _need(self, name: str) -> float:
+    def _need(self, name: str) -> int:
         """The guaranteed slots that a pool can use now."""
-        least = self.pools[name].slots_min.get("task", 0)
         below = sum(self._need(one.name) for one in self.pools.values() if one.parent == name)
-        runnable = sum(len(self._runnable[one]) for one in self._below(name))
-        most = self.pools[name].slots_max.get("task", inf)
-        return min(max(least, below), self._held(name) + runnable, most)
+        return min(max(self.pools[name].slots_min.get("task", 0), below), self._usable(name))
+
+    def _usable(self, name: str) -> int:
+        """The slots that the tasks of a pool could occupy now, by the max shares there."""
+        here = sum(map(self._occupies, self._busy[name])) + len(self._runnable[name])
+        below = sum(self._usable(one.name) for one in self.pools.values() if one.parent == name)
+        return min(here + below, self.pools[name].slots_max.get("task", here + below))
 
     def _note_lacks(self) -> None:
-        """Note which pools lack slots of their min shares now, and since when."""
+        """Note which slots of their min shares pools lack now, and since when."""
         now = time.monotonic()
-        for name in self.pools:
-            if not self._lacks_now(name):
-                since, _ = self._lacks.pop(name, (now, now))
-                self.longest_lack = max(self.longest_lack, now - since)
-            elif name not in self._lacks:
-                allocation = self._gate._began + self._gate._state.reallocates_from
-                self._lacks[name] = now, max(now, allocation)
+        lacks = {(name, slot) for name in self.pools for slot in self._lacking(name)}
+        for ended in self._lacks.keys() - lacks:
+            since, _ = self._lacks.pop(ended)
+            self.longest_lack = max(self.longest_lack, now - since)
+        for begun in lacks - self._lacks.keys():
+            allocation = self._gate._began + self._gate._state.reallocates_from
+            self._lacks[begun] = now, max(now, allocation)
 
     def _check_turn(self) -> None:
         """After a turn: no pool that is owed slots lacks them while others got some."""
@@ -156,10 +160,10 @@ class GateObserver(SchedulerPlugin):
         return f"at {self._gate.now:.3f} {[(key, tasks.get(key)) for key in keys[:3]]}"
 
     def _late(self) -> list[tuple[str, float]]:
-        """The pools that have lacked slots since before the last allocation, and since when."""
+        """The pools that lack a slot since before the last allocation, and since when."""
         return [
             (name, since)
-            for name, (since, due) in self._lacks.items()
+            for (name, _), (since, due) in self._lacks.items()
             if self._turn_began > due
         ]
 
@@ -170,19 +174,19 @@ class GateObserver(SchedulerPlugin):
             for worker in self.scheduler.running
         )
 
-    def _lacks_now(self, name: str) -> bool:
-        """Whether a pool is below its min share, and could use more slots of any worker."""
+    def _lacking(self, name: str) -> range:
+        """The numbers of the slots of its min share that a pool lacks and could use.
+
+        Each is noted on its own: tasks that come later may need a second slot while the pool
+        still lacks the first one.
+        """
         least = self.pools[name].slots_min.get("task", 0)
-        if self._held(name) >= least or not self._is_enough():
-            return False
-        return any(
-            self._runnable[one]
-            and all(
-                self._held(above.name) < above.slots_max.get("task", inf)
-                for above in self.pools.path(one)
-            )
-            for one in self._below(name)
-        )
+        if not least or not self._is_enough():
+            return range(0)
+        above = (one for one in self.pools.path(name) if one.name != name)
+        if any(self._held(one.name) >= one.slots_max.get("task", inf) for one in above):
+            return range(0)
+        return range(self._held(name), min(least, self._usable(name)))
 
     def _is_enough(self) -> bool:
         """Whether the threads suffice for all min shares, and for what no pool holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,24 @@ def test_a_log_has_a_result_with_a_lower_bound(
         replay = replay_log(log)
     assert replay.is_identical
     assert replay.decisions > 0
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_log_tells_whether_all_jobs_were_over_when_the_scheduler_closed(
+    is_done: bool, tmp_path: Path
+) -> None:
+    """Only a log of which jobs were left is called interrupted; both can be replayed."""
+    path = tmp_path / "gate.jsonl"
+    dask = FakeDask({"scheduler": "fair", "log": str(path)}, workers=2)
+    dask.submit("Client-1", ["f-1", "f-2", "f-3"])
+    dask.turns()
+    while dask.tasks and is_done:
+        dask.finish(seconds=1e-6)
+    asyncio.run(dask.gate.close())
+    with following(path) as log:
+        assert Result.of_log(log).outcome.is_over == is_done
+    with following(path) as log:
+        assert replay_log(log).is_identical
 
 
 @pytest.mark.slow

@@ -28,21 +28,32 @@ def test_a_short_random_mix(tmp_path: Path) -> None:
     assert mix.observer.tasks > 0
 
 
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run one mix in a process of its own."""
+    command = [sys.executable, "-m", "cluster_mixes", *words]
+    return subprocess.run(
+        command, cwd=TESTS, timeout=SECONDS_MOST, check=False, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("share", "told"), [("slots_min", "has lacked slots"), ("slots_max", "of at most 2")]
+)
+def test_mixes_notice_a_gate_that_is_not_told_shares(share: str, told: str) -> None:
+    """Otherwise they would show nothing."""
+    ended = run("504", share)
+    assert ended.returncode == 1
+    assert told in ended.stderr
+
+
 @pytest.mark.slow
 def test_random_mixes() -> None:
     """The same, for as many seeds as the time allows, each in a process of its own."""
     ends = time.monotonic() + 60 * float(os.environ.get("SLOTWISE_MIX_MINUTES", "1"))
     seed = int(os.environ.get("SLOTWISE_MIX_SEED", "100"))
     while time.monotonic() < ends:
-        command = [sys.executable, "-m", "cluster_mixes", str(seed)]
-        ended = subprocess.run(
-            command,
-            cwd=TESTS,
-            timeout=SECONDS_MOST,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        ended = run(str(seed))
         assert ended.returncode == 0, f"seed {seed}:\n{ended.stdout}\n{ended.stderr[-5000:]}"
         print(f"seed {seed}: {ended.stdout}", end="", flush=True)
         seed += 1

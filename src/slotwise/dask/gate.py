@@ -13,14 +13,7 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from slotwise.dask.checking import check
-from slotwise.dask.computations import (
-    Computations,
-    End,
-    Key,
-    KeyInfo,
-    Standing,
-    Submitter,
-)
+from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
 from slotwise.dask.failing_open import fails_open
 from slotwise.dask.header import HOST, header_of
 from slotwise.dask.history import GateHistory
@@ -32,7 +25,7 @@ from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
 from slotwise.dask.submitting import submitter_of
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
-from slotwise.model.event import Event, HostResized, PoolsChanged
+from slotwise.model.event import Event, HostResized, JobsClosed, PoolsChanged
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
 from slotwise.runtime.agents.lease import is_lease
@@ -125,7 +118,6 @@ class Gate(SchedulerPlugin):
         scheduler: Any,
         *,
         client: str,
-        keys: Any,
         tasks: Sequence[Key],
         annotations: Any,
         **kwargs: Any,
@@ -176,7 +168,16 @@ class Gate(SchedulerPlugin):
 
     async def close(self) -> None:
         """The scheduler closes."""
+        self._end_log()
         self.open()
+
+    @fails_open
+    def _end_log(self) -> None:
+        """Log that all jobs are over, if they are. Otherwise the log was interrupted."""
+        events = self._computations.events(self.now)
+        if not self._computations.alive:
+            events.append(JobsClosed(self.now))
+        turn(self._slotwise, self, self._state, self._record, events)
 
     def open(self) -> None:
         """Let everything run from now on, as without the gate."""
@@ -348,6 +349,7 @@ class Gate(SchedulerPlugin):
         Dask does not tell a plugin that it is removed.
         """
         if self._scheduler.plugins.get(self.name) is not self:
+            self._end_log()
             self.open()
             return
         self._loop.call_later(CHECK_SECONDS, self._watch)
@@ -379,11 +381,10 @@ class Gate(SchedulerPlugin):
 
     def status(self) -> GateStatus:
         """What it does now."""
-        parked = self._restricted.parked()
         held = len(self._holding)
         return status_of(
             GateView(self.options, self._state, self.history, self.now, self.is_open, held),
-            self._computations.jobs_of(islice(parked, LOOK_MOST)),
+            self._computations.jobs_of(islice(self._restricted.parked(), LOOK_MOST)),
         )
 
     # The backend of the loop.
