@@ -28,6 +28,11 @@ class Done(NamedTuple):
     attempt: int
     result: object
 
+    @property
+    def address(self) -> str:
+        """Where its files are fetched; empty if all hosts see them."""
+        return self.result.address if isinstance(self.result, TaskResult) else ""
+
 
 AllDone = Mapping[str, Mapping[int, Done]]
 """The tasks that are done, by phase and number."""
@@ -37,14 +42,10 @@ def winners(done: Mapping[int, Done], count: int) -> Winners:
     """The attempts that won, of a phase of so many tasks, and where their files are."""
     attempts = tuple(done[task].attempt if task in done else 0 for task in range(count))
     # One object for each address: then it is pickled once.
-    addresses = tuple(sys.intern(_address(done.get(task))) for task in range(count))
+    addresses = tuple(
+        sys.intern(done[task].address) if task in done else "" for task in range(count)
+    )
     return Winners(attempts, addresses if any(addresses) else ())
-
-
-def _address(done: Done | None) -> str:
-    """Where the files of a task are fetched; empty if all hosts see them."""
-    result = done and done.result
-    return result.address if isinstance(result, TaskResult) else ""
 
 
 class Stages(Protocol):
@@ -58,11 +59,6 @@ class Stages(Protocol):
     @property
     def sizes(self) -> Mapping[str, Sizes]:
         """The bytes of the tasks, for each phase in which they are known."""
-        ...
-
-    @property
-    def needs_shared_files(self) -> str:
-        """Why all hosts must see the work folder; empty if they need not."""
         ...
 
     @property
@@ -201,11 +197,6 @@ class StagedExecution:
     def folder(self) -> str:
         """The name of the folder of its intermediate files, on each host that has its own."""
         return "" if self._layout.is_shared else Path(self._layout.work_dir).name
-
-    @property
-    def needs_shared_files(self) -> str:
-        """Why it needs intermediate files that all hosts see, and has none; empty if not so."""
-        return "" if self._layout.is_shared else self._stages.needs_shared_files
 
     @property
     def open_channels(self) -> str:

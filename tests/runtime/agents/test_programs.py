@@ -16,7 +16,6 @@ from agent_processes import Loopback, end_agent, files_named
 from runtime.local.calling import TIMEOUT
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch
-from slotwise.model.errors import InputError
 from slotwise.model.event import (
     Event,
     HostAdded,
@@ -25,14 +24,13 @@ from slotwise.model.event import (
     OutputLost,
     TaskFinished,
 )
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs.calls import Calls
 from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.programs.work_folder import sweep
 from slotwise.runtime.agents.backend import AgentsBackend
-from slotwise.runtime.agents.source import check_runs
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -86,9 +84,8 @@ def counts(
         program,
         str(place / "in"),
         str(place / "out"),
-        reducers=3,
         split_bytes=8000,
-        **settings,
+        **{"reducers": 3, **settings},
     )
     heard: list[Event] = []
 
@@ -183,22 +180,38 @@ def test_nothing_is_left_while_agents_go_on(
         time.sleep(0.05)
 
 
-def test_reduces_that_copy_early_need_a_shared_folder(
-    tmp_path: Path, loopback: Loopback
+@pytest.mark.parametrize("shuffle", [Shuffle(slow_start=0.1), Shuffle(split=True)])
+@pytest.mark.parametrize("loses", [False, True])
+def test_reduces_that_copy_first(
+    tmp_path: Path, loopback: Loopback, text: Counter[str], shuffle: Shuffle, loses: bool
 ) -> None:
-    """They look into a file of the manager."""
-    (tmp_path / "in").mkdir()
-    words(tmp_path / "in", 1)
+    """Reduces have no slots of their own, so none copies while maps run.
 
-    def plan(**settings: object) -> object:
-        return plan_mapreduce(
-            "count", "wordcount", str(tmp_path / "in"), str(tmp_path / "out"), **settings
-        )
+    If copying is a phase, its output is lost with its host, too.
+    """
+    last = "reduce-copy" if shuffle.split else "map"
+    lost: list[PhaseId] = []
 
-    check_runs(plan(), loopback)
-    check_runs(plan(shuffle=Shuffle(slow_start=0.5), work_dir=str(tmp_path)), loopback)
-    with pytest.raises(InputError, match=r"its reduces copy .* give the job a work_dir"):
-        check_runs(plan(shuffle=Shuffle(slow_start=0.5)), loopback)
+    def hear(events: list[Event], decisions: list[Decision]) -> None:
+        for event in events:
+            if isinstance(event, OutputLost):
+                lost.append(event.phase)
+            if isinstance(event, TaskFinished) and event.phase.phase == last:
+                done.append(event.task)
+        for launch in decisions:
+            if isinstance(launch, Launch) and launch.phase.phase == last:
+                hosts[launch.task] = launch.host
+        if loses and done and not killed:
+            killed.append(hosts[done[0]])
+            loopback.agents[killed[0]].kill()
+
+    done: list[int] = []
+    hosts: dict[int, str] = {}
+    killed: list[str] = []
+    counts(loopback, tmp_path, hear, shuffle=shuffle)
+    assert counted(tmp_path / "out") == text
+    assert (PhaseId("count", last) in lost) is loses
+    assert not files_named(tmp_path / "hosts", "fetched-0")
 
 
 def test_a_host_that_comes_again_during_a_commit_joins_afterwards(

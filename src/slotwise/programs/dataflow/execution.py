@@ -24,7 +24,6 @@ class DataflowStages:
 
     def __init__(self, job: str, staged: StagedGraph, layout: DataflowLayout) -> None:
         self.program = f"dataflow {'+'.join(staged.graph.nodes)}"
-        self.needs_shared_files = ""  # Files are fetched, and gangs meet at an agent.
         self._job = job
         self._staged = staged
         self._layout = layout

@@ -12,7 +12,7 @@ from slotwise.programs.loading import known_as
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.mapreduce.tasks import Runner
 from slotwise.programs.shuffle.finished_maps import FinishedMaps
-from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace, PairSource
+from slotwise.programs.shuffle.sources import AsTheyCome, AtOnce, Copied, InPlace, PairSource
 from slotwise.programs.staged import AllDone, winners
 
 
@@ -39,12 +39,6 @@ class MapReduceStages:
         self._announces_maps = any(p.slow_start < 1 or p.kind == COPY_KIND for p in job.phases)
         self._in_place: InPlace | None = None
         self._finished_maps: FinishedMaps | None = None
-
-    @property
-    def needs_shared_files(self) -> str:
-        """Tasks that copy as maps finish look into a file of the manager."""
-        copies = "its reduces copy map output while maps run (shuffle)"
-        return copies if self._announces_maps else ""
 
     def begin(self) -> None:
         """Create the file of finished maps, if tasks copy from maps as these finish."""
@@ -101,13 +95,12 @@ class MapReduceStages:
 
     def _source(self, phase: str, task: int, done: AllDone) -> PairSource:
         """The source from which an attempt of a reduce or a copy task reads map output."""
+        if phase == "reduce" and self._copies_separately:
+            copied = done[COPY_PHASE][task]
+            return Copied(copied.attempt, copied.address)
         maps = len(self._splits)
-        if phase == COPY_PHASE:
-            return AsTheyCome(maps, phase)
-        if self._copies_separately:
-            return Copied(done[COPY_PHASE][task].attempt)
         if len(done["map"]) < maps:
             return AsTheyCome(maps, phase)
         if self._in_place is None:  # Created once for all reduces.
             self._in_place = InPlace(winners(done["map"], maps))
-        return self._in_place
+        return AtOnce(self._in_place) if phase == COPY_PHASE else self._in_place

@@ -64,7 +64,7 @@ class Runner(TaskSetup):
             places = source.places(self.layout, task, attempt, self.buckets)
             copying = time.monotonic() - begun
             if phase == COPY_PHASE:
-                return TaskResult(0, 0, copying)
+                return TaskResult(0, 0, copying, self.layout.address)
             on_stop_request(self.program.on_preempt)
             reduce_task = self._bodies()[1]
             return reduce_task(self, task, attempt, places)._replace(copying=copying)

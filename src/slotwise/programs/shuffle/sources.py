@@ -49,13 +49,14 @@ class InPlace:
     ) -> Iterable[Place]:
         """The file of each map."""
         copies = layout.attempt_dir("reduce", task, attempt) / "fetched"
-        return in_place(self._files(layout, task * buckets), buckets, copies)
+        return in_place(self.files(layout, task * buckets), buckets, copies)
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The files of all maps on this host; `places` finds those that others have lost."""
-        return lost_here(self._files(layout))
+        return lost_here(self.files(layout))
 
-    def _files(self, layout: MapReduceLayout, part: int = 0) -> list[TaskFile]:
+    def files(self, layout: MapReduceLayout, part: int = 0) -> list[TaskFile]:
+        """The files of all maps, from a part on."""
         found = map(self.winners.of, range(len(self.winners.attempts)))
         return [
             TaskFile("map", number, attempt, address, layout.map_file(number, attempt), part)
@@ -84,22 +85,54 @@ class AsTheyCome:
 
 
 @dataclass(frozen=True, slots=True)
+class AtOnce:
+    """All maps are done; a copy task copies their output into one file."""
+
+    maps: InPlace
+
+    def places(
+        self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
+    ) -> Iterable[Place]:
+        """One file."""
+        path = layout.copied_file(COPY_PHASE, task, attempt)
+        fetched = path.with_name("fetched")
+        with PartitionedWriter(path, buckets) as copy:
+            files = self.maps.files(layout, task * buckets)
+            for place in in_place(files, buckets, fetched):
+                _copy(place, buckets, copy)
+        for left in path.parent.glob(f"{fetched.name}-*"):
+            left.unlink()
+        return [(path, 0)]
+
+    def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
+        """As of its maps."""
+        return self.maps.lost(layout, task)
+
+
+@dataclass(frozen=True, slots=True)
 class Copied:
-    """A copy task has copied everything, and this attempt of it won."""
+    """A copy task has copied everything, and this attempt of it won.
+
+    address  where its file is fetched; empty if all hosts see it
+    """
 
     attempt: int
+    address: str = ""
 
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
         """The file of the copy task."""
-        return [(layout.copied_file(COPY_PHASE, task, self.attempt), 0)]
+        copies = layout.attempt_dir("reduce", task, attempt) / "fetched"
+        return in_place([self._file(layout, task)], buckets, copies)
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """The file of the copy task."""
-        file = layout.copied_file(COPY_PHASE, task, self.attempt)
-        lost = [] if is_complete(file) else [(task, self.attempt, file)]
-        return LostInputError.of(COPY_PHASE, lost)
+        """The file of the copy task, if it is on this host."""
+        return lost_here([self._file(layout, task)])
+
+    def _file(self, layout: MapReduceLayout, task: int) -> TaskFile:
+        path = layout.copied_file(COPY_PHASE, task, self.attempt)
+        return TaskFile(COPY_PHASE, task, self.attempt, self.address, path, 0)
 
 
 def copy_partition(
@@ -113,10 +146,8 @@ def copy_partition(
     with PartitionedWriter(path, buckets) as copy:
         for number, winner in finished_maps(layout.finished_maps, maps):
             try:
-                written = PartitionedReader(layout.map_file(number, winner))
-                for bucket in range(buckets):
-                    for chunk in written.chunks(task * buckets + bucket):
-                        copy.append(bucket, chunk, number)
+                place = layout.map_file(number, winner), task * buckets
+                _copy(place, buckets, copy, number)
             except OSError as error:
                 # It may have been withdrawn meanwhile, or have finished again.
                 known = {**finished_so_far(layout.finished_maps), number: winner}
@@ -124,6 +155,15 @@ def copy_partition(
                     raise lost from error
                 raise
     return copy.bytes
+
+
+def _copy(place: Place, buckets: int, copy: PartitionedWriter, turn: int = 0) -> None:
+    """Append the `buckets` partitions at a place to another file."""
+    path, first = place
+    written = PartitionedReader(path)
+    for bucket in range(buckets):
+        for chunk in written.chunks(first + bucket):
+            copy.append(bucket, chunk, turn)
 
 
 def _lost_maps(

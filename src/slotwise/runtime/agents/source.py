@@ -30,11 +30,6 @@ def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
 
 def check_runs(execution: Execution, source: HostSource) -> None:
     """InputError for a job that cannot run on these hosts, whose folders are their own."""
-    if reason := getattr(execution, "needs_shared_files", ""):
-        raise InputError(
-            f"job {execution.job.id!r}: {reason}, and the hosts of a Dask cluster have folders"
-            " of their own; give the job a work_dir that all of them see"
-        )
     if source.has_tls and (channel := getattr(execution, "open_channels", "")):
         raise InputError(
             f"job {execution.job.id!r}: the {channel} would pass between hosts without"
