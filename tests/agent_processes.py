@@ -149,7 +149,7 @@ class EagerSlots(AgentSlots):
             assert time.monotonic() < until
             time.sleep(0.005)
 
-    def dismiss(self) -> None:
+    def _dismiss(self, hosts: Iterable[AgentHost]) -> None:
         """Other tests use the agents."""
 
     def pids(self) -> tuple[int, ...]:

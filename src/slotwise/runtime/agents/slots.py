@@ -117,11 +117,12 @@ class AgentSlots:
         return gone
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove all slots of a host; its agent ends their workers."""
+        """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
         for slot in slots:
             host = self._host_of.pop(slot)
             self._running.pop(slot, None)
             self._progress.pop(slot, None)
+            self._dismiss([host])
             self._leave(host)
 
     def learn(self, key: str, runner: bytes) -> None:
@@ -209,9 +210,7 @@ class AgentSlots:
 
     def dismiss(self) -> None:
         """Let the agents end, because no manager will come to them any more."""
-        for host in self._hosts.values():
-            host.stream.send(["end"])
-        self._flush()
+        self._dismiss(self._hosts.values())
 
     def close(self) -> None:
         """Leave all agents, which then end their workers. Idempotent."""
@@ -256,6 +255,11 @@ class AgentSlots:
             assert what == "failed"
             (self.why[host.name],) = details
             raise EOFError
+
+    def _dismiss(self, hosts: Iterable[AgentHost]) -> None:
+        for host in hosts:
+            host.stream.send(["end"])
+            host.stream.flush()
 
     def _leave(self, host: AgentHost) -> None:
         if self._hosts.pop(host.stream.channel, None) is not None:
