@@ -157,7 +157,7 @@ def test_nothing_is_left_of_a_session_that_is_refused() -> None:
     try:
         with (
             dask.config.set({plugin.SPEED: "fast"}),
-            pytest.raises(SlotwiseError, match="slotwise-agent.speed is 'fast'; give a number"),
+            pytest.raises(SlotwiseError, match=r"speed is 'fast'; give a number"),
         ):
             Session(dask=scheduler.address)
         assert not [name for name in scheduler.worker_plugins if "slotwise" in name]

@@ -24,6 +24,7 @@ from slotwise.programs.channels.wire import (
     gone,
     listen_back,
 )
+from slotwise.programs.unknown_peers import UNKNOWN_MOST, UnknownPeers
 
 PIECE_BYTES = 1 << 20
 """The number of bytes that one message announces at most."""
@@ -40,9 +41,6 @@ BACKLOG = 1024
 TRIES_MOST = 3
 """How often a writer connects if the listener breaks off."""
 
-UNKNOWN_MOST = 256
-"""The number of peers that are not authenticated; the oldest is dropped for another one."""
-
 
 class Listener:
     """Waits for the writers of channels whose readers are in this process."""
@@ -51,7 +49,11 @@ class Listener:
         self._secret = secret
         self._socket = _listening(host)
         self._socket.setblocking(False)
-        self._greetings: list[Greeting] = []
+        self._greetings: UnknownPeers[Greeting] = UnknownPeers(
+            lambda greeting: greeting.socket.close(),
+            UNKNOWN_MOST,
+            is_known=lambda greeting: greeting.is_known,
+        )
         self._early: dict[str, socket.socket] = {}
         name, port = self._socket.getsockname()[:2]
         self.address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
@@ -85,11 +87,11 @@ class Listener:
 
     def forget(self) -> None:
         """Close all descriptors."""
-        for greeting in self._greetings:
-            greeting.socket.close()
+        while self._greetings.drop_oldest():
+            pass
         for connected in self._early.values():
             connected.close()
-        self._greetings, self._early = [], {}
+        self._early = {}
         self._socket.close()
 
     def __enter__(self) -> Listener:
@@ -106,7 +108,7 @@ class Listener:
             poll.register(greeting.socket, select.POLLIN)
         wakes = min([until, *(greeting.ends for greeting in self._greetings)])
         ready = {number for number, _ in poll.poll(max(0.0, wakes - now) * 1e3 + 1)}
-        for greeting in list(self._greetings):
+        for greeting in self._greetings:
             if greeting.socket.fileno() in ready:
                 self._step(greeting)
         # Only now: while this process was stopped, peers may have answered in time.
@@ -123,15 +125,12 @@ class Listener:
         except ConnectionError:
             return
         except OSError:  # There is no descriptor left.
-            if not self._greetings:
+            if not self._greetings.drop_oldest():
                 raise
-            self._drop_oldest()
             return
-        if len(self._greetings) >= UNKNOWN_MOST:
-            self._drop_oldest()
         peer.setblocking(False)
         try:
-            self._greetings.append(Greeting(peer, self._secret))
+            self._greetings.add(Greeting(peer, self._secret))
         except OSError:
             peer.close()
 
@@ -148,10 +147,6 @@ class Listener:
             if name in self._early:  # Its writer has tried again.
                 self._early[name].close()
             self._early[name] = greeting.socket
-
-    def _drop_oldest(self) -> None:
-        unknown = (greeting for greeting in self._greetings if not greeting.is_known)
-        self._drop(next(unknown, self._greetings[0]))
 
     def _drop(self, greeting: Greeting) -> None:
         greeting.socket.close()

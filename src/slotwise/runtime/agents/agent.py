@@ -29,7 +29,13 @@ from typing import Any
 from slotwise import __version__
 from slotwise.model.errors import SlotwiseError
 from slotwise.programs.hosts.files import serve_files
-from slotwise.programs.hosts.greeting import RefusedError, Security, greet_peer, reader_token
+from slotwise.programs.hosts.greeting import (
+    RefusedError,
+    Security,
+    greet_peer,
+    reader_token,
+    secured,
+)
 from slotwise.programs.hosts.here import (
     ADDRESS_VARIABLE,
     FOLDER_VARIABLE,
@@ -37,12 +43,16 @@ from slotwise.programs.hosts.here import (
 )
 from slotwise.programs.hosts.notes_there import serve_notes
 from slotwise.programs.hosts.security import tls_context
+from slotwise.programs.unknown_peers import UnknownPeers
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.local.processes import Answer, Processes
 
 BEAT_SECONDS = 1.0
 """How often an agent tells that it is there, and what its workers are doing."""
+
+FULL_SECONDS = 0.02
+"""The pause when nobody can be accepted because the process has no descriptor left."""
 
 LINGER_SECONDS = 60.0
 """How long an agent waits for a manager, by default."""
@@ -86,7 +96,7 @@ class Agent:
     """Listens for managers, and serves one at a time.
 
     Connections are greeted in threads of their own, so that nobody who connects and says
-    nothing keeps others waiting.
+    nothing keeps others waiting. The number of those that are greeted is limited.
     """
 
     def __init__(self, given: Given) -> None:
@@ -97,6 +107,7 @@ class Agent:
         self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
             queue.SimpleQueue()
         )
+        self._unknown = UnknownPeers(_cut)
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_over = False
 
@@ -156,11 +167,25 @@ class Agent:
         self._is_over = True
 
     def _accept(self, event: int) -> None:
-        with suppress(OSError):
+        try:
             connected, _ = self._listener.accept()
-            threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # There is no descriptor left.
+            self._unknown.drop_oldest()
+            time.sleep(FULL_SECONDS)
+            return
+        try:
+            tune(connected)
+            connected = secured(connected, self._security, is_agent=True)
+        except (OSError, ValueError):  # It is gone.
+            connected.close()
+            return
+        self._unknown.add(connected)
+        threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
 
     def _greet(self, connected: socket.socket) -> None:
+        """Serve a reader, or let `serve` serve a manager."""
         hello = {
             "slots": self._given.slots,
             "python": platform.python_version(),
@@ -169,19 +194,26 @@ class Agent:
             "machine": socket.gethostname(),
         }
         try:
-            tune(connected)
-            connected, theirs = greet_peer(connected, self._security, hello)
+            try:
+                _, theirs = greet_peer(connected, self._security, hello)
+            finally:
+                self._unknown.remove(connected)
+            if theirs["role"] == "reader":
+                serve_files(connected, self._files)
+            elif theirs["role"] == "notes":
+                serve_notes(connected, self._files)
+            else:
+                self._greeted.put((connected, theirs))
+                os.eventfd_write(self._bell, 1)
         except RefusedError as error:
             print(f"slotwise agent: a connection was refused: {error}", file=sys.stderr)
             connected.close()
-            return
-        if theirs["role"] == "reader":
-            serve_files(connected, self._files)
-        elif theirs["role"] == "notes":
-            serve_notes(connected, self._files)
-        else:
-            self._greeted.put((connected, theirs))
-            os.eventfd_write(self._bell, 1)
+
+
+def _cut(connected: socket.socket) -> None:
+    """End the wait of the thread that greets a peer; it closes the connection."""
+    with suppress(OSError):
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # TLS would take part otherwise.
 
 
 class Service:
