@@ -307,12 +307,15 @@ class Service:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
             slot, status, body, _, seconds = answer
+            if status == "error":
+                self._check_folder()  # Then it is no error of the task.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
             self._stream.send(["answer", slot, attempt, status, body, seconds])
 
     def _beat(self) -> None:
         """Tell which workers are stopped, and what tasks have reported."""
+        self._check_folder()
         processes = self._processes
         stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
         reports = [
@@ -321,6 +324,16 @@ class Service:
             if (progress := processes.progress(slot)) is not None
         ]
         self._stream.send(["beat", stopped, reports])
+
+    def _check_folder(self) -> None:
+        """SlotwiseError if the folder for files has been removed: so is what tasks left there.
+
+        The host is lost then. The agent serves the next manager with a new folder.
+        """
+        if not self._files.is_dir():
+            raise SlotwiseError(
+                f"has lost its folder {self._files}, which somebody has removed"
+            )
 
 
 def main() -> None:
