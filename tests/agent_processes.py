@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -87,6 +88,8 @@ class Loopback:
         assert agent.stdout is not None
         agent.stdin.write(line_for(given))
         agent.stdin.flush()
+        ready, _, _ = select.select([agent.stdout], [], [], TIMEOUT)
+        assert ready, f"the agent of {host.name} does not start"
         port = json.loads(agent.stdout.readline())["port"]
         self.listen[host.name] = given.listen, port
         return self.connect_to(host.name)

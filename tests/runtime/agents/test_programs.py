@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -123,6 +124,26 @@ def test_map_output_is_fetched_from_the_hosts_that_made_it(
     assert counted(tmp_path / "out") == text
     finished = [event for event in heard if isinstance(event, TaskFinished)]
     assert len(finished) == MAPS + 3
+
+
+class Six(Loopback):
+    """Agents that listen on loopback of IPv6."""
+
+    def address(self, name: str) -> str:
+        """The same for all hosts; their ports differ."""
+        return "::1"
+
+
+def test_hosts_may_have_addresses_of_ipv6(tmp_path: Path, text: Counter[str]) -> None:
+    """The manager connects to them, and reduces fetch from them."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    source = Six(CLUSTER, tmp_path / "hosts")
+    heard = counts(source, tmp_path)
+    assert counted(tmp_path / "out") == text
+    assert not [event for event in heard if isinstance(event, TaskFailed)]
 
 
 @pytest.mark.parametrize("maps", [3, MAPS - 1])

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 
+from slotwise.programs.addresses import join_address, listening, split_address
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE, hold, release
 from slotwise.programs.channels.handshake import (
@@ -35,9 +36,6 @@ PARTS_MOST = 512
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A host that does not answer for a minute and a half has gone."""
 
-BACKLOG = 1024
-"""The number of peers that may connect while the listener does not accept."""
-
 TRIES_MOST = 3
 """How often a writer connects if the listener breaks off."""
 
@@ -47,7 +45,7 @@ class Listener:
 
     def __init__(self, host: str, secret: bytes) -> None:
         self._secret = secret
-        self._socket = _listening(host)
+        self._socket = listening(host)
         self._socket.setblocking(False)
         self._greetings: UnknownPeers[Greeting] = UnknownPeers(
             lambda greeting: greeting.socket.close(),
@@ -55,8 +53,7 @@ class Listener:
             is_known=lambda greeting: greeting.is_known,
         )
         self._early: dict[str, socket.socket] = {}
-        name, port = self._socket.getsockname()[:2]
-        self.address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        self.address = join_address(*self._socket.getsockname()[:2])
         """What `connect` takes; a host and a port."""
         hold(self)
 
@@ -161,12 +158,11 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
     too slow. Raises BrokenChannelError if that takes longer than `timeout` seconds.
     """
     ends, tries = monotonic() + timeout, 0
-    host, _, port = address.rpartition(":")
     while True:
         tries += 1
         left = max(ends - monotonic(), 1e-3)
         try:
-            connected = socket.create_connection((host.strip("[]"), int(port)), left)
+            connected = socket.create_connection(split_address(address), left)
         except TimeoutError:
             raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
         except OSError as error:
@@ -289,23 +285,6 @@ def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
             return [view[count:], *views[number + 1 :]]
         count -= len(view)
     return []
-
-
-def _listening(host: str) -> socket.socket:
-    """A socket that listens on a free port of a host, by name or address."""
-    error: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(
-        host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    ):
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.bind(place)
-            made.listen(BACKLOG)
-            return made
-        except OSError as problem:
-            made.close()
-            error = problem
-    raise error
 
 
 def _prepare(connected: socket.socket) -> None:

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Literal, get_args
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.programs.addresses import split_address
 from slotwise.programs.unknown_peers import GREETING_SECONDS
 
 VERSION = 1
@@ -49,9 +50,8 @@ def reach(address: str, security: Security, role: Role, seconds: float) -> socke
 
     ConnectionError if it cannot be reached, or refuses.
     """
-    host, _, port = address.rpartition(":")
     try:
-        connected = socket.create_connection((host, int(port)), seconds)
+        connected = socket.create_connection(split_address(address), seconds)
     except OSError as error:  # Also if the network is down, or the host is switched off.
         raise ConnectionError(f"{address}: {error}") from error
     try:

@@ -28,6 +28,7 @@ from typing import Any
 
 from slotwise import __version__
 from slotwise.model.errors import SlotwiseError
+from slotwise.programs.addresses import join_address, listening
 from slotwise.programs.hosts.files import serve_files
 from slotwise.programs.hosts.greeting import (
     RefusedError,
@@ -101,7 +102,7 @@ class Agent:
 
     def __init__(self, given: Given) -> None:
         self._given, self._security = given, given.security()
-        self._listener = socket.create_server((given.listen, 0))
+        self._listener = listening(given.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
@@ -135,7 +136,7 @@ class Agent:
             security = {"token": reader_token(self._security).hex()}
         return {
             FOLDER_VARIABLE: str(folder),
-            ADDRESS_VARIABLE: f"{self._given.listen}:{self.port}",
+            ADDRESS_VARIABLE: join_address(self._given.listen, self.port),
             SECURITY_VARIABLE: json.dumps(security),
         }
 

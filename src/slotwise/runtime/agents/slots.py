@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from slotwise.programs.addresses import join_address
 from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.live_job import Pickle
@@ -65,8 +66,8 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
     places = address[0], str(theirs.get("machine", ""))
-    listens = "{}:{}".format(*address)
-    return AgentHost(name, int(theirs["slots"]), MessageStream(connected), listens, places)
+    slots, listens = int(theirs["slots"]), join_address(*address)
+    return AgentHost(name, slots, MessageStream(connected), listens, places)
 
 
 def check_python(theirs: str) -> None:
