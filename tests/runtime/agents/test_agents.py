@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -262,10 +263,14 @@ def test_nobody_connects_without_the_token(loopback: Loopback) -> None:
     assert TOKEN != b"wrong"
 
 
-def test_a_crowd_of_unknown_peers_keeps_nobody_out(loopback: Loopback) -> None:
+@pytest.mark.parametrize("descriptors", [100, 2000])
+def test_a_crowd_of_unknown_peers_keeps_nobody_out(
+    descriptors: int, loopback: Loopback
+) -> None:
     """Of those that say nothing, few are kept; the oldest are cut off."""
     hosts = loopback.connect()
     agent = loopback.agents["a"].pid
+    resource.prlimit(agent, resource.RLIMIT_NOFILE, (descriptors, descriptors))
     crowd = [socket.create_connection(loopback.listen["a"]) for _ in range(500)]
     try:
         loopback.connect_to("a").stream.close()

@@ -52,7 +52,7 @@ from slotwise.runtime.local.processes import Answer, Processes
 BEAT_SECONDS = 1.0
 """How often an agent tells that it is there, and what its workers are doing."""
 
-FULL_SECONDS = 0.02
+FULL_SECONDS = 0.002
 """The pause when nobody can be accepted because the process has no descriptor left."""
 
 LINGER_SECONDS = 60.0
