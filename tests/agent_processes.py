@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from ssl import Purpose
 from typing import ClassVar
@@ -22,6 +24,7 @@ from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.live_job import Pickle
+from slotwise.runtime.local import worker
 from slotwise.runtime.local.arrivals import Entry
 from slotwise.runtime.local.backend import LocalBackend
 
@@ -85,6 +88,8 @@ class Loopback:
         assert agent.stdout is not None
         agent.stdin.write(line_for(given))
         agent.stdin.flush()
+        ready, _, _ = select.select([agent.stdout], [], [], TIMEOUT)
+        assert ready, f"the agent of {host.name} does not start"
         port = json.loads(agent.stdout.readline())["port"]
         self.listen[host.name] = given.listen, port
         return self.connect_to(host.name)
@@ -137,24 +142,39 @@ class EagerSlots(AgentSlots):
         self._flush()
 
     def kill(self, slot: int) -> None:
-        """Kill a task at once."""
+        """Kill a task at once, and wait until its agent has replaced the worker."""
+        host = self._host_of[slot]
+        before = self._workers(host)
         super().kill(slot)
         self._flush()
+        until = time.monotonic() + TIMEOUT
+        while before and before <= self._workers(host):
+            assert time.monotonic() < until
+            time.sleep(0.005)
 
-    def dismiss(self) -> None:
+    def _dismiss(self, hosts: Iterable[AgentHost]) -> None:
         """Other tests use the agents."""
 
     def pids(self) -> tuple[int, ...]:
         """The worker processes of all hosts, one host after another."""
-        found: list[int] = []
-        for host in self._hosts.values():
-            agent = self.source.agents[host.name].pid
-            until = time.monotonic() + TIMEOUT
-            while len(pids := _children(agent)) != host.slots:  # Some begin, or end, now.
-                assert time.monotonic() < until
-                time.sleep(0.02)
-            found += pids
-        return tuple(found)
+        return tuple(
+            pid for host in self._hosts.values() for pid in sorted(self._workers(host))
+        )
+
+    def _workers(self, host: AgentHost) -> set[int]:
+        """The worker processes of a host, when none of them begins or ends; none without agent.
+
+        A child that does not run the program yet may have no group of its own to send signals
+        to. One that has ended runs none.
+        """
+        agent, until = self.source.agents[host.name], time.monotonic() + TIMEOUT
+        while agent.poll() is None:
+            pids = _children(agent.pid)
+            if len(pids) == host.slots and all(map(_is_worker, pids)):
+                return {*pids}
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        return set()
 
 
 class Reused(Loopback):
@@ -237,6 +257,14 @@ def _children(pid: int) -> list[int]:
     return sorted(map(int, found))
 
 
+def _is_worker(pid: int) -> bool:
+    with suppress(OSError):
+        return worker.__file__.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(
+            b"\0"
+        )
+    return False
+
+
 def run_on_agents() -> None:
     """From now on, each host of a local backend is an agent: a process with its own workers.
 
@@ -261,7 +289,6 @@ def run_on_agents() -> None:
             share(execution)
         source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
-        self._waiting = []  # type: ignore[attr-defined]
         self._waiting = []  # type: ignore[attr-defined]
         try:
             LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)

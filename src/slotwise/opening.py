@@ -23,12 +23,25 @@ def open_to_read(path: str | Path) -> BinaryIO:
     return file
 
 
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file for reading that is neither a link nor a pipe or a device; else OSError."""
+    file: BinaryIO = open(path, "rb", opener=_no_link)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+    return file
+
+
 def open_to_write(path: str | Path, is_emptied: bool = True) -> BinaryIO:
     """Open a file for writing, truncated if `is_emptied`, otherwise for appending.
 
     OSError for a pipe that no process has open for reading.
     """
     return open(path, "wb" if is_emptied else "ab", opener=_at_once)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return _at_once(path, flags | os.O_NOFOLLOW)
 
 
 def _at_once(path: str, flags: int) -> int:

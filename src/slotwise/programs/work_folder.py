@@ -57,12 +57,14 @@ class WorkFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def sweep(root: str | Path) -> None:
+def sweep(root: str | Path, looks: int = 1) -> None:
     """Remove the work folders of this user under `root` whose owners have ended.
 
     A folder whose lock is free has no owner. A folder without a lock is removed only if it is
-    empty. Errors of removal are ignored. It waits for no lock: a leftover that another process
-    looks at now is removed by the next sweep.
+    empty. Errors of removal are ignored. It waits for no lock, since most owners live long: a
+    leftover that another process looks at now is removed by the next sweep. With more `looks`
+    it waits a little for each; a process that has just been started also holds the locks of
+    its parent for a moment.
     """
     with os.scandir(root) as entries:
         folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
@@ -70,7 +72,7 @@ def sweep(root: str | Path) -> None:
         with suppress(OSError):
             folder.rmdir()  # Only if it is empty.
         with suppress(OSError, HeldError):
-            with FileLock(folder / LOCK, create=False, looks=1):  # Most owners live long.
+            with FileLock(folder / LOCK, create=False, looks=looks):
                 _clear(folder)
             folder.rmdir()
 

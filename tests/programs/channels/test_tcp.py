@@ -158,7 +158,7 @@ def test_a_writer_that_was_cut_off_tries_again(monkeypatch: pytest.MonkeyPatch) 
         take(self)
         if drops and self._greetings:
             drops.pop()
-            self._drop_oldest()
+            self._greetings.drop_oldest()
 
     monkeypatch.setattr(Listener, "_take", take_or_drop)
     with Listener("127.0.0.1", SECRET) as listener:

@@ -149,8 +149,13 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "an odd name": (
         lambda flow: flow.node(words, flow.values([1]), name="a/b"),
-        "the name of a node or output is 'a/b'; give letters, digits, '_', '-' and '.', at most"
-        " 100",
+        "the name of a node or output is 'a/b'; give at most 100 letters, digits, '_', '-' and"
+        " '.', the first of them no '-' or '.'",
+    ),
+    "a name that begins with a dot": (
+        lambda flow: flow.node(words, flow.values([1]), name=".a"),
+        "is '.a'; give at most 100 letters, digits, '_', '-' and '.', the first of them no '-'"
+        " or '.'",
     ),
     "no function": (
         lambda flow: flow.node("words", flow.values([1]), name="x"),  # type: ignore[arg-type]

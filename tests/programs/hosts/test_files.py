@@ -107,6 +107,31 @@ def test_a_file_that_is_not_there_is_named(
     assert (tmp_path / "copy").read_bytes() == b"onetwo" * 2
 
 
+@pytest.mark.parametrize(("first", "count"), [(-1, 1), (0, -1), (3, 1), (10**30, 1)])
+def test_parts_that_no_file_can_have_are_refused(
+    first: int, count: int, address: str, securities: tuple[Security, Security], tmp_path: Path
+) -> None:
+    """The connection is closed, and nothing comes."""
+    wanted = [Wanted("map-0-1", "pairs", first, count)]
+    with (tmp_path / "copy").open("wb") as out, pytest.raises(ConnectionError):
+        list(fetch(address, securities[1], JOB, wanted, out.fileno()))
+    assert (tmp_path / "copy").read_bytes() == b""
+
+
+def test_only_regular_files_are_served(
+    address: str, securities: tuple[Security, Security], tmp_path: Path
+) -> None:
+    """A pipe or a link in the folder of an attempt is a file that is missing."""
+    attempt = tmp_path / JOB / "map-0-1"
+    os.mkfifo(attempt / "pipe")
+    (attempt / "link").symlink_to("pairs")
+    wanted = [Wanted("map-0-1", name, 0, 1) for name in ("pipe", "link", "pairs")]
+    with (tmp_path / "copy").open("wb") as out, pytest.raises(MissingFilesError) as raised:
+        list(fetch(address, securities[1], JOB, wanted, out.fileno()))
+    assert raised.value.numbers == [0, 1]
+    assert (tmp_path / "copy").read_bytes() == b"onetwo"
+
+
 def test_others_get_nothing(address: str, tmp_path: Path) -> None:
     """A wrong token, whether or not certificates are demanded."""
     wanted = [Wanted("map-0-1", "pairs", 0, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -16,6 +17,7 @@ from agent_processes import TOKEN, Loopback
 from runtime.local.calling import TIMEOUT, exists
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.hosts.greeting import RefusedError
+from slotwise.programs.unknown_peers import UNKNOWN_MOST
 from slotwise.runtime.agents import slots as agent_slots
 from slotwise.runtime.agents import stream
 from slotwise.runtime.agents.slots import AgentSlots, check_python, connect
@@ -259,6 +261,24 @@ def test_nobody_connects_without_the_token(loopback: Loopback) -> None:
             while other.recv(1000):
                 pass
     assert TOKEN != b"wrong"
+
+
+@pytest.mark.parametrize("descriptors", [100, 2000])
+def test_a_crowd_of_unknown_peers_keeps_nobody_out(
+    descriptors: int, loopback: Loopback
+) -> None:
+    """Of those that say nothing, few are kept; the oldest are cut off."""
+    hosts = loopback.connect()
+    agent = loopback.agents["a"].pid
+    resource.prlimit(agent, resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    crowd = [socket.create_connection(loopback.listen["a"]) for _ in range(500)]
+    try:
+        loopback.connect_to("a").stream.close()
+        assert len(os.listdir(f"/proc/{agent}/fd")) < UNKNOWN_MOST + 40
+        assert crowd[0].recv(1) == b""
+    finally:
+        for peer in [*crowd, *(host.stream for host in hosts)]:
+            peer.close()
 
 
 def test_another_python_is_refused() -> None:

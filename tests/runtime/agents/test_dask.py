@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,12 +20,13 @@ from distributed import Client, LocalCluster
 import slotwise
 from dataflow_nodes import doubled, total
 from experiments.dask_cluster import dask_cluster
+from gated_cluster import Cluster as Threads
 from runtime.local.calling import TIMEOUT
 from slotwise import Session
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.errors import InputError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError
-from slotwise.runtime.agents import dask_workers
+from slotwise.runtime.agents import dask_workers, plugin
 from slotwise.runtime.agents.slots import AgentHost
 
 AGENT = b"slotwise.runtime.agents.agent"
@@ -117,6 +119,72 @@ def test_a_worker_that_is_left_out_is_told_of_once(
         "slotwise: a worker of the Dask cluster is left out:"
         f" host {left_out!r}: it runs Python 2.7.1"
     ]
+
+
+def test_a_worker_whose_agent_cannot_start_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its configuration is wrong; the session has the other worker. It is told once."""
+    wrong = iter([True, False])
+
+    def speed() -> float:
+        if next(wrong):
+            raise InputError("slotwise-agent.speed is 7; give a number from 0.001 to 1")
+        return 1.0
+
+    monkeypatch.setattr(plugin, "_speed_here", speed)
+    monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.1)
+    threads = Threads(workers=2)
+    try:
+        with Session(dask=threads.client()) as session:
+            assert session.slots == 1
+            assert list(session.map(abs, [-1, -2])) == [1, 2]
+            time.sleep(0.5)  # For further looks.
+    finally:
+        threads.close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"slotwise: a worker of the Dask cluster is left out: host '?[01]'?:"
+        r" slotwise-agent.speed is 7; give a number from 0.001 to 1",
+        line,
+    )
+
+
+def test_nothing_is_left_of_a_session_that_is_refused() -> None:
+    """No worker has an agent; the cluster has no plugin and no client of slotwise."""
+    threads = Threads(workers=1)
+    scheduler = threads.local.scheduler
+    try:
+        with (
+            dask.config.set({plugin.SPEED: "fast"}),
+            pytest.raises(SlotwiseError, match=r"speed is 'fast'; give a number"),
+        ):
+            Session(dask=scheduler.address)
+        assert not [name for name in scheduler.worker_plugins if "slotwise" in name]
+        until(lambda: not [name for name in scheduler.clients if name.startswith("Client")])
+    finally:
+        threads.close()
+
+
+def test_an_error_of_dask_refuses_a_session_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker cannot read the plugin, because it has another slotwise, or none."""
+    threads = Threads(workers=1)
+    scheduler = threads.local.scheduler
+
+    async def plugin_add(**sent: object) -> None:
+        raise ModuleNotFoundError("No module named 'slotwise'")
+
+    (worker,) = threads.local.workers.values()
+    monkeypatch.setitem(worker.handlers, "plugin-add", plugin_add)
+    try:
+        with pytest.raises(SlotwiseError, match=r"No module named 'slotwise'.*they need"):
+            Session(dask=scheduler.address)
+        assert not [name for name in scheduler.worker_plugins if "slotwise" in name]
+        until(lambda: not [name for name in scheduler.clients if name.startswith("Client")])
+    finally:
+        threads.close()
 
 
 def test_an_address_without_a_scheduler_is_refused_soon() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 import slotwise
 from gated_cluster import Cluster, until
 from slotwise.model.errors import InputError
+from slotwise.runtime.agents import plugin
 from slotwise.runtime.agents.lease import is_lease
 
 
@@ -26,6 +31,14 @@ def cluster() -> Iterator[Cluster]:
 def worker_of(cluster: Cluster) -> Any:
     """The worker, which is in this process."""
     return next(iter(cluster.local.workers.values()))
+
+
+def agent_of(cluster: Cluster) -> int:
+    """The process id of the agent beside this worker."""
+    plugins = worker_of(cluster).plugins.items()
+    (agent,) = [one for name, one in plugins if name.startswith("slotwise-agent")]
+    pid: int = agent._process.pid
+    return pid
 
 
 def executing(cluster: Cluster) -> list[bool]:
@@ -64,14 +77,43 @@ def test_a_lease_ends_with_its_agent(cluster: Cluster) -> None:
     client = cluster.client()
     with slotwise.Session(dask=client):
         until(lambda: executing(cluster) == [True, True])
-        (agent,) = [
-            plugin
-            for name, plugin in worker_of(cluster).plugins.items()
-            if name.startswith("slotwise-agent")
-        ]
-        agent._process.kill()
+        os.kill(agent_of(cluster), signal.SIGKILL)
         until(lambda: executing(cluster) == [])
         assert client.submit(sum, [1, 2]).result(60) == 3
+
+
+def test_a_lease_ends_with_its_host(cluster: Cluster) -> None:
+    """A session that lets a host go returns its threads at once."""
+    client = cluster.client()
+    with slotwise.Session(dask=client) as session:
+        until(lambda: executing(cluster) == [True, True])
+        session.remove_host(session.hosts()[0].name)
+        until(lambda: executing(cluster) == [])
+
+
+def test_a_worker_ends_though_its_agent_is_frozen(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is killed then, and its files are removed."""
+    monkeypatch.setattr(plugin, "END_SECONDS", 0.5)
+    client = cluster.client()
+    with slotwise.Session(dask=client):
+        until(lambda: executing(cluster) == [True, True])
+        worker, agent = worker_of(cluster), agent_of(cluster)
+        os.kill(agent, signal.SIGSTOP)
+        closed = asyncio.run_coroutine_threadsafe(worker.close(), worker.loop.asyncio_loop)
+        closed.result(20)
+    until(lambda: not Path(f"/proc/{agent}").exists())
+
+
+def test_the_files_of_a_killed_agent_are_removed(cluster: Cluster) -> None:
+    """Although its Dask worker goes on."""
+    client = cluster.client()
+    with slotwise.Session(dask=client):
+        folder = Path(worker_of(cluster).local_directory)
+        assert len(list(folder.glob("slotwise-*"))) == 1
+        os.kill(agent_of(cluster), signal.SIGKILL)
+        until(lambda: not list(folder.glob("slotwise-*")))
 
 
 def test_the_gate_lets_leases_pass(cluster: Cluster) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +12,8 @@ import pytest
 from agent_processes import TOKEN, Loopback
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.hosts import notes_there
-from slotwise.programs.hosts.greeting import reader_token
-from slotwise.programs.hosts.notes_there import NotesThere
+from slotwise.programs.hosts.greeting import RefusedError, reader_token, write_frame
+from slotwise.programs.hosts.notes_there import NotesThere, serve_notes
 from slotwise.programs.work_folder import work_folder_name
 
 JOB = work_folder_name()
@@ -74,6 +76,26 @@ def test_notes_lie_in_folders_of_attempts_only(
     with pytest.raises(ConnectionError):
         NotesThere(address, folder).note(name, "x")
     assert sorted(root.rglob("*")) == before
+
+
+def test_a_request_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
+    """As any other one that is not valid; the connection is closed."""
+    agent, task = socket.socketpair()
+    with task:
+        write_frame(task, b"[" * 60_000)
+        with pytest.raises(
+            RefusedError, match="no valid request: the JSON is nested too deeply"
+        ):
+            serve_notes(agent, tmp_path)
+        assert task.recv(1) == b""
+
+
+def test_a_pipe_is_no_note(agent: tuple[str, Path]) -> None:
+    """The agent closes the connection instead of waiting for a writer."""
+    address, root = agent
+    os.mkfifo(root / JOB / "0-1-1" / "note-2-0")
+    with pytest.raises(ConnectionError):
+        NotesThere(address, Path(JOB, "0-1-1")).note("2-0")
 
 
 @pytest.mark.parametrize("token", [lambda: b"a guess", lambda: TOKEN])

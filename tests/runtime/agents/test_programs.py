@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +25,7 @@ from slotwise.model.event import (
     HostDrained,
     HostRemoved,
     OutputLost,
+    TaskFailed,
     TaskFinished,
 )
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
@@ -76,6 +80,7 @@ def counts(
     place: Path,
     hear: Callable[[list[Event], list[Decision]], None] = lambda events, decisions: None,
     program: str = "wordcount",
+    reducers: int = 3,
     **settings: object,
 ) -> list[Event]:
     """Count the words of `place`/in on these agents. All events."""
@@ -84,8 +89,9 @@ def counts(
         program,
         str(place / "in"),
         str(place / "out"),
+        reducers=reducers,
         split_bytes=8000,
-        **{"reducers": 3, **settings},
+        **settings,
     )
     heard: list[Event] = []
 
@@ -116,6 +122,26 @@ def test_map_output_is_fetched_from_the_hosts_that_made_it(
     assert counted(tmp_path / "out") == text
     finished = [event for event in heard if isinstance(event, TaskFinished)]
     assert len(finished) == MAPS + 3
+
+
+class Six(Loopback):
+    """Agents that listen on loopback of IPv6."""
+
+    def address(self, name: str) -> str:
+        """The same for all hosts; their ports differ."""
+        return "::1"
+
+
+def test_hosts_may_have_addresses_of_ipv6(tmp_path: Path, text: Counter[str]) -> None:
+    """The manager connects to them, and reduces fetch from them."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    source = Six(CLUSTER, tmp_path / "hosts")
+    heard = counts(source, tmp_path)
+    assert counted(tmp_path / "out") == text
+    assert not [event for event in heard if isinstance(event, TaskFailed)]
 
 
 @pytest.mark.parametrize("maps", [3, MAPS - 1])
@@ -156,6 +182,54 @@ def test_files_that_disappear_are_made_again(
     assert gone
     assert counted(tmp_path / "out") == text
     assert any(isinstance(event, OutputLost) for event in heard)
+
+
+def test_a_host_whose_folder_is_removed_is_lost(
+    tmp_path: Path, loopback: Loopback, text: Counter[str]
+) -> None:
+    """No task fails by it. The host comes again, with a new folder."""
+    gone: list[str] = []
+
+    def hear(events: list[Event], decisions: list[Decision]) -> None:
+        if not gone and len(files_named(tmp_path / "hosts", "pairs")) >= 11:
+            shutil.rmtree(tmp_path / "hosts" / "c")
+            gone.append("c")
+        if any(isinstance(event, HostRemoved) for event in events):
+            loopback.join(loopback.connect_to("c"))
+
+    heard = counts(loopback, tmp_path, hear)
+    assert gone
+    assert counted(tmp_path / "out") == text
+    failed = [event for event in heard if isinstance(event, TaskFailed)]
+    assert all(event.lost or event.lacks_input for event in failed)
+    assert [event.host for event in heard if isinstance(event, HostRemoved)] == ["c"]
+    assert [event.host.name for event in heard if isinstance(event, HostAdded)] == ["c"]
+
+
+@pytest.mark.slow
+def test_the_output_of_a_frozen_host_is_made_again(
+    tmp_path: Path, loopback: Loopback, text: Counter[str]
+) -> None:
+    """All maps are done when it stops; a reduce that waits for it gives it up after a time."""
+    hosts: dict[int, str] = {}  # of the maps
+    done: list[int] = []
+
+    def hear(events: list[Event], decisions: list[Decision]) -> None:
+        launches = [one for one in decisions if isinstance(one, Launch)]
+        hosts.update({one.task: one.host for one in launches if one.phase.phase == "map"})
+        before = len(done)
+        done.extend(event.task for event in events if isinstance(event, TaskFinished))
+        if before < MAPS <= len(done):
+            reduces = {one.host for one in launches}
+            frozen.append(min({*hosts.values()} - reduces, default="c"))
+            loopback.agents[frozen[0]].send_signal(signal.SIGSTOP)
+        if any(isinstance(event, OutputLost) for event in events):
+            loopback.agents[frozen[0]].send_signal(signal.SIGCONT)
+
+    frozen: list[str] = []
+    counts(loopback, tmp_path, hear, reducers=2)
+    assert frozen
+    assert counted(tmp_path / "out") == text
 
 
 def test_a_shared_work_folder_needs_no_fetching(

@@ -14,8 +14,7 @@ from math import inf
 from struct import Struct
 from time import monotonic
 
-GREETING_SECONDS = 10.0
-"""How long a listener waits for the answers of a peer."""
+from slotwise.programs.unknown_peers import GREETING_SECONDS
 
 PROTOCOL = b"slotwise channel 1\n".ljust(32, b"\0")
 NONCE_BYTES = HMAC_BYTES = 32

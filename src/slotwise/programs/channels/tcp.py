@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 
+from slotwise.programs.addresses import join_address, listening, split_address
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE, hold, release
 from slotwise.programs.channels.handshake import (
@@ -24,6 +25,7 @@ from slotwise.programs.channels.wire import (
     gone,
     listen_back,
 )
+from slotwise.programs.unknown_peers import UNKNOWN_MOST, UnknownPeers
 
 PIECE_BYTES = 1 << 20
 """The number of bytes that one message announces at most."""
@@ -34,14 +36,8 @@ PARTS_MOST = 512
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A host that does not answer for a minute and a half has gone."""
 
-BACKLOG = 1024
-"""The number of peers that may connect while the listener does not accept."""
-
 TRIES_MOST = 3
 """How often a writer connects if the listener breaks off."""
-
-UNKNOWN_MOST = 256
-"""The number of peers that are not authenticated; the oldest is dropped for another one."""
 
 
 class Listener:
@@ -49,12 +45,15 @@ class Listener:
 
     def __init__(self, host: str, secret: bytes) -> None:
         self._secret = secret
-        self._socket = _listening(host)
+        self._socket = listening(host)
         self._socket.setblocking(False)
-        self._greetings: list[Greeting] = []
+        self._greetings: UnknownPeers[Greeting] = UnknownPeers(
+            lambda greeting: greeting.socket.close(),
+            UNKNOWN_MOST,
+            is_known=lambda greeting: greeting.is_known,
+        )
         self._early: dict[str, socket.socket] = {}
-        name, port = self._socket.getsockname()[:2]
-        self.address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        self.address = join_address(*self._socket.getsockname()[:2])
         """What `connect` takes; a host and a port."""
         hold(self)
 
@@ -85,11 +84,11 @@ class Listener:
 
     def forget(self) -> None:
         """Close all descriptors."""
-        for greeting in self._greetings:
-            greeting.socket.close()
+        while self._greetings.drop_oldest():
+            pass
         for connected in self._early.values():
             connected.close()
-        self._greetings, self._early = [], {}
+        self._early = {}
         self._socket.close()
 
     def __enter__(self) -> Listener:
@@ -106,7 +105,7 @@ class Listener:
             poll.register(greeting.socket, select.POLLIN)
         wakes = min([until, *(greeting.ends for greeting in self._greetings)])
         ready = {number for number, _ in poll.poll(max(0.0, wakes - now) * 1e3 + 1)}
-        for greeting in list(self._greetings):
+        for greeting in self._greetings:
             if greeting.socket.fileno() in ready:
                 self._step(greeting)
         # Only now: while this process was stopped, peers may have answered in time.
@@ -123,15 +122,12 @@ class Listener:
         except ConnectionError:
             return
         except OSError:  # There is no descriptor left.
-            if not self._greetings:
+            if not self._greetings.drop_oldest():
                 raise
-            self._drop_oldest()
             return
-        if len(self._greetings) >= UNKNOWN_MOST:
-            self._drop_oldest()
         peer.setblocking(False)
         try:
-            self._greetings.append(Greeting(peer, self._secret))
+            self._greetings.add(Greeting(peer, self._secret))
         except OSError:
             peer.close()
 
@@ -149,10 +145,6 @@ class Listener:
                 self._early[name].close()
             self._early[name] = greeting.socket
 
-    def _drop_oldest(self) -> None:
-        unknown = (greeting for greeting in self._greetings if not greeting.is_known)
-        self._drop(next(unknown, self._greetings[0]))
-
     def _drop(self, greeting: Greeting) -> None:
         greeting.socket.close()
         self._greetings.remove(greeting)
@@ -166,12 +158,11 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
     too slow. Raises BrokenChannelError if that takes longer than `timeout` seconds.
     """
     ends, tries = monotonic() + timeout, 0
-    host, _, port = address.rpartition(":")
     while True:
         tries += 1
         left = max(ends - monotonic(), 1e-3)
         try:
-            connected = socket.create_connection((host.strip("[]"), int(port)), left)
+            connected = socket.create_connection(split_address(address), left)
         except TimeoutError:
             raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
         except OSError as error:
@@ -294,23 +285,6 @@ def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
             return [view[count:], *views[number + 1 :]]
         count -= len(view)
     return []
-
-
-def _listening(host: str) -> socket.socket:
-    """A socket that listens on a free port of a host, by name or address."""
-    error: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(
-        host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    ):
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.bind(place)
-            made.listen(BACKLOG)
-            return made
-        except OSError as problem:
-            made.close()
-            error = problem
-    raise error
 
 
 def _prepare(connected: socket.socket) -> None:

@@ -24,8 +24,8 @@ def name(given: object) -> str:
     """The name of a node or an output: it becomes part of names of files and stages."""
     if not isinstance(given, str) or not NAME.fullmatch(given):
         raise InputError(
-            f"the name of a node or output is {given!r:.80}; give letters, digits, '_', '-' and"
-            " '.', at most 100"
+            f"the name of a node or output is {given!r:.80}; give at most 100 letters, digits,"
+            " '_', '-' and '.', the first of them no '-' or '.'"
         )
     return given
 

@@ -8,7 +8,6 @@ all requests of a task to a host.
 from __future__ import annotations
 
 import errno
-import os
 import re
 import socket
 import ssl
@@ -18,9 +17,11 @@ from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
+from slotwise.opening import open_regular
 from slotwise.programs.blocks import Index
 from slotwise.programs.hosts.greeting import (
     HELLO_MOST,
+    RefusedError,
     Security,
     reach,
     read_frame,
@@ -68,33 +69,50 @@ class Wanted(NamedTuple):
 def serve_files(connected: socket.socket, root: Path) -> None:
     """Answer the requests of one reader for files under `root`, until it is gone.
 
-    A file that is not there, or is incomplete, is reported as missing.
+    A file that is not there, or is incomplete, is reported as missing. RefusedError for a
+    request that is not valid; then the connection is closed.
     """
     give_up_after(connected, SECONDS)
-    with connected, suppress(OSError, ValueError, LookupError, EOFError):
+    with connected, suppress(OSError, EOFError):
         while True:
-            folder, *names = read_frame(connected).decode().split("/")
-            if NAME.fullmatch(folder) is None:
-                raise ValueError("no folder of a job")
-            attempt, file, first, count = names
-            if not (PART.fullmatch(attempt) and PART.fullmatch(file)):
-                raise ValueError("no file of a task")
-            path = root / folder / attempt / file
-            try:
-                opened = open(path, "rb", opener=_no_link)  # noqa: SIM115
-            except OSError:
-                connected.sendall(_NUMBER.pack(MISSING))
-                continue
-            with opened:
-                _serve(connected, opened, path, int(first), int(count))
+            with refusing():
+                folder, *names = read_frame(connected).decode().split("/")
+                attempt, file, *numbers = names
+                check_place(folder, attempt, file)
+                first, count = map(int, numbers)
+                if min(first, count) < 0:
+                    raise ValueError("no parts of a file")
+                path = root / folder / attempt / file
+                try:
+                    opened = open_regular(path)
+                except OSError:
+                    connected.sendall(_NUMBER.pack(MISSING))
+                    continue
+                with opened:
+                    _serve(connected, opened, path, range(first, first + count))
 
 
-def _serve(
-    connected: socket.socket, file: BinaryIO, path: Path, first: int, count: int
-) -> None:
+def check_place(folder: str, attempt: str, name: str) -> None:
+    """ValueError unless these are names of a job's folder, of one for an attempt, of a file."""
+    if NAME.fullmatch(folder) is None:
+        raise ValueError("no folder of a job")
+    if not (PART.fullmatch(attempt) and PART.fullmatch(name)):
+        raise ValueError("no file of a task")
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise RefusedError for errors by what another host has asked for."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError) as error:
+        raise RefusedError(f"no valid request: {error}") from error
+
+
+def _serve(connected: socket.socket, file: BinaryIO, path: Path, wanted: range) -> None:
     try:
         index = Index(file, path)
-        parts = [index.part(number) for number in range(first, first + count)]
+        parts = [index.part(number) for number in wanted]
     except IncompleteFileError:
         connected.sendall(_NUMBER.pack(MISSING))
         return
@@ -120,10 +138,6 @@ def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         end = stop
     if end > begin:
         yield begin, end
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 class Fetching:

@@ -14,15 +14,15 @@ import os
 import socket
 import ssl
 import struct
+from time import monotonic
 from typing import Any, Literal, get_args
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.programs.addresses import split_address
+from slotwise.programs.unknown_peers import GREETING_SECONDS
 
 VERSION = 1
 """Of the protocol; both sides need the same."""
-
-GREETING_SECONDS = 10.0
-"""How long the other side may take for its greeting."""
 
 HELLO_MOST = 1 << 16
 """The largest greeting in bytes."""
@@ -50,9 +50,8 @@ def reach(address: str, security: Security, role: Role, seconds: float) -> socke
 
     ConnectionError if it cannot be reached, or refuses.
     """
-    host, _, port = address.rpartition(":")
     try:
-        connected = socket.create_connection((host, int(port)), seconds)
+        connected = socket.create_connection(split_address(address), seconds)
     except OSError as error:  # Also if the network is down, or the host is switched off.
         raise ConnectionError(f"{address}: {error}") from error
     try:
@@ -67,13 +66,22 @@ def reach(address: str, security: Security, role: Role, seconds: float) -> socke
     return connected
 
 
+def secured(connected: socket.socket, security: Security, *, is_agent: bool) -> socket.socket:
+    """The socket to use from now on: with TLS, another one. Does not wait for the other side.
+
+    OSError or ValueError if that is gone.
+    """
+    if isinstance(security, bytes) or isinstance(connected, ssl.SSLSocket):
+        return connected
+    return security.wrap_socket(connected, server_side=is_agent, do_handshake_on_connect=False)
+
+
 def greet_agent(
     connected: socket.socket, security: Security, role: Role, hello: dict[str, Any]
 ) -> tuple[socket.socket, dict[str, Any]]:
     """The socket to use from now on, and what the agent says of itself.
 
-    RefusedError if it is not known, or speaks another protocol. Blocks for at most
-    `GREETING_SECONDS` for each message.
+    RefusedError if it is not known, or speaks another protocol, or after `GREETING_SECONDS`.
     """
     return _greet(connected, security, {"role": role, **hello}, is_agent=False)
 
@@ -88,17 +96,19 @@ def greet_peer(
 def _greet(
     connected: socket.socket, security: Security, hello: dict[str, Any], *, is_agent: bool
 ) -> tuple[socket.socket, dict[str, Any]]:
+    ends = monotonic() + GREETING_SECONDS
     connected.settimeout(GREETING_SECONDS)
     try:
-        if isinstance(security, ssl.SSLContext):
-            connected = security.wrap_socket(connected, server_side=is_agent)
-        role = _role(connected, None if is_agent else hello["role"])
+        connected = secured(connected, security, is_agent=is_agent)
+        if isinstance(connected, ssl.SSLSocket):
+            connected.do_handshake()
+        role = _role(connected, None if is_agent else hello["role"], ends)
         if isinstance(security, bytes):
             if is_agent and role != "manager":
                 security = reader_token(security)
-            _prove(connected, security, is_agent)
+            _prove(connected, security, is_agent, ends)
         write_frame(connected, json.dumps({"protocol": VERSION, **hello}).encode())
-        theirs = {**json.loads(read_frame(connected))}
+        theirs = {**read_json(connected, ends)}
         if is_agent:
             theirs["role"] = role
         protocol = theirs["protocol"]
@@ -114,26 +124,26 @@ def _greet(
     return connected, theirs
 
 
-def _role(connected: socket.socket, mine: str | None) -> str:
+def _role(connected: socket.socket, mine: str | None, ends: float) -> str:
     """The role of the side that is not the agent, which says it first."""
     if mine is not None:
         write_frame(connected, mine.encode())
         return mine
-    role = read_frame(connected).decode()
+    role = read_frame(connected, ends).decode()
     if role not in get_args(Role):
         raise ValueError("there is no such role")
     return role
 
 
-def _prove(connected: socket.socket, token: bytes, is_agent: bool) -> None:
+def _prove(connected: socket.socket, token: bytes, is_agent: bool, ends: float) -> None:
     """Prove that this side knows the token, and check that the other one does."""
     mine, role = os.urandom(32), b"agent" if is_agent else b"manager"
     other = b"manager" if is_agent else b"agent"
     write_frame(connected, mine)
-    theirs = read_frame(connected)
+    theirs = read_frame(connected, ends)
     write_frame(connected, hmac.digest(token, role + theirs + mine, "sha256"))
     if not hmac.compare_digest(
-        read_frame(connected), hmac.digest(token, other + mine + theirs, "sha256")
+        read_frame(connected, ends), hmac.digest(token, other + mine + theirs, "sha256")
     ):
         raise RefusedError("the other side does not know the token")
 
@@ -143,17 +153,30 @@ def write_frame(connected: socket.socket, data: bytes) -> None:
     connected.sendall(LENGTH.pack(len(data)) + data)
 
 
-def read_frame(connected: socket.socket) -> bytes:
-    """Receive what `write_frame` has sent. EOFError if the other side is gone."""
-    (length,) = LENGTH.unpack(_exactly(connected, LENGTH.size))
+def read_frame(connected: socket.socket, ends: float | None = None) -> bytes:
+    """Receive what `write_frame` has sent. EOFError if the other side is gone.
+
+    TimeoutError at the instant `ends`; without it, as the socket.
+    """
+    (length,) = LENGTH.unpack(_exactly(connected, LENGTH.size, ends))
     if length > HELLO_MOST:
         raise ValueError("the greeting is too long")
-    return _exactly(connected, length)
+    return _exactly(connected, length, ends)
 
 
-def _exactly(connected: socket.socket, count: int) -> bytes:
+def read_json(connected: socket.socket, ends: float | None = None) -> Any:
+    """Receive a value in JSON. ValueError if it is none; else as `read_frame`."""
+    try:
+        return json.loads(read_frame(connected, ends))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
+def _exactly(connected: socket.socket, count: int, ends: float | None) -> bytes:
     data = b""
     while len(data) < count:
+        if ends is not None:
+            connected.settimeout(max(ends - monotonic(), 1e-3))
         more = connected.recv(count - len(data))
         if not more:
             raise EOFError("the connection was closed")

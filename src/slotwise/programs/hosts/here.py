@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from slotwise.programs.addresses import split_address
+
 FOLDER_VARIABLE = "SLOTWISE_FOLDER"
 """The folder for the files of jobs on this host. Without it all hosts see the same files."""
 
@@ -36,7 +38,8 @@ def address_here() -> str:
 
 def host_here() -> str:
     """The address under which other hosts reach this one; that of loopback without an agent."""
-    return address_here().rpartition(":")[0] or "127.0.0.1"
+    address = address_here()
+    return split_address(address)[0] if address else "127.0.0.1"
 
 
 def is_here(address: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from slotwise.opening import open_regular
 from slotwise.programs.work_folder import private
 
 
@@ -20,6 +21,7 @@ def note(folder: Path, name: str, text: str | None = None) -> str | None:
             with open(written, "w", opener=private) as file:
                 file.write(text)
             os.replace(written, path)
-        return path.read_text()
+        with open_regular(path) as there:
+            return there.read().decode()
     except FileNotFoundError:
         return None

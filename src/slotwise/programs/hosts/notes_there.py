@@ -12,25 +12,25 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from slotwise.programs.hosts.files import PART, SECONDS
-from slotwise.programs.hosts.greeting import reach, read_frame, write_frame
+from slotwise.programs.hosts.files import SECONDS, check_place, refusing
+from slotwise.programs.hosts.greeting import reach, read_json, write_frame
 from slotwise.programs.hosts.notes import note
 from slotwise.programs.hosts.security import reader_security
-from slotwise.programs.work_folder import NAME
 
 
 def serve_notes(connected: socket.socket, root: Path) -> None:
-    """Answer the requests of one task for notes under `root`, until it is gone."""
+    """Answer the requests of one task for notes under `root`, until it is gone.
+
+    RefusedError for a request that is not valid; then the connection is closed.
+    """
     connected.settimeout(SECONDS)
-    with connected, suppress(OSError, ValueError, TypeError, EOFError):
+    with connected, suppress(OSError, EOFError):
         while True:
-            folder, attempt, name, text = json.loads(read_frame(connected))
-            if NAME.fullmatch(folder) is None:
-                raise ValueError("no folder of a job")
-            if not (PART.fullmatch(attempt) and PART.fullmatch(name)):
-                raise ValueError("no note of a task")
-            found = note(root / folder / attempt, name, text)
-            write_frame(connected, json.dumps(found).encode())
+            with refusing():
+                folder, attempt, name, text = read_json(connected)
+                check_place(folder, attempt, name)
+                found = note(root / folder / attempt, name, text)
+                write_frame(connected, json.dumps(found).encode())
 
 
 class NotesThere:
@@ -48,7 +48,7 @@ class NotesThere:
             if self._socket is None:
                 self._socket = reach(self._address, reader_security(), "notes", SECONDS)
             write_frame(self._socket, json.dumps(request).encode())
-            found: str | None = json.loads(read_frame(self._socket))
+            found: str | None = read_json(self._socket)
         except (OSError, EOFError) as error:
             self.close()
             raise ConnectionError(f"{self._address}: {error}") from error

@@ -28,8 +28,15 @@ from typing import Any
 
 from slotwise import __version__
 from slotwise.model.errors import SlotwiseError
+from slotwise.programs.addresses import join_address, listening
 from slotwise.programs.hosts.files import serve_files
-from slotwise.programs.hosts.greeting import RefusedError, Security, greet_peer, reader_token
+from slotwise.programs.hosts.greeting import (
+    RefusedError,
+    Security,
+    greet_peer,
+    reader_token,
+    secured,
+)
 from slotwise.programs.hosts.here import (
     ADDRESS_VARIABLE,
     FOLDER_VARIABLE,
@@ -37,12 +44,16 @@ from slotwise.programs.hosts.here import (
 )
 from slotwise.programs.hosts.notes_there import serve_notes
 from slotwise.programs.hosts.security import tls_context
+from slotwise.programs.unknown_peers import UnknownPeers
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.local.processes import Answer, Processes
 
 BEAT_SECONDS = 1.0
 """How often an agent tells that it is there, and what its workers are doing."""
+
+FULL_SECONDS = 0.002
+"""The pause when nobody can be accepted because the process has no descriptor left."""
 
 LINGER_SECONDS = 60.0
 """How long an agent waits for a manager, by default."""
@@ -86,17 +97,18 @@ class Agent:
     """Listens for managers, and serves one at a time.
 
     Connections are greeted in threads of their own, so that nobody who connects and says
-    nothing keeps others waiting.
+    nothing keeps others waiting. The number of those that are greeted is limited.
     """
 
     def __init__(self, given: Given) -> None:
         self._given, self._security = given, given.security()
-        self._listener = socket.create_server((given.listen, 0))
+        self._listener = listening(given.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
             queue.SimpleQueue()
         )
+        self._unknown = UnknownPeers(_cut)
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_over = False
 
@@ -124,7 +136,7 @@ class Agent:
             security = {"token": reader_token(self._security).hex()}
         return {
             FOLDER_VARIABLE: str(folder),
-            ADDRESS_VARIABLE: f"{self._given.listen}:{self.port}",
+            ADDRESS_VARIABLE: join_address(self._given.listen, self.port),
             SECURITY_VARIABLE: json.dumps(security),
         }
 
@@ -156,11 +168,25 @@ class Agent:
         self._is_over = True
 
     def _accept(self, event: int) -> None:
-        with suppress(OSError):
+        try:
             connected, _ = self._listener.accept()
-            threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # There is no descriptor left.
+            self._unknown.drop_oldest()
+            time.sleep(FULL_SECONDS)
+            return
+        try:
+            tune(connected)
+            connected = secured(connected, self._security, is_agent=True)
+        except (OSError, ValueError):  # It is gone.
+            connected.close()
+            return
+        self._unknown.add(connected)
+        threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
 
     def _greet(self, connected: socket.socket) -> None:
+        """Serve a reader, or let `serve` serve a manager."""
         hello = {
             "slots": self._given.slots,
             "python": platform.python_version(),
@@ -169,19 +195,26 @@ class Agent:
             "machine": socket.gethostname(),
         }
         try:
-            tune(connected)
-            connected, theirs = greet_peer(connected, self._security, hello)
+            try:
+                _, theirs = greet_peer(connected, self._security, hello)
+            finally:
+                self._unknown.remove(connected)
+            if theirs["role"] == "reader":
+                serve_files(connected, self._files)
+            elif theirs["role"] == "notes":
+                serve_notes(connected, self._files)
+            else:
+                self._greeted.put((connected, theirs))
+                os.eventfd_write(self._bell, 1)
         except RefusedError as error:
             print(f"slotwise agent: a connection was refused: {error}", file=sys.stderr)
             connected.close()
-            return
-        if theirs["role"] == "reader":
-            serve_files(connected, self._files)
-        elif theirs["role"] == "notes":
-            serve_notes(connected, self._files)
-        else:
-            self._greeted.put((connected, theirs))
-            os.eventfd_write(self._bell, 1)
+
+
+def _cut(connected: socket.socket) -> None:
+    """End the wait of the thread that greets a peer; it closes the connection."""
+    with suppress(OSError):
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # TLS would take part otherwise.
 
 
 class Service:
@@ -275,12 +308,15 @@ class Service:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
             slot, status, body, _, seconds = answer
+            if status == "error":
+                self._check_folder()  # Then it is no error of the task.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
             self._stream.send(["answer", slot, attempt, status, body, seconds])
 
     def _beat(self) -> None:
         """Tell which workers are stopped, and what tasks have reported."""
+        self._check_folder()
         processes = self._processes
         stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
         reports = [
@@ -289,6 +325,16 @@ class Service:
             if (progress := processes.progress(slot)) is not None
         ]
         self._stream.send(["beat", stopped, reports])
+
+    def _check_folder(self) -> None:
+        """SlotwiseError if the folder for files has been removed: so is what tasks left there.
+
+        The host is lost then. The agent serves the next manager with a new folder.
+        """
+        if not self._files.is_dir():
+            raise SlotwiseError(
+                f"has lost its folder {self._files}, which somebody has removed"
+            )
 
 
 def main() -> None:

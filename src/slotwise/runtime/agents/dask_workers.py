@@ -2,107 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from ssl import Purpose
 from typing import Any
-from urllib.parse import urlsplit
 
 import dask.config
 from dask.utils import parse_timedelta
 from distributed import Client
-from distributed.diagnostics.plugin import WorkerPlugin
 
-from slotwise.model.cluster import ANY_KIND, Host
 from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.model.typed import check_number
 from slotwise.programs.hosts.greeting import RefusedError, Security
 from slotwise.programs.hosts.security import tls_context
-from slotwise.runtime.agents.agent import Given, line_for
 from slotwise.runtime.agents.lease import Leases
+from slotwise.runtime.agents.plugin import START_SECONDS, AgentPlugin, agent_address, tls_of
 from slotwise.runtime.agents.slots import AgentHost, connect
-from slotwise.runtime.local.hosts import check_emulated
 
 LOOK_SECONDS = 1.0
 """How often the manager looks for workers that have come."""
-
-START_SECONDS = 30.0
-"""How long an agent may take to start."""
 
 TIMEOUT = "distributed.comm.timeouts.connect"
 """In the configuration of Dask: how long a connection may take."""
 
 FIND_SECONDS = 5.0
 """How long the scheduler may take to answer, if Dask's configuration does not say it."""
-
-SPEED = "slotwise-agent.speed"
-"""In the configuration of Dask on a host: the speed to which its tasks are slowed.
-
-With it, hosts of different speeds can be tried on one machine.
-"""
-
-AGENT = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
-"""Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
-
-
-class AgentPlugin(WorkerPlugin):
-    """Starts an agent beside a Dask worker, which ends with it.
-
-    It has as many slots as the worker has threads, or at most `slots`. Connections need the
-    certificates of the cluster, or without TLS the token.
-    """
-
-    def __init__(self, name: str, token: str, slots: int | None) -> None:
-        self.name = name
-        self._token, self._slots = token, slots
-
-    async def setup(self, worker: Any) -> None:
-        """Start the agent; called by Dask in each worker, also in those that come later."""
-        self._has_ended = threading.Event()
-        tls = _tls_of(worker.security, "worker")
-        threads: int = worker.state.nthreads
-        given = Given(
-            threads if self._slots is None else min(self._slots, threads),
-            urlsplit(worker.address).hostname or "127.0.0.1",
-            None if tls else self._token,
-            tls,
-            folder=worker.local_directory,
-            speed=_speed_of(str(worker.name)),
-        )
-        pipe = asyncio.subprocess.PIPE
-        self._process = await asyncio.create_subprocess_exec(*AGENT, stdin=pipe, stdout=pipe)
-        self._watch = asyncio.create_task(self._notice_end())
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line_for(given).encode())
-        await self._process.stdin.drain()
-        line = await asyncio.wait_for(self._process.stdout.readline(), START_SECONDS)
-        self.address = given.listen, int(json.loads(line)["port"])
-
-    async def teardown(self, worker: Any) -> None:
-        """End the agent and its worker processes."""
-        self._has_ended.set()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        await self._process.wait()
-
-    def wait(self) -> None:
-        """Block until the agent has ended."""
-        self._has_ended.wait()
-
-    async def _notice_end(self) -> None:
-        await self._process.wait()
-        self._has_ended.set()
-
-
-def agent_address(plugin: str, dask_worker: Any) -> tuple[str, int]:
-    """The address of the agent beside a worker. Runs in the worker."""
-    host, port = dask_worker.plugins[plugin].address
-    return host, port
 
 
 class DaskWorkers:
@@ -129,7 +55,7 @@ class DaskWorkers:
         self._client = client
         token = os.urandom(16)
         self._plugin = f"slotwise-agent-{os.urandom(4).hex()}"
-        tls = _tls_of(client.security, "client")
+        tls = tls_of(client.security, "client")
         self.has_tls = tls is not None
         self._security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
         self._connected: dict[str, str] = {}  # by the worker's address, its name
@@ -138,7 +64,14 @@ class DaskWorkers:
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
         self._leases = Leases(client, self._plugin)
-        client.register_plugin(AgentPlugin(self._plugin, token.hex(), slots))
+        try:
+            client.register_plugin(AgentPlugin(self._plugin, token.hex(), slots))
+        except Exception as error:  # Of any kind, raised in a worker by Dask.
+            self.close()
+            raise SlotwiseError(
+                f"agents cannot be started on the workers of the Dask cluster: {error}; they"
+                " need the same version of slotwise"
+            ) from error
 
     def connect(self) -> list[AgentHost]:
         """Connect to the agents of the workers that are there and are not connected.
@@ -177,9 +110,11 @@ class DaskWorkers:
             self._watcher.join(START_SECONDS)
         if self._client.status == "running":
             self._leases.close()
-            self._client.unregister_worker_plugin(  # type: ignore[no-untyped-call]
-                self._plugin
-            )
+            # Of workers that have no agent, or end now; agents also end without a manager.
+            with suppress(Exception):
+                self._client.unregister_worker_plugin(  # type: ignore[no-untyped-call]
+                    self._plugin
+                )
         if self._is_mine:
             self._client.close()  # type: ignore[no-untyped-call]
 
@@ -208,6 +143,9 @@ class DaskWorkers:
         hosts = []
         for address, agent in found.items():
             if isinstance(agent, BaseException):
+                if isinstance(agent, SlotwiseError):
+                    self._refuse(address, str(agent), is_told=True)
+                    continue
                 # It may still begin.
                 is_told = address in self._refused
                 self._refuse(address, f"{address}: {agent}", is_told=is_told)
@@ -236,21 +174,3 @@ def _find_seconds() -> float:
     if stated == dask.config.get(TIMEOUT, config=dask.config.merge(*dask.config.defaults)):
         return FIND_SECONDS
     return float(parse_timedelta(stated))
-
-
-def _speed_of(host: str) -> float:
-    """The speed that the configuration of Dask states for this host; 1 by default.
-
-    InputError for a speed that cannot be emulated.
-    """
-    speed = dask.config.get(SPEED, 1.0)
-    check_number(SPEED, speed)
-    check_emulated(Host(host, {ANY_KIND: 1}, speed=speed))
-    return float(speed)
-
-
-def _tls_of(security: Any, role: str) -> dict[str, str] | None:
-    """The certificates of a role in a Dask cluster; None without TLS."""
-    given = security.get_tls_config_for_role(role)
-    names = {"ca_file": given["ca_file"], "cert": given["cert"], "key": given["key"]}
-    return names if all(names.values()) else None

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from slotwise.programs.addresses import join_address
 from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.live_job import Pickle
@@ -65,8 +66,8 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
     places = address[0], str(theirs.get("machine", ""))
-    listens = "{}:{}".format(*address)
-    return AgentHost(name, int(theirs["slots"]), MessageStream(connected), listens, places)
+    slots, listens = int(theirs["slots"]), join_address(*address)
+    return AgentHost(name, slots, MessageStream(connected), listens, places)
 
 
 def check_python(theirs: str) -> None:
@@ -117,11 +118,12 @@ class AgentSlots:
         return gone
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove all slots of a host; its agent ends their workers."""
+        """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
         for slot in slots:
             host = self._host_of.pop(slot)
             self._running.pop(slot, None)
             self._progress.pop(slot, None)
+            self._dismiss([host])
             self._leave(host)
 
     def learn(self, key: str, runner: bytes) -> None:
@@ -209,9 +211,7 @@ class AgentSlots:
 
     def dismiss(self) -> None:
         """Let the agents end, because no manager will come to them any more."""
-        for host in self._hosts.values():
-            host.stream.send(["end"])
-        self._flush()
+        self._dismiss(self._hosts.values())
 
     def close(self) -> None:
         """Leave all agents, which then end their workers. Idempotent."""
@@ -256,6 +256,11 @@ class AgentSlots:
             assert what == "failed"
             (self.why[host.name],) = details
             raise EOFError
+
+    def _dismiss(self, hosts: Iterable[AgentHost]) -> None:
+        for host in hosts:
+            host.stream.send(["end"])
+            host.stream.flush()
 
     def _leave(self, host: AgentHost) -> None:
         if self._hosts.pop(host.stream.channel, None) is not None:

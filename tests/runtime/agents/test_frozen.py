@@ -1,0 +1,76 @@
+"""A task that fetches from an agent that is frozen gives up, and says what it has lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_processes import TOKEN, Loopback
+from slotwise.model.cluster import Cluster, Host
+from slotwise.programs.hosts import fetched as fetching
+from slotwise.programs.hosts import files, greeting
+from slotwise.programs.hosts.fetched import fetched
+from slotwise.programs.hosts.greeting import reader_token
+from slotwise.programs.hosts.task_files import TaskFile
+from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.shuffle.partitioned import PartitionedWriter
+from slotwise.programs.work_folder import work_folder_name
+
+JOB = work_folder_name()
+LARGE = 64
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TaskFile, int]]:
+    """A file of an agent, larger than the buffers of a connection, and the agent."""
+    monkeypatch.setattr(fetching, "reader_security", lambda: reader_token(TOKEN))
+    monkeypatch.setattr(fetching, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(files, "SECONDS", 0.5)
+    monkeypatch.setattr(greeting, "GREETING_SECONDS", 0.5)
+    source = Loopback(Cluster((Host("a", {"task": 1}),)), tmp_path)
+    try:
+        (connected,) = source.connect()
+        (root,) = (tmp_path / "a").iterdir()
+        attempt = root / JOB / "map-0-1"
+        attempt.mkdir(parents=True)
+        with PartitionedWriter(attempt / "pairs", 1) as file:
+            for _ in range(LARGE):
+                file.append(0, os.urandom(1 << 20))
+        pid = source.agents["a"].pid
+        yield TaskFile("map", 0, 1, connected.address, attempt / "pairs", 0), pid
+        os.kill(pid, signal.SIGCONT)
+        connected.stream.close()
+    finally:
+        source.close()
+
+
+def test_an_agent_that_does_not_greet_has_lost_its_files(
+    served: tuple[TaskFile, int], tmp_path: Path
+) -> None:
+    """The kernel of its host accepts connections meanwhile."""
+    file, agent = served
+    os.kill(agent, signal.SIGSTOP)
+    with pytest.raises(LostInputError):
+        fetched([file], 1, tmp_path / "copy")
+
+
+def test_an_agent_that_sends_no_more_has_lost_its_files(
+    served: tuple[TaskFile, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops when the task has begun to receive. What it sends before is not enough."""
+    file, agent = served
+    receive = files.receive_into
+
+    def freeze(*given: object) -> None:
+        os.kill(agent, signal.SIGSTOP)
+        receive(*given)  # type: ignore[arg-type]
+
+    fetched([file], 1, tmp_path / "copy")
+    assert (tmp_path / "copy-0").stat().st_size > LARGE << 20
+    monkeypatch.setattr(files, "receive_into", freeze)
+    with pytest.raises(LostInputError):
+        fetched([file], 1, tmp_path / "other")
