@@ -126,9 +126,13 @@ def promise_all(
         # The earliest completion: see `Promises.earliest`.
         date, last, there = 0.0, 0, 0.0
         for i in range(count):
-            free = room[i] + min(total, low * at[i])
+            free = room[i]
+            if low > 0.0:
+                free += min(total, low * at[i])
             if free + PROMISED * capacity * at[i] < total:
-                date = max(date, at[i] + (total - free) / top)
+                until = at[i] + (total - free) / top
+                if until > date:
+                    date = until
                 last, there = i, free
         if last + 1 < count:
             behind = room[last + 1] + min(total, low * at[last + 1])
@@ -167,8 +171,7 @@ def promise_all(
             at[place], room[place] = instant, height
             count += 1
         for i in range(count):
-            floor = min(total, low * at[i])
-            if at[i] >= date:
-                room[i] -= total - floor
-            else:
-                room[i] -= max(floor, total - top * (date - at[i])) - floor
+            floor = min(total, low * at[i]) if low > 0.0 else 0.0
+            needed = total if at[i] >= date else total - top * (date - at[i])
+            if needed > floor:
+                room[i] -= needed - floor
