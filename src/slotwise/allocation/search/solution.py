@@ -97,7 +97,7 @@ def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Mallea
 def as_packed(
     problem: Malleable, orders: Iterable[Order], due: Floats
 ) -> MalleableSolution | None:
-    """The schedule by the packing scheme in the first of the orders as good as the due dates."""
+    """The schedule by the packing scheme in the first order as good as the due dates."""
     value = problem.value(np.minimum(due, problem.ends))
     packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
     for order in orders:
