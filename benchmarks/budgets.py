@@ -22,7 +22,7 @@ from math import ceil
 
 import numpy as np
 
-from slotwise.allocation.planning import FLOW_STEPS
+from slotwise.allocation.planning import flow_steps
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.plans import plan
@@ -72,7 +72,7 @@ def line(
         made = plan(jobs, "flowflex", objective=objective, slots=SLOTS)
         taken.append(time.process_time() - begun)
         final += not made.may_improve
-        steps = FLOW_STEPS / (sum(len(job.phases) for job in jobs) + 100)
+        steps = flow_steps(sum(len(job.phases) for job in jobs))
         for times, parts in saved.items():
             value = made.value
             if made.may_improve:
