@@ -69,20 +69,33 @@ class Promises:
 
     def promise(self, job: int, due: float) -> None:
         """Promise a completion, seconds, not before the earliest one; inf promises nothing."""
-        work, min_share, max_share = self._jobs[job]
         due = min(due, float(self._ends[job]))
         if due == inf:
             return
-        # From its turn t on it needs its max share:
-        # min_share * t = work - max_share * (due - t).
-        turn = (
-            due
-            if max_share <= min_share
-            else due - max(0.0, work - min_share * due) / (max_share - min_share)
-        )
-        self._add_points(max(0.0, turn), due)
+        self._add_points(self._turn(job, due), due)
         self.due[job] = due
         self._room -= self.needed(job, due, self._at)
+
+    def promise_together(self, due: Floats) -> None:
+        """Promise the due dates of all jobs, which can be kept together: faster than singly."""
+        self.due = np.minimum(due, self._ends)
+        dates = [(job, at) for job, at in enumerate(self.due.tolist()) if at < inf]
+        points = [instant for job, at in dates for instant in (self._turn(job, at), at)]
+        at = np.unique(np.concatenate((self._at, points)))
+        self._at, self._room = at, self.room(at)
+        for job, date in dates:
+            self._room -= self.needed(job, date, at)
+
+    def _turn(self, job: int, due: float) -> float:
+        """The instant t from which on it needs its max share until it is due.
+
+        min_share * t = work - max_share * (due - t).
+        """
+        work, min_share, max_share = self._jobs[job]
+        if max_share <= min_share:
+            return due
+        turn = due - max(0.0, work - min_share * due) / (max_share - min_share)
+        return float(max(0.0, turn))
 
     def withdraw(self, job: int) -> None:
         """Remove the promise of a job."""

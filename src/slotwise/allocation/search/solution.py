@@ -64,10 +64,9 @@ def brought_forward(problem: Malleable, due: Floats) -> Floats:
     jobs_most = TIGHT_MOST if problem.aggregate == "max" else PROMISES_MOST
     if len(problem) > jobs_most:
         return due
-    promises, order = Promises(problem), by_area(problem)
-    for job in order:
-        promises.promise(job, float(due[job]))
-    tighten(promises, order)
+    promises = Promises(problem)
+    promises.promise_together(due)
+    tighten(promises, by_area(problem))
     return promises.due
 
 
