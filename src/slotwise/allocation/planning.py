@@ -48,10 +48,10 @@ class Planned:
     was_short: bool = False
 
 
-FLOW_STEPS, FLOW_STEPS_MOST = 3_000_000, 13_000
+FLOW_STEPS, FLOW_STEPS_MOST = 4_000_000, 13_000
 """Steps of a plan by FlowFlex, times phases + 100: a compiled step costs as much as that. So 20
-flows of 20 phases get 6,000 steps, which take less than half a second. Fewer than 130 phases
-get no more than FLOW_STEPS_MOST."""
+flows of 20 phases get 8,000 steps, which take less than half a second. Fewer than 200 phases
+get FLOW_STEPS_MOST."""
 
 FLEX_STEPS = 1_500_000
 """Steps of a plan by FLEX, times jobs + 100, if a step is the packing scheme."""

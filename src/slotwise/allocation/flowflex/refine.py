@@ -24,7 +24,7 @@ SHAKE = 0.1
 """The maximum move of a phase when a ranking is shaken, as a part of all phases."""
 
 PATIENCE = 15
-"""Moves per phase without improvement after which the search ends."""
+"""Steps per phase without improvement after which the search ends."""
 
 STRIDES = (0.7548776662466927, 0.5698402909980532)
 """Steps of two sequences that visit the unit square evenly: powers of the plastic number."""
@@ -83,18 +83,18 @@ def shift(
     All phases of a flow move by the same number of places. Two low-discrepancy sequences choose
     the moves and their lengths, so the same budget gives the same ranking. Most moves are
     short. To cross plateaus, the search also accepts equal values, unless they are further from
-    a cheaper step (`short_of_cheaper`). One call of `listed` per step, until the budget is
-    spent or `PATIENCE` moves per phase have not helped. Moves that change no slots take no step
-    (`_changes_nothing`).
+    a cheaper step (`short_of_cheaper`). One move per step, until the budget is spent or
+    `PATIENCE` steps per phase have not helped. `listed` is not called for moves that change no
+    slots (`_changes_nothing`); the result is the same.
     """
     best, kept = ranking, _Reached(flows, listed(ranking))
     count = len(best)
-    move, helped = 0, 0
-    while move - helped < PATIENCE * count:
-        move += 1
-        place, by = (move * stride % 1.0 for stride in STRIDES)
+    step, helped = 0, 0
+    while step - helped < PATIENCE * count and budget.may_go_on():
+        step += 1
+        place, by = (step * stride % 1.0 for stride in STRIDES)
         far = (2 * by - 1) * abs(2 * by - 1)
-        if move % 2:
+        if step % 2:
             source = int(place * count)
             target = min(count - 1, max(0, source + round(far * REACH * count)))
             candidate = _with_phase_moved(best, source, target)
@@ -105,11 +105,9 @@ def shift(
             is_mine = flows.flow[best] == int(place * len(flows))
             keys = np.arange(count) + np.where(is_mine, far * count + 0.5, 0.0)
             candidate = best[np.argsort(keys, kind="stable")]
-        if not budget.may_go_on():
-            break
         found = _Reached(flows, listed(candidate))
         if found.value < kept.value - SAME * abs(kept.value):
-            helped = move
+            helped = step
         if found.is_no_worse(kept):
             best, kept = candidate, found
     return best

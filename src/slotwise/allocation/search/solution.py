@@ -111,7 +111,7 @@ def earliest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Mallea
     So jobs whose completions do not matter are not late either.
     """
     forward = brought_forward(problem, due)
-    packed = as_packed(problem, orders, forward)
+    packed = as_packed(problem, orders, due)
     if packed is not None and forward.sum() >= packed.completion.sum() * (1 - CLOSE):
         return packed
     kept = filled(problem, forward)
