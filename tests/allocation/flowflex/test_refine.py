@@ -174,7 +174,6 @@ def test_shifts_end_when_nothing_helps() -> None:
     assert budget.spent == 7 * PATIENCE
     # A phase that moves by 0 places is not scheduled again; flows are.
     assert budget.spent // 2 < len(asked.rankings) <= budget.spent
-    assert len(asked.rankings) == budget.spent + 1
     assert sorted(found.tolist()) == list(range(7))
 
 
