@@ -142,15 +142,15 @@ def _plan_flows(
         for phase in job.phases:
             progress_of(job, phase)  # For its InputError.
     flows, ids = whole_flows(jobs, cluster, flowflex.objective)
-    budget = budget or _steps(flow_steps(len(ids)), len(ids))
+    budget = budget or flow_budget(len(ids))
     solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
     pieces = merged(pieces_of(flows, solution, ids))
     return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
 
 
-def flow_steps(phases: int) -> float:
-    """The steps of a plan by FlowFlex, which are stated for compiled code."""
-    return min(FLOW_STEPS / (phases + 100), FLOW_STEPS_MOST)
+def flow_budget(phases: int) -> Budget:
+    """The default budget of a plan by FlowFlex."""
+    return _steps(min(FLOW_STEPS / (phases + 100), FLOW_STEPS_MOST), phases)
 
 
 def _steps(steps: float, phases: int) -> Budget:
