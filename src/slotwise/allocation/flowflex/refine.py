@@ -142,8 +142,7 @@ def _changes_nothing(
     Of two phases only the order matters, and only while both are ready, not done, and use the
     same kind of slot. Until the first of them starts, there are no slots for the second one
     either. So nothing changes if, for each phase that is passed, the first one's start or the
-    second one's readiness comes after the end of one of them. In plans of 20 flows of 20
-    phases, that is every other move of a phase.
+    second one's readiness comes after the end of one of them. O(places).
     """
     moved = ranking[source]
     passed = ranking[source + 1 : target + 1] if source < target else ranking[target:source]
