@@ -1,4 +1,4 @@
-"""How long FlowFlex plans by default, and how much a larger budget would save.
+"""How long plans of flows take by default, and how much a larger budget would save.
 
 Random flows of FlowFlex 5.1 on 25 slots are planned with the default number of steps and with
 multiples of it. A line is an objective:
@@ -8,21 +8,23 @@ multiples of it. A line is an objective:
 - for each multiple, the part of the default value that the longer search saves, mean and most,
   in percent; 100 if it finds 0.
 
-Choose seeds that no test uses. Every number except the times is the same on every machine that
-has the extra `fast`.
+Choose seeds that no test uses. `--plain` plans as without the extra `fast`; then the default
+number of steps is lower. Every number except the times is the same on every machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from math import ceil
 
 import numpy as np
 
-from slotwise.allocation.planning import FLOW_STEPS
+from slotwise.allocation.planning import flow_budget
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.plans import plan
@@ -42,7 +44,11 @@ def main() -> None:
     parser.add_argument("--slack", type=float, default=1.0, help="of deadlines, at most")
     parser.add_argument("--times", type=int, nargs="+", default=[10], metavar="N")
     parser.add_argument("--objective", help="only objectives with this in their names")
+    parser.add_argument("--allocator", default="flowflex")
+    parser.add_argument("--plain", action="store_true", help="without compiled code")
     options = parser.parse_args()
+    if options.plain:
+        sys.modules["numba"] = None  # type: ignore[assignment]
     drawn = [draw(options, options.seed + number) for number in range(options.count)]
     plan(drawn[0], "flowflex", slots=SLOTS, objective="tardiness")  # Loads all code.
     print(f"{'objective':17} {'CPU s':>12} {'final':>7}", end="")
@@ -50,7 +56,8 @@ def main() -> None:
     for objective in OBJECTIVES:
         name = f"{objective.aggregate} of {objective.penalty}"
         if not options.objective or options.objective in name:
-            print(f"{name:17} {line(drawn, objective, options.times)}", flush=True)
+            cells = line(drawn, options.allocator, objective, options.times)
+            print(f"{name:17} {cells}", flush=True)
 
 
 def draw(options: argparse.Namespace, seed: int) -> tuple[Job, ...]:
@@ -62,25 +69,25 @@ def draw(options: argparse.Namespace, seed: int) -> tuple[Job, ...]:
 
 
 def line(
-    drawn: Sequence[tuple[Job, ...]], objective: Objective, multiples: Sequence[int]
+    drawn: Sequence[tuple[Job, ...]],
+    allocator: str,
+    objective: Objective,
+    multiples: Sequence[int],
 ) -> str:
     """Plan all workloads for one objective."""
+    aim = partial(plan, allocator=allocator, objective=objective, slots=SLOTS)
     taken, final = [], 0
     saved: dict[int, list[float]] = {times: [] for times in multiples}
     for jobs in drawn:
         begun = time.process_time()
-        made = plan(jobs, "flowflex", objective=objective, slots=SLOTS)
+        made = aim(jobs)
         taken.append(time.process_time() - begun)
         final += not made.may_improve
-        steps = FLOW_STEPS / (sum(len(job.phases) for job in jobs) + 100)
+        steps = flow_budget(sum(len(job.phases) for job in jobs)).steps
         for times, parts in saved.items():
             value = made.value
             if made.may_improve:
-                budget = ceil(times * steps)
-                more = plan(
-                    jobs, "flowflex", objective=objective, slots=SLOTS, budget_steps=budget
-                )
-                value = more.value
+                value = aim(jobs, budget_steps=ceil(times * steps)).value
             parts.append(100 * (1 - value / made.value) if value != made.value else 0.0)
     counted = f"{final} of {len(drawn)}"
     cells = [f"{statistics.fmean(part):8.2f} {max(part):7.2f} %" for part in saved.values()]

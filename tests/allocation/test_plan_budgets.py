@@ -10,6 +10,10 @@ import pytest
 
 from slotwise import plans
 from slotwise.allocation import planning
+from slotwise.allocation.compiled import compiled
+from slotwise.allocation.due_dates import reservations_compiled
+from slotwise.allocation.flowflex import list_schedule
+from slotwise.allocation.flowflex.list_schedule import COMPILED_FROM
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.plans import plan
@@ -46,11 +50,11 @@ def test_a_plan_does_not_depend_on_the_clock(
     assert busy.seconds >= 3600
 
 
-@pytest.mark.parametrize(("has_numba", "steps"), [(True, 3000), (False, 150)])
-def test_a_plan_of_20_flows_of_20_phases_has_steps_for_a_second(
+@pytest.mark.parametrize(("has_numba", "steps"), [(True, 8000), (False, 1000)])
+def test_a_plan_of_20_flows_of_20_phases_has_steps_for_half_a_second(
     has_numba: bool, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step takes about 0.1 ms, or 2.5 ms without compiled code."""
+    """A step takes about 0.04 ms, or 0.6 ms without compiled code."""
     budgets: list[Any] = []
     solve = planning.solve_flows
 
@@ -65,6 +69,37 @@ def test_a_plan_of_20_flows_of_20_phases_has_steps_for_a_second(
     assert sum(len(job.phases) for job in jobs) == 400
     assert planned(jobs, "response").may_improve
     assert budgets == [steps]
+
+
+def test_a_plan_of_few_phases_does_not_wait_for_numba() -> None:
+    """Its default steps take less time without compiled code than the import takes."""
+    phases = planning.PLAIN_MOST
+    assert phases * planning.flow_budget(phases).steps < COMPILED_FROM
+
+
+@pytest.mark.parametrize("penalty", ["response", "tardiness", "sla"])
+def test_the_same_steps_give_the_same_plan_without_machine_code(
+    penalty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, with all parts of the search."""
+    pytest.importorskip("numba", reason="needs slotwise[fast]")
+    jobs = flows(3, 0.5, flows_least=20, flows_most=20, phases_least=10, phases_most=10)
+    kernels: list[str] = []
+
+    def counted(function: Any, *rest: Any, **named: Any) -> Any:
+        kernels.append(function.__name__)
+        return compiled(function, *rest, **named)
+
+    for module in (list_schedule, reservations_compiled):
+        monkeypatch.setattr(module, "compiled", counted)
+    fast = planned(jobs, penalty, budget_steps=1200)
+    assert "run_list" in kernels
+    kernels.clear()
+    for module in (list_schedule, reservations_compiled):
+        monkeypatch.setattr(module, "has_numba", lambda: False)
+    plain = planned(jobs, penalty, budget_steps=1200)
+    assert not kernels
+    assert (plain.value, plain.schedule) == (fast.value, fast.schedule)
 
 
 def test_a_sum_starts_from_the_plan_of_its_maximum() -> None:

@@ -23,10 +23,12 @@ from slotwise.allocation.search.solution import (
     PROMISES_MOST,
     MalleableSolution,
     in_order,
+    is_as_good,
     keeping,
     simplest,
 )
 from slotwise.allocation.search.stepwise import choose_steps
+from slotwise.allocation.tolerances import CLOSE
 from slotwise.objective.cost import Steps
 
 
@@ -63,7 +65,9 @@ def solve_plainly(problem: Malleable, budget: Budget) -> MalleableSolution:
         due, bound = choice.due, choice.bound
     best = simplest(problem, [order], due)
     if not problem.costs.are_lines:
-        best = solve._earlier(best, keeping(problem, due))
+        kept = keeping(problem, due)
+        is_earlier = kept.completion.sum() < best.completion.sum() * (1 - CLOSE)
+        best = kept if is_earlier and is_as_good(kept.value, best.value) else best
     return replace(best, bound=bound)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from slotwise.objective.costs import Costs, Floats
 from slotwise.objective.objective import Aggregate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Malleable:
     """J jobs that share `capacity` slots from time 0 on; created by `Malleable.of`.
 
@@ -72,12 +73,12 @@ class Malleable:
             lows *= capacity / total
         return cls(float(capacity), works, lows, tops, Costs(costs), aggregate)
 
-    @property
+    @cached_property
     def heights(self) -> Floats:
         """The minimum time that each job needs alone, seconds."""
         return self.work / self.max_share
 
-    @property
+    @cached_property
     def ends(self) -> Floats:
         """The latest completion of each job, which its min share implies; inf without one."""
         with np.errstate(divide="ignore"):

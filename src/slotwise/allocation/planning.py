@@ -48,9 +48,10 @@ class Planned:
     was_short: bool = False
 
 
-FLOW_STEPS = 1_500_000
+FLOW_STEPS, FLOW_STEPS_MOST = 4_000_000, 13_000
 """Steps of a plan by FlowFlex, times phases + 100: a compiled step costs as much as that. So 20
-flows of 20 phases get 3,000 steps, which take about a second."""
+flows of 20 phases get 8,000 steps, which take less than half a second. Fewer than 200 phases
+get FLOW_STEPS_MOST."""
 
 FLEX_STEPS = 1_500_000
 """Steps of a plan by FLEX, times jobs + 100, if a step is the packing scheme."""
@@ -58,8 +59,8 @@ FLEX_STEPS = 1_500_000
 PROMISE_STEPS = 80_000_000
 """Steps of a plan by FLEX, times (jobs + 100)^2, if a step promises due dates."""
 
-PLAIN_STEPS = 1 / 20
-"""The part of the steps without compiled code (extra `fast`): a step takes 20 times as long."""
+PLAIN_STEPS = 1 / 8
+"""The part of the steps without compiled code (extra `fast`): a step takes 15 times as long."""
 
 PLAIN_MOST = 15
 """Phases up to which all steps are taken without compiled code: they are fast enough, and
@@ -141,10 +142,15 @@ def _plan_flows(
         for phase in job.phases:
             progress_of(job, phase)  # For its InputError.
     flows, ids = whole_flows(jobs, cluster, flowflex.objective)
-    budget = budget or _steps(FLOW_STEPS / (len(ids) + 100), len(ids))
+    budget = budget or flow_budget(len(ids))
     solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
     pieces = merged(pieces_of(flows, solution, ids))
     return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
+
+
+def flow_budget(phases: int) -> Budget:
+    """The default budget of a plan by FlowFlex."""
+    return _steps(min(FLOW_STEPS / (phases + 100), FLOW_STEPS_MOST), phases)
 
 
 def _steps(steps: float, phases: int) -> Budget:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import overload
 
@@ -72,6 +73,21 @@ class Costs(Sequence[Cost]):
     def origin(self) -> Floats:
         """The instants at which lines and hinges are 0; 0 for the others."""
         return self.shapes.origin
+
+    @cached_property
+    def stakes(self) -> Floats:
+        """The weight of each job, > 0: its slope, or the cost of its last step; 1 otherwise."""
+        last = np.maximum(self.shapes.levels[:, -1], np.finfo(float).tiny)
+        return np.where(self._ends[:, 0] < inf, last, self._slope)
+
+    @cached_property
+    def due(self) -> Floats:
+        """When each first rises: the instant of a hinge or of the first step, otherwise inf.
+
+        A line always rises; its origin is used.
+        """
+        straight = self.shapes.slope > 0
+        return np.where(straight, self.shapes.origin, self._ends[:, 0])
 
     @property
     def kinks_most(self) -> int:

@@ -89,12 +89,12 @@ def test_a_simpler_simulation_ends_at_the_same_instants(
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(phases_most=8), st.data())
 def test_machine_code_gives_the_same_bits(problem: FlowProblem, data: st.DataObject) -> None:
-    """All ends, and all changes of slots, to the last digit."""
+    """All instants, and all changes of slots, to the last digit."""
     pytest.importorskip("numba", reason="needs slotwise[fast]")
     ranking = data.draw(rankings(problem))
     plain, fast = PhaseLister(problem, is_fast=False), PhaseLister(problem, is_fast=True)
     one, other = plain.schedule(ranking), fast.schedule(np.array(ranking))
-    for name in ("end", "phase", "since", "slots"):
+    for name in ("ready", "start", "end", "phase", "since", "slots"):
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
     assert plain.ends(ranking).tolist() == fast.ends(ranking).tolist()
 

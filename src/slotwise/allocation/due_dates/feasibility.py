@@ -33,10 +33,10 @@ def fits(
     O(J log J).
     """
     heights = work / max_share
-    if np.any(due * (1 + tolerance) < heights):
+    if (due * (1 + tolerance) < heights).any():
         return False
     instants, needed = needs(work, min_share, max_share, np.maximum(due, heights))
-    return bool(np.all(needed <= capacity * instants * (1 + tolerance)))
+    return bool((needed <= capacity * instants * (1 + tolerance)).all())
 
 
 def needs(
@@ -48,29 +48,36 @@ def needs(
     is linear between these instants and constant after the last one, except for the min shares
     of jobs that may run forever. O(J log J).
     """
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        end = np.where(
-            min_share > 0, work / min_share, np.inf
-        )  # Its min share completes it by then.
-    end = np.clip(due, 0.0, end)
+    end, steady = np.maximum(due, 0.0), 0.0
+    has_floors = bool(min_share.any())
+    if has_floors:
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            # The min share of a job completes it by then.
+            end = np.minimum(end, np.where(min_share > 0, work / min_share, np.inf))
     finite = np.isfinite(end)
-    steady = float(min_share[~finite].sum())  # The slots of jobs that may run forever.
-    work, min_share, max_share, end = (
-        work[finite],
-        min_share[finite],
-        max_share[finite],
-        end[finite],
-    )
-    late = float(np.sum(max_share * np.maximum(work / max_share - end, 0.0)))
+    if not finite.all():
+        steady = float(min_share[~finite].sum())  # The slots of jobs that may run forever.
+        work, min_share, max_share, end = (
+            work[finite],
+            min_share[finite],
+            max_share[finite],
+            end[finite],
+        )
+    heights = work / max_share
+    late = float((max_share * np.maximum(heights - end, 0.0)).sum())
     # From its turn on a job must run at its max share; before it, its min share suffices.
-    spare = max_share - min_share
-    lag = np.divide(work - min_share * end, spare, out=end.copy(), where=spare > 0)
-    turn = np.clip(end - lag, 0.0, end)
-
-    instants = np.concatenate([turn, end])
-    by_time = np.argsort(instants, kind="stable")
-    instants = np.concatenate([[0.0], instants[by_time]])
-    change = np.cumsum(np.concatenate([spare, -max_share])[by_time])
-    rate = steady + min_share.sum() + np.concatenate([[0.0], change])
-    done = np.cumsum(rate[:-1] * np.diff(instants))
-    return instants, late + np.concatenate([[0.0], done])
+    spare, lag = max_share, heights
+    if has_floors:
+        spare = max_share - min_share
+        lag = np.divide(work - min_share * end, spare, out=end.copy(), where=spare > 0)
+    count = len(end)
+    instants = np.zeros(2 * count + 1)
+    instants[1 : count + 1] = (end - lag).clip(0.0, end)
+    instants[count + 1 :] = end
+    by_time = instants[1:].argsort(kind="stable")
+    instants[1:] = instants[1:][by_time]
+    rate, needed = np.zeros(2 * count + 1), np.zeros(2 * count + 1)
+    rate[1:] = np.concatenate((spare, -max_share))[by_time].cumsum()
+    rate += steady + min_share.sum()
+    needed[1:] = (rate[:-1] * (instants[1:] - instants[:-1])).cumsum()
+    return instants, late + needed

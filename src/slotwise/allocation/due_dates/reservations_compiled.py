@@ -121,14 +121,19 @@ def promise_all(
                -inf after the last
     at, room   the `count` points of the room without promises, and space for 2 J more
     """
+    tolerance = PROMISED * capacity
     for job in order:
         total, low, top = work[job], min_share[job], max_share[job]
         # The earliest completion: see `Promises.earliest`.
         date, last, there = 0.0, 0, 0.0
         for i in range(count):
-            free = room[i] + min(total, low * at[i])
-            if free + PROMISED * capacity * at[i] < total:
-                date = max(date, at[i] + (total - free) / top)
+            free = room[i]
+            if low > 0.0:
+                free += min(total, low * at[i])
+            if free + tolerance * at[i] < total:
+                until = at[i] + (total - free) / top
+                if until > date:
+                    date = until
                 last, there = i, free
         if last + 1 < count:
             behind = room[last + 1] + min(total, low * at[last + 1])
@@ -147,14 +152,15 @@ def promise_all(
         due[job] = date
         if date == inf:
             continue
-        # The reduction of the room by the promise: see `Promises.promise`.
+        # The reduction of the room by the promise, from its turn on: see `Promises.promise`.
         turn = date
         if top > low:
             turn = max(0.0, date - max(0.0, total - low * date) / (top - low))
+        place, start = 0, count
         for instant in (turn, date):
-            place = 0
             while place < count and at[place] < instant:
                 place += 1
+            start = min(start, place)
             if place < count and at[place] == instant:
                 continue
             if place == count:
@@ -166,9 +172,8 @@ def promise_all(
                 at[i], room[i] = at[i - 1], room[i - 1]
             at[place], room[place] = instant, height
             count += 1
-        for i in range(count):
-            floor = min(total, low * at[i])
-            if at[i] >= date:
-                room[i] -= total - floor
-            else:
-                room[i] -= max(floor, total - top * (date - at[i])) - floor
+        for i in range(start, count):
+            floor = min(total, low * at[i]) if low > 0.0 else 0.0
+            needed = total if at[i] >= date else total - top * (date - at[i])
+            if needed > floor:
+                room[i] -= needed - floor

@@ -37,7 +37,8 @@ def water_fill(problem: Malleable, due: Floats) -> Packing | None:
         )
         rest = problem.work[job] - min_share * due[job]
         level = _level(used[:width], lengths[:width], room, rest)
-        poured = np.clip(min(level, problem.capacity) - used[:width], 0.0, room)
+        above = min(level, problem.capacity) - used[:width]
+        poured = np.minimum(np.maximum(above, 0.0), room)
         if rest - float(poured @ lengths[:width]) > CLOSE * problem.work[job]:
             return None
         used[:width] += poured
@@ -55,17 +56,19 @@ def _level(used: Floats, lengths: Floats, room: float, work: float) -> float:
     if work <= 0 or room <= 0:
         return 0.0
     # Below level L lies sum(lengths * (L - used)) over the columns in use below L.
-    high = used[::-1]
-    area = np.concatenate(([0.0], np.cumsum(lengths[::-1])))
-    moment = np.concatenate(([0.0], np.cumsum((lengths * used)[::-1])))
+    high, widths = used[::-1], lengths[::-1]
+    area, moment = np.zeros(len(used) + 1), np.zeros(len(used) + 1)
+    widths.cumsum(out=area[1:])
+    (widths * high).cumsum(out=moment[1:])
 
     def below(level: Floats) -> Floats:
-        count = np.searchsorted(high, level)
+        count = high.searchsorted(level)
         return level * area[count] - moment[count]
 
-    bends = np.sort(np.concatenate((high, high + room)))
+    bends = np.concatenate((high, high + room))
+    bends.sort()
     filled = below(bends) - below(bends - room)
-    place = int(np.searchsorted(filled, work))
+    place = int(filled.searchsorted(work))
     if place == 0 or place == len(bends):  # Beyond the ends only because of rounding.
         return float(bends[min(place, len(bends) - 1)])
     part = (work - filled[place - 1]) / (filled[place] - filled[place - 1])
@@ -74,12 +77,8 @@ def _level(used: Floats, lengths: Floats, room: float, work: float) -> float:
 
 def _pieces(ends: Floats, slots: Floats) -> list[tuple[float, float, float]]:
     """The pieces of a job; adjacent columns with equal slots are joined."""
-    changes = np.flatnonzero(np.diff(slots)) + 1
-    firsts = np.concatenate(([0], changes))
-    lasts = np.concatenate((changes - 1, [len(slots) - 1]))
-    starts = np.concatenate(([0.0], ends[:-1]))
-    return [
-        (float(starts[first]), float(ends[last]), float(slots[first]))
-        for first, last in zip(firsts, lasts, strict=True)
-        if slots[first] > 0
-    ]
+    (changes,) = (slots[1:] != slots[:-1]).nonzero()
+    lasts = np.append(changes, len(slots) - 1)
+    stops = ends[lasts].tolist()
+    pieces = zip([0.0, *stops], stops, slots[lasts].tolist(), strict=False)
+    return [(start, stop, held) for start, stop, held in pieces if held > 0]

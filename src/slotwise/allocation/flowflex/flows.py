@@ -142,6 +142,10 @@ class FlowProblem:
         """The maximum of critical path and squashed area, a lower bound for each flow, (2)."""
         return np.maximum(self.critical_path, self.squashed_area)
 
+    def completion(self, ends: Floats) -> Floats:
+        """When each flow is done, by the ends of its phases, seconds."""
+        return np.maximum.reduceat(ends, self.first[:-1])
+
     def value(self, completion: Floats) -> float:
         """The sum or the maximum of the costs of these completions of flows; 0 without any."""
         if not len(self):

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba, is_loaded
 from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.objective.costs import Floats, Ints
@@ -40,9 +40,13 @@ RUNS_BY_CLOCK = 200
 class Listed:
     """A schedule as changes of slots in order of time: `phase` has `slots` from `since` on.
 
-    end  of each phase, seconds
+    ready  when each phase waits for no other, seconds
+    start  when each gets its first slots
+    end    of each
     """
 
+    ready: Floats
+    start: Floats
     end: Floats
     phase: Ints
     since: Floats
@@ -84,13 +88,17 @@ class PhaseLister:
         if not self._is_fast:
             self._lists: list[Any] = [numbers.tolist() for numbers in self._numbers]
 
+    def instants(self, ranking: Ranking) -> Listed:
+        """When each phase is ready, starts and ends; without the changes of slots."""
+        return self._run(ranking, 0)[0]
+
     def ends(self, ranking: Ranking) -> Floats:
         """When each phase is done, seconds."""
-        return self._run(ranking, 0)[0].end
+        return self.instants(ranking).end
 
     def completions(self, ranking: Ranking) -> Floats:
         """When each flow is done, seconds."""
-        return np.maximum.reduceat(self.ends(ranking), self._flows.first[:-1])
+        return self._flows.completion(self.ends(ranking))
 
     def schedule(self, ranking: Ranking) -> Listed:
         """The whole schedule."""
@@ -106,20 +114,26 @@ class PhaseLister:
         if self._chooses and not self._is_fast:
             self._is_fast = _PLAIN.pays(count)
         if self._is_fast:
-            end = np.zeros(count)
+            ready, start, end = np.zeros(count), np.zeros(count), np.zeros(count)
             phase, since, slots = np.zeros(room, np.int64), np.zeros(room), np.zeros(room)
             run = compiled(run_list, RUN_LIST)
-            changes = run(*self._numbers, order, rank, end, phase, since, slots)
+            changes = run(*self._numbers, order, rank, ready, start, end, phase, since, slots)
             kept = min(changes, room)
-            return Listed(end, phase[:kept], since[:kept], slots[:kept]), changes
+            return Listed(ready, start, end, phase[:kept], since[:kept], slots[:kept]), changes
         _PLAIN.phases += count
-        ends, traced = [0.0] * count, ([0] * room, [0.0] * room, [0.0] * room)
-        numbers = [*self._lists, order.tolist(), rank.tolist(), ends, *traced]
+        instants, traced = (
+            [[0.0] * count for _ in range(3)],
+            ([0] * room, [0.0] * room, [0.0] * room),
+        )
+        numbers = [*self._lists, order.tolist(), rank.tolist(), *instants, *traced]
         changes = run_list(*numbers)
         kept = min(changes, room)
+        ready, start, end = map(np.array, instants)
         phases, times, held = traced
         listed = Listed(
-            np.array(ends),
+            ready,
+            start,
+            end,
             np.array(phases[:kept], dtype=np.int64),
             np.array(times[:kept]),
             np.array(held[:kept]),
@@ -140,7 +154,7 @@ class _Plain:
 
     def pays(self, expected: float) -> bool:
         """Whether machine code is available and worth loading for `expected` more phases."""
-        return self.phases + expected >= COMPILED_FROM and has_numba()
+        return (is_loaded() or self.phases + expected >= COMPILED_FROM) and has_numba()
 
 
 _PLAIN = _Plain()
@@ -156,14 +170,17 @@ def run_list(
     waits: Numbers,
     order: Numbers,
     rank: Numbers,
+    readied: Numbers,
+    begun: Numbers,
     end: Numbers,
     changed: Numbers,
     since: Numbers,
     slots: Numbers,
 ) -> int:
-    """Fill in the end of each phase and the changes of slots; returns the number of changes.
+    """Fill in the instants of each phase and the changes of slots; returns the number of these.
 
     order, rank            all phases by rank, and the rank of each
+    readied, begun, end    when each is ready, starts and ends: zeros
     changed, since, slots  buffers for the changes; changes beyond their length are only counted
 
     Each end of a phase costs O(phases that hold slots then). Each phase that becomes ready
@@ -176,7 +193,7 @@ def run_list(
     # insertions and removals happen at the end, where they move few others.
     ready, size, begin = [0] * count, [0] * kinds, [0] * (kinds + 1)
     for phase in range(count):
-        left[phase], missing[phase] = work[phase], waits[phase]
+        left[phase], missing[phase], begun[phase] = work[phase], waits[phase], -1.0
         begin[kind[phase] + 1] += 1
     for k in range(kinds):
         begin[k + 1] += begin[k]
@@ -198,14 +215,20 @@ def run_list(
             free, place = capacity[k], begin[k] + size[k] - 1
             while free > 0.0 and place >= begin[k]:
                 phase = ready[place]
-                share = min(max_share[phase], free)
+                share = max_share[phase]
+                if share > free:
+                    share = free
                 free -= share
                 place -= 1
                 turn[phase] = turns
                 running[runs] = phase
                 runs += 1
-                step = min(step, left[phase] / share)
+                lasts = left[phase] / share
+                if lasts < step:
+                    step = lasts
                 if holds[phase] != share:
+                    if begun[phase] < 0.0:
+                        begun[phase] = now
                     holds[phase] = share
                     if changes < room:
                         changed[changes], since[changes], slots[changes] = phase, now, share
@@ -244,6 +267,7 @@ def run_list(
                 follower = after[arc]
                 missing[follower] -= 1
                 if missing[follower] == 0:
+                    readied[follower] = now
                     k = kind[follower]
                     spot = begin[k] + size[k]
                     size[k] += 1
@@ -256,6 +280,6 @@ def run_list(
 
 RUN_LIST = (
     f"int64({FLOATS}, {INTS}, {FLOATS}, {FLOATS}, {INTS}, {INTS}, {INTS}, {INTS}, {INTS},"
-    f" {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
+    f" {FLOATS}, {FLOATS}, {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
 )
 """The types of the arguments of `run_list`, in order."""

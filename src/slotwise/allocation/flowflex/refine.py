@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
 from slotwise.allocation.flowflex.flows import FlowProblem
+from slotwise.allocation.flowflex.list_schedule import Listed
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.tolerances import SAME
 from slotwise.objective.cost import MET, Steps
@@ -74,22 +76,18 @@ def latest_alike(flows: FlowProblem, completion: Floats) -> Floats:
 
 
 def shift(
-    flows: FlowProblem, ranking: Ints, completions: Callable[[Ints], Floats], budget: Budget
+    flows: FlowProblem, ranking: Ints, listed: Callable[[Ints], Listed], budget: Budget
 ) -> Ints:
     """A ranking that is at least as good, found by moving one phase or one flow at a time.
 
     All phases of a flow move by the same number of places. Two low-discrepancy sequences choose
     the moves and their lengths, so the same budget gives the same ranking. Most moves are
     short. To cross plateaus, the search also accepts equal values, unless they are further from
-    a cheaper step (`short_of_cheaper`). One call of `completions` per step, until the budget is
-    spent or `PATIENCE` steps per phase have not helped.
+    a cheaper step (`short_of_cheaper`). One move per step, until the budget is spent or
+    `PATIENCE` steps per phase have not helped. `listed` is not called for moves that change no
+    slots (`_changes_nothing`); the result is the same.
     """
-
-    def worth(candidate: Ints) -> tuple[float, float]:
-        completion = completions(candidate)
-        return flows.value(completion), short_of_cheaper(flows, completion)
-
-    best, kept = ranking, worth(ranking)
+    best, kept = ranking, _Reached(flows, listed(ranking))
     count = len(best)
     step, helped = 0, 0
     while step - helped < PATIENCE * count and budget.may_go_on():
@@ -97,17 +95,61 @@ def shift(
         place, by = (step * stride % 1.0 for stride in STRIDES)
         far = (2 * by - 1) * abs(2 * by - 1)
         if step % 2:
-            candidate = _with_phase_moved(best, int(place * count), far * REACH * count)
+            source = int(place * count)
+            target = min(count - 1, max(0, source + round(far * REACH * count)))
+            candidate = _with_phase_moved(best, source, target)
+            if _changes_nothing(flows, kept.listed, best, source, target):
+                best = candidate
+                continue
         else:
             is_mine = flows.flow[best] == int(place * len(flows))
             keys = np.arange(count) + np.where(is_mine, far * count + 0.5, 0.0)
             candidate = best[np.argsort(keys, kind="stable")]
-        found = worth(candidate)
-        if found[0] < kept[0] - SAME * abs(kept[0]):
+        found = _Reached(flows, listed(candidate))
+        if found.value < kept.value - SAME * abs(kept.value):
             helped = step
-        if found <= kept:
+        if found.is_no_worse(kept):
             best, kept = candidate, found
     return best
+
+
+class _Reached:
+    """A list schedule with its value."""
+
+    def __init__(self, flows: FlowProblem, listed: Listed) -> None:
+        self._flows, self.listed = flows, listed
+        self._completion = flows.completion(listed.end)
+        self.value = flows.value(self._completion)
+
+    def is_no_worse(self, other: _Reached) -> bool:
+        """Whether it costs less than another, or the same and is as near to a cheaper step."""
+        return self.value < other.value or (
+            self.value == other.value and self._short <= other._short
+        )
+
+    @cached_property
+    def _short(self) -> float:
+        return short_of_cheaper(self._flows, self._completion)
+
+
+def _changes_nothing(
+    flows: FlowProblem, listed: Listed, ranking: Ints, source: int, target: int
+) -> bool:
+    """Whether a phase that moves from one place to another certainly changes no slots.
+
+    listed  the schedule of the ranking
+
+    Of two phases only the order matters, and only while both are ready, not done, and use the
+    same kind of slot. Until the first of them starts, there are no slots for the second one
+    either. So nothing changes if, for each phase that is passed, the first one's start or the
+    second one's readiness comes after the end of one of them. O(places).
+    """
+    moved = ranking[source]
+    passed = ranking[source + 1 : target + 1] if source < target else ranking[target:source]
+    ahead, behind = (moved, passed) if source < target else (passed, moved)
+    begin = np.maximum(listed.start[ahead], listed.ready[behind])
+    matters = begin < np.minimum(listed.end[ahead], listed.end[behind])
+    return not (matters & (flows.kind[passed] == flows.kind[moved])).any()
 
 
 def shaken(ranking: Ints, number: int) -> Ints:
@@ -122,9 +164,14 @@ def shaken(ranking: Ints, number: int) -> Ints:
     return found
 
 
-def _with_phase_moved(ranking: Ints, source: int, by: float) -> Ints:
-    target = min(len(ranking) - 1, max(0, source + round(by)))
-    return np.insert(np.delete(ranking, source), target, ranking[source])
+def _with_phase_moved(ranking: Ints, source: int, target: int) -> Ints:
+    moved = ranking.copy()
+    if source < target:
+        moved[source:target] = ranking[source + 1 : target + 1]
+    else:
+        moved[target + 1 : source + 1] = ranking[target:source]
+    moved[target] = ranking[source]
+    return moved
 
 
 def short_of_cheaper(flows: FlowProblem, completion: Floats) -> float:

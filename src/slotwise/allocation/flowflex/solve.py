@@ -226,7 +226,7 @@ class _FlowSearch:
             self._shift(shaken(self._best_ranking, number), self._budget)
 
     def _shift(self, start: Ints, budget: Budget) -> None:
-        self._list(shift(self._flows, start, self._lister.completions, budget))
+        self._list(shift(self._flows, start, self._lister.instants, budget))
 
     def _part(self, steps: float) -> Budget:
         """A budget of at most `steps`; limited, to leave steps for other searches."""

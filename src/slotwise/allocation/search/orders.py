@@ -17,7 +17,6 @@ import numpy as np
 from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.generic import generic_order
-from slotwise.objective.cost import Cost, Hinge, Line
 from slotwise.objective.costs import Floats
 
 Order = list[int]
@@ -32,13 +31,13 @@ def by_area(problem: Malleable) -> Order:
     Optimal for weighted response if every job can use all slots. With the weights of stretch it
     is shortest work first. O(J log J).
     """
-    return _ascending(problem.work / _stakes(problem))
+    return _ascending(problem.work / problem.costs.stakes)
 
 
 def by_contended_area(problem: Malleable) -> Order:
     """Smith's rule on the contended area, see `contended_area`. O(J log J)."""
     area = contended_area(problem.work, problem.max_share, problem.capacity)
-    return _ascending(area / _stakes(problem))
+    return _ascending(area / problem.costs.stakes)
 
 
 def contended_area(work: Floats, max_share: Floats, capacity: float) -> Floats:
@@ -67,7 +66,7 @@ FLAT = 1e-6
 
 def by_height(problem: Malleable) -> Order:
     """Smith's rule on the height: the minimum time alone over the weight, lowest first."""
-    return _ascending(problem.heights / _stakes(problem))
+    return _ascending(problem.heights / problem.costs.stakes)
 
 
 def by_due_date(problem: Malleable) -> Order:
@@ -75,13 +74,13 @@ def by_due_date(problem: Malleable) -> Order:
 
     A line has no such instant; its origin is used. Ties by area. O(J log J).
     """
-    due = np.array([_due(cost) for cost in problem.costs])
-    return [int(j) for j in np.lexsort((problem.work / _stakes(problem), due))]
+    due = problem.costs.due
+    return [int(j) for j in np.lexsort((problem.work / problem.costs.stakes, due))]
 
 
 def by_last_start(problem: Malleable) -> Order:
     """Minimum slack first: by the latest start at which a job alone meets its due date."""
-    due = np.array([_due(cost) for cost in problem.costs])
+    due = problem.costs.due
     return _ascending(due - problem.heights)
 
 
@@ -92,8 +91,7 @@ def moore_hodgson(problem: Malleable) -> Order:
     is given up. The kept jobs come first, by due date, then the others by area. Optimal on one
     machine without weights. O(J^2 log J).
     """
-    due = np.array([_due(cost) for cost in problem.costs])
-    stakes = _stakes(problem)
+    due, stakes = problem.costs.due, problem.costs.stakes
     kept: list[int] = []
     for j in by_due_date(problem):
         if due[j] == inf:
@@ -111,18 +109,18 @@ def lawler_moore(problem: Malleable) -> Order:
     another are dropped. The order is as in `moore_hodgson`. Optimal on one machine as long as
     there are at most `STATES_MOST` states. O(J * states).
     """
-    due = np.array([_due(cost) for cost in problem.costs])
-    stakes = _stakes(problem)
+    due, stakes = problem.costs.due.tolist(), problem.costs.stakes.tolist()
+    works, heights, capacity = problem.work.tolist(), problem.heights.tolist(), problem.capacity
     states: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]  # cost, work, kept
     for j in by_due_date(problem):
         if due[j] == inf:
             continue
-        given_up = [(cost + stakes[j], work, kept) for cost, work, kept in states]
+        stake, more, room = stakes[j], works[j], capacity * due[j]
+        given_up = [(cost + stake, work, kept) for cost, work, kept in states]
         taken = [
-            (cost, work + problem.work[j], (*kept, j))
+            (cost, work + more, (*kept, j))
             for cost, work, kept in states
-            if work + problem.work[j] <= problem.capacity * due[j]
-            and problem.heights[j] <= due[j]
+            if heights[j] <= due[j] and work + more <= room
         ]
         states = _undominated(given_up + taken)[:STATES_MOST]
     kept = states[0][2]
@@ -143,25 +141,6 @@ ORDERS: Mapping[str, tuple[Callable[[Malleable], Order], float]] = MappingProxyT
 )
 """The orders by name, each with the maximum number of jobs for which it is fast enough. All of
 them apply to any problem; the best schedule counts."""
-
-
-def _stakes(problem: Malleable) -> Floats:
-    """The weight of each job: the slope of its cost, or the cost of the last step."""
-    return np.array([_stake(cost) for cost in problem.costs])
-
-
-def _stake(cost: Cost) -> float:
-    match cost:
-        case Line(slope, _) | Hinge(slope, _):
-            return slope
-    return max(cost.at(inf), np.finfo(float).tiny) if cost.kinks else 1.0
-
-
-def _due(cost: Cost) -> float:
-    match cost:
-        case Line(_, origin):
-            return origin
-    return cost.kinks[0] if cost.kinks else inf
 
 
 def _fit(problem: Malleable, kept: list[int], due: Floats) -> bool:

@@ -13,7 +13,7 @@ from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import Packing, packer_for
 from slotwise.allocation.search.orders import Order, by_area
-from slotwise.allocation.tolerances import SAME
+from slotwise.allocation.tolerances import CLOSE, SAME
 from slotwise.objective.costs import Floats
 
 PROMISES_MOST = 2000
@@ -52,18 +52,30 @@ def in_order(problem: Malleable, order: Sequence[int]) -> MalleableSolution:
 
 
 def keeping(problem: Malleable, due: Floats) -> MalleableSolution:
-    """The schedule by due dates, each job as early as the others allow, by area. O(J^2).
+    """The schedule by due dates, each job as early as the others allow, by area. O(J^2)."""
+    return filled(problem, brought_forward(problem, due))
 
-    With very many jobs, each completes just in time. If rounding makes the due dates
-    infeasible, the result is that of the packing scheme in order of due dates.
+
+def brought_forward(problem: Malleable, due: Floats) -> Floats:
+    """Due dates as early as the others allow, by area. O(J^2).
+
+    With very many jobs, they stay as they are.
     """
     jobs_most = TIGHT_MOST if problem.aggregate == "max" else PROMISES_MOST
-    if len(problem) <= jobs_most:
-        promises, order = Promises(problem), by_area(problem)
-        for job in order:
-            promises.promise(job, float(due[job]))
-        tighten(promises, order)
-        due = promises.due
+    if len(problem) > jobs_most:
+        return due
+    promises = Promises(problem)
+    promises.promise_together(due)
+    tighten(promises, by_area(problem))
+    return promises.due
+
+
+def filled(problem: Malleable, due: Floats) -> MalleableSolution:
+    """The schedule in which each job completes just in time for its due date. O(J^2).
+
+    If rounding makes the due dates infeasible, the result is that of the packing scheme in
+    order of due dates.
+    """
     due = np.minimum(due, np.minimum(problem.ends, _horizon(problem, due)))
     packing = water_fill(problem, due)
     if packing is None:
@@ -71,23 +83,39 @@ def keeping(problem: Malleable, due: Floats) -> MalleableSolution:
     return MalleableSolution.of(problem, packing)
 
 
-def simplest(
-    problem: Malleable,
-    orders: Iterable[Order],
-    due: Floats,
-    kept: MalleableSolution | None = None,
-) -> MalleableSolution:
+def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> MalleableSolution:
     """The schedule by the packing scheme in the first of the orders as good as the due dates.
 
     It has fewer pieces, and whole slots if shares are whole numbers. If no order is as good,
-    the schedule is that of the due dates: `kept`, if `keeping` has been called before.
+    the schedule is that of the due dates.
     """
+    packed = as_packed(problem, orders, due)
+    return keeping(problem, due) if packed is None else packed
+
+
+def as_packed(
+    problem: Malleable, orders: Iterable[Order], due: Floats
+) -> MalleableSolution | None:
+    """The schedule by the packing scheme in the first order as good as the due dates."""
     value = problem.value(np.minimum(due, problem.ends))
     packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
     for order in orders:
         if is_as_good(problem.value(packer.completions(order)), value):
             return in_order(problem, order)
-    return keeping(problem, due) if kept is None else kept
+    return None
+
+
+def earliest(problem: Malleable, orders: Iterable[Order], due: Floats) -> MalleableSolution:
+    """`simplest`, unless the due dates, brought forward, have a lower sum of completions.
+
+    So jobs whose completions do not matter are not late either.
+    """
+    forward = brought_forward(problem, due)
+    packed = as_packed(problem, orders, due)
+    if packed is not None and forward.sum() >= packed.completion.sum() * (1 - CLOSE):
+        return packed
+    kept = filled(problem, forward)
+    return kept if packed is None or is_as_good(kept.value, packed.value) else packed
 
 
 def is_as_good(value: float, other: float) -> bool:

@@ -18,13 +18,11 @@ from slotwise.allocation.search.orders import ORDERS, Order
 from slotwise.allocation.search.solution import (
     PROMISES_MOST,
     MalleableSolution,
+    earliest,
     in_order,
-    is_as_good,
-    keeping,
     simplest,
 )
 from slotwise.allocation.search.stepwise import choose_steps
-from slotwise.allocation.tolerances import CLOSE
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
@@ -63,24 +61,16 @@ def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
     are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
     # Branch and bound needs a good start, but most of the budget for itself.
     search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
-    order, due = _best_order(problem, search, _dates(problem, budget))
+    lowest = problem.value(problem.heights)  # No job completes before its height.
+    order, due = _best_order(problem, search, _dates(problem, budget), lowest)
     if len(problem) > PROMISES_MOST:
         return in_order(problem, order)
     bound = -inf
     if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
-    kept = None if problem.costs.are_lines else keeping(problem, due)
-    best = simplest(problem, [order], due, kept)
-    if kept is not None:
-        best = _earlier(best, kept)
-    return replace(best, bound=bound)
-
-
-def _earlier(one: MalleableSolution, other: MalleableSolution) -> MalleableSolution:
-    """The first, unless the other is as good and has a lower sum of completions."""
-    is_earlier = other.completion.sum() < one.completion.sum() * (1 - CLOSE)
-    return other if is_earlier and is_as_good(other.value, one.value) else one
+    find = simplest if problem.costs.are_lines else earliest
+    return replace(find(problem, [order], due), bound=bound)
 
 
 def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floats]:
@@ -94,27 +84,38 @@ def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floa
 
 
 def _best_order(
-    problem: Malleable, budget: Budget, dates: Callable[[Sequence[int]], Floats]
+    problem: Malleable,
+    budget: Budget,
+    dates: Callable[[Sequence[int]], Floats],
+    lowest: float,
 ) -> tuple[Order, Floats]:
-    """The best order that search finds from any of the known ones, and its due dates."""
-    starts, ends = list(_orders(problem)), problem.ends
-    lowest = problem.value(problem.heights)  # No job completes before its height.
-    # Each is needed several times, and with many equal jobs most of the orders are the same.
-    known = {start: dates(list(start)) for start in dict.fromkeys(map(tuple, starts))}
+    """The best order that search finds from any of the known ones, and its due dates.
 
-    def dates_of(order: Sequence[int]) -> Floats:
-        found = known.get(tuple(order))
-        return dates(order) if found is None else found
+    An order that reaches `lowest`, a lower bound on the value, ends the search: in many
+    decisions of a plan of flows, the first order does.
+    """
+    ends = problem.ends
+    known: dict[tuple[int, ...], Floats] = {}  # With many equal jobs most orders are the same.
 
     def value(order: Sequence[int]) -> float:
-        reached = problem.value(np.minimum(dates_of(order), ends))
+        found = known.get(tuple(order))
+        reached = problem.value(np.minimum(dates(order) if found is None else found, ends))
         if reached <= lowest:
             budget.end()
         return reached
 
-    found = [improve(start, value, budget) for start in sorted(starts, key=value)]
+    starts: list[tuple[float, Order]] = []
+    for start in _orders(problem):
+        key = tuple(start)
+        known[key] = known[key] if key in known else dates(start)
+        starts.append((value(start), start))
+        if starts[-1][0] <= lowest:
+            return start, known[key]
+    starts.sort(key=lambda one: one[0])
+    found = [improve(start, value, budget) for _, start in starts]
     order, _ = min(found, key=lambda one: one[1])
-    return order, dates_of(order)
+    due = known.get(tuple(order))
+    return order, dates(order) if due is None else due
 
 
 def _orders(problem: Malleable) -> Iterator[Order]:

@@ -33,6 +33,9 @@ def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
     if these do not all fit together, some jobs must take more expensive steps. One node per
     budget step. Exact when all nodes are done, which may take 2^J nodes and rarely does.
     """
+    value = problem.value(known)
+    if value <= problem.value(problem.heights):  # No job completes before its height.
+        return Choice(known, value, value)
     search = _StepSearch(problem, known, budget)
     bound = search.run()
     return Choice(search.due, search.value, min(search.value, bound))
