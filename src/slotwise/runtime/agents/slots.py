@@ -119,10 +119,12 @@ class AgentSlots:
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
+        hosts = []
         for slot in slots:
-            host = self._host_of.pop(slot)
+            hosts.append(self._host_of.pop(slot))
             self._running.pop(slot, None)
             self._progress.pop(slot, None)
+        for host in hosts[:1]:  # A host may have no slots.
             self._dismiss([host])
             self._leave(host)
 

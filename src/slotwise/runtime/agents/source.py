@@ -29,7 +29,7 @@ def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
 
 
 def check_runs(execution: Execution, source: HostSource) -> None:
-    """InputError for a job that cannot run on these hosts, whose folders are their own."""
+    """InputError for a job whose data would pass between these hosts without encryption."""
     if source.has_tls and (channel := getattr(execution, "open_channels", "")):
         raise InputError(
             f"job {execution.job.id!r}: the {channel} would pass between hosts without"
