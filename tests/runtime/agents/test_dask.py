@@ -312,6 +312,18 @@ jobs:
 """
 
 
+def test_an_address_without_a_port_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """The client that Dask has begun to make for it does not keep the process from ending."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.txt").write_text("a\n")
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    run = [sys.executable, "-m", "slotwise", "run", "jobs.yaml", "--dask", "127.0.0.1"]
+    found = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    (sentence,) = found.stderr.splitlines()
+    assert "no Dask scheduler at '127.0.0.1': missing port number" in sentence
+
+
 @pytest.mark.slow
 def test_the_command_on_a_cluster_that_ends(tmp_path: Path) -> None:
     """Of `dask scheduler` and `dask worker`: one run succeeds; without hosts, another fails."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -41,17 +42,7 @@ class DaskWorkers:
     def __init__(self, client: Client | str, slots: int | None = None) -> None:
         """With `slots`, at most so many of each worker. InputError without a scheduler."""
         self._is_mine = isinstance(client, str)
-        if isinstance(client, str):
-            try:
-                client = Client(  # type: ignore[no-untyped-call]
-                    client, set_as_default=False, timeout=_find_seconds()
-                )
-            except (OSError, ValueError, TypeError) as error:
-                raise InputError(
-                    f"there is no Dask scheduler at {client!r}: {error}; give its address, such"
-                    f" as tcp://127.0.0.1:8786, or a longer time in Dask's configuration,"
-                    f" {TIMEOUT}"
-                ) from error
+        client = _client(client) if isinstance(client, str) else client
         self._client = client
         token = os.urandom(16)
         self._plugin = f"slotwise-agent-{os.urandom(4).hex()}"
@@ -166,6 +157,22 @@ class DaskWorkers:
         if is_told and address not in self._told:
             self._told.add(address)
             print(f"slotwise: a worker of the Dask cluster is left out: {why}", file=sys.stderr)
+
+
+def _client(address: str) -> Client:
+    """A client of the scheduler at this address. InputError if there is none."""
+    try:
+        return Client(  # type: ignore[no-untyped-call]
+            address, set_as_default=False, timeout=_find_seconds()
+        )
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error)
+    # The client that was begun must end now. Later its event loop has ended, and it waits.
+    gc.collect()
+    raise InputError(
+        f"there is no Dask scheduler at {address!r}: {reason}; give its address, such as"
+        f" tcp://127.0.0.1:8786, or a longer time in Dask's configuration, {TIMEOUT}"
+    )
 
 
 def _find_seconds() -> float:
