@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from slotwise.model.errors import InputError
-from slotwise.programs import commit
-from slotwise.programs.commit import OutputDirectory, check_output
-from slotwise.programs.formats.files import find_inputs
+from slotwise.programs import commit, storage
+from slotwise.programs.commit import OutputDirectory, check_output, place_of
+from slotwise.programs.formats.files import create_output, find_inputs
 from slotwise.programs.layout import Layout
 
 WORK = "slotwise-0123456789abcdef"
@@ -30,13 +31,13 @@ class Store:
         self._patch = monkeypatch
         self.fs = MemoryFileSystem()
 
-    def fails(self, method: str, path: str = "") -> None:
+    def fails(self, method: str, path: str = "", raises: type[Exception] = StoreError) -> None:
         """Calls of a method for paths with this end raise an error."""
         real = getattr(MemoryFileSystem, method)
 
         def failing(fs: Any, first: str, *args: Any, **options: Any) -> Any:
             if first.endswith(path):
-                raise StoreError("no credentials")
+                raise raises("no credentials")
             return real(fs, first, *args, **options)
 
         self._patch.setattr(MemoryFileSystem, method, failing)
@@ -177,3 +178,53 @@ def test_files_that_others_write_meanwhile_are_seen(layout: Layout, store: Store
         output.commit(staged(layout))
     output.abort()
     assert store.fs.cat("/store/out/part-r-00003") == b"mine"
+
+
+def test_a_store_that_can_only_be_read_fails_the_job(layout: Layout, store: Store) -> None:
+    """Its package raises NotImplementedError; other jobs go on."""
+    output = opened(layout, store)
+    for method in ("mv", "rm", "rm_file", "rmdir"):
+        store.fails(method, raises=NotImplementedError)
+    with pytest.raises(OSError, match="NotImplementedError"):
+        output.commit(staged(layout))
+    output.abort()
+
+
+def test_a_bug_of_slotwise_is_no_error_of_a_store() -> None:
+    """It ends the run with its own type."""
+    with pytest.raises(AttributeError), storage.as_os_errors():
+        commit._folders([None])  # type: ignore[list-item]
+
+
+def test_a_url_of_which_a_package_cannot_make_sense_is_bad_input() -> None:
+    """Whatever the package raises; here a TypeError."""
+    url = "github://a/b"
+    with pytest.raises(InputError, match=f"output '{url}'"):
+        check_output(url, overwrite=False)
+    with pytest.raises(InputError, match=f"input '{url}'"):
+        find_inputs([url])
+
+
+@pytest.mark.parametrize("output", ["/", "///", "s3://", "memory:///", "://"])
+def test_the_root_of_a_file_system_is_no_output(output: str) -> None:
+    """Without its slashes it would be a path in the current folder."""
+    with pytest.raises(InputError, match="is the root of a file system"):
+        place_of(output, "/base")
+
+
+@pytest.mark.parametrize("output", ["a::b", "simplecache::s3://bucket/out"])
+def test_a_chain_of_urls_is_no_output(output: str) -> None:
+    """Paths in it cannot be made by appending names."""
+    with pytest.raises(InputError, match="joins URLs by '::'"):
+        place_of(output, "/base")
+
+
+def test_a_url_of_the_local_file_system_is_an_output(tmp_path: Path) -> None:
+    """`local://` means the same as `file://`."""
+    layout = Layout(str(tmp_path / WORK), f"local://{tmp_path}/out", True)
+    output = OutputDirectory(layout, False, "j", PARTS[:1])
+    output.open()
+    with create_output(layout.staged(PARTS[0], 0)) as file:
+        file.write(b"1")
+    output.commit({PARTS[0]: layout.staged(PARTS[0], 0)})
+    assert sorted(os.listdir(tmp_path / "out")) == [commit.SUCCESS, PARTS[0]]

@@ -18,9 +18,8 @@ from slotwise import task as running
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.typed import NUMBER, check_whole
-from slotwise.programs.commit import OutputDirectory, check_output
+from slotwise.programs.commit import OutputDirectory, check_output, place_of
 from slotwise.programs.descendants import children, descendants
-from slotwise.programs.formats.files import absolute
 from slotwise.programs.layout import Layout
 from slotwise.programs.work_folder import work_folder_name
 
@@ -229,7 +228,7 @@ def plan_commands(
         raise InputError(
             f"job {job_id!r}: output is {str(output)!r}; name a folder of this machine"
         )
-    place = absolute(str(output), base_dir).rstrip("/")
+    place = place_of(output, base_dir)
     check_output(place, overwrite)
     each = None if work is None else work / tasks
     phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)

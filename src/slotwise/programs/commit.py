@@ -24,6 +24,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from slotwise.model.errors import InputError
+from slotwise.programs.formats.files import absolute
 from slotwise.programs.layout import Layout
 from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
 from slotwise.programs.storage import as_os_errors, file_system
@@ -40,6 +41,25 @@ SUCCESS = "_SUCCESS"
 
 CHANGED_AT_ONCE = 16
 """On an object store a move is a copy and a removal, each of which takes a few round trips."""
+
+
+def place_of(output: str | Path, base_dir: str | Path | None) -> str:
+    """The path of an output directory, or its URL, as the paths in it begin.
+
+    InputError if it is the root of a file system, or a chain of URLs, into which fsspec cannot
+    write as into a directory.
+    """
+    place = absolute(str(output), base_dir)
+    stripped = place.rstrip("/")
+    if not stripped or (stripped.endswith(":") and "://" in place):
+        raise InputError(
+            f"output {str(output)!r} is the root of a file system; name a directory in it"
+        )
+    if "::" in place:
+        raise InputError(
+            f"output {str(output)!r} joins URLs by '::'; name a directory without that"
+        )
+    return stripped
 
 
 def check_output(output: str, overwrite: bool) -> None:
@@ -282,7 +302,7 @@ class OutputDirectory:
         """Move a staged file into place."""
         target = f"{self._layout.output}/{name}"
         if isinstance(self._fs, LocalFileSystem):
-            os.replace(source, target)
+            os.replace(self._inner(source), self._inner(target))
         else:
             self._fs.mv(self._inner(source), self._inner(target))
         self._placed.add(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import Any
 
 from fsspec.core import url_to_fs
@@ -28,14 +29,22 @@ def as_os_errors() -> Iterator[None]:
     """A context in which errors of the packages behind fsspec become OSErrors.
 
     The package for S3, for instance, raises its own exceptions if the store cannot be reached,
-    or there are no credentials for it.
+    or there are no credentials for it; those that only read raise NotImplementedError. Errors
+    that slotwise's own code raises are bugs, and pass.
     """
     try:
         yield
     except (OSError, InputError):
         raise
     except Exception as error:
-        package = type(error).__module__.partition(".")[0]
-        if package in ("builtins", "slotwise"):
+        if _raised_by(error) == "slotwise":
             raise
-        raise OSError(f"{type(error).__name__}: {error}") from error
+        name, text = type(error).__name__, str(error)
+        raise OSError(f"{name}: {text}" if text else name) from error
+
+
+def _raised_by(error: Exception) -> str:
+    """The package whose code raised an error."""
+    (frame, _), *_ = reversed(list(walk_tb(error.__traceback__)))
+    module: str = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0]

@@ -10,7 +10,7 @@ from typing import Any
 from slotwise.model.cluster import ANY_KIND, Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.programs.commit import check_output
+from slotwise.programs.commit import check_output, place_of
 from slotwise.programs.dataflow.execution import DataflowStages
 from slotwise.programs.dataflow.graph import Dataflow
 from slotwise.programs.dataflow.group import GroupRunner
@@ -19,7 +19,6 @@ from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.loading import load_flow
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph, derive
 from slotwise.programs.dataflow.stated import flow_of
-from slotwise.programs.formats.files import absolute
 from slotwise.programs.formats.held import blocks
 from slotwise.programs.staged import StagedExecution
 from slotwise.programs.work_folder import work_folder_name
@@ -62,7 +61,7 @@ def plan_dataflow(
         )
     if not str(output):
         raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
-    place = absolute(str(output), base_dir).rstrip("/")
+    place = place_of(output, base_dir)
     staged = staged_graph(flow, base_dir)
     if not staged.graph.written:
         raise InputError(f"job {job_id!r}: the dataflow writes nothing; add flow.write(node)")

@@ -12,8 +12,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
-from slotwise.programs.commit import check_output
-from slotwise.programs.formats.files import absolute
+from slotwise.programs.commit import check_output, place_of
 from slotwise.programs.formats.held import InputHosts, blocks, held_by
 from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES, PlannedInput
@@ -83,7 +82,7 @@ def plan_mapreduce(
     _check_keys(made, count)
     if not str(output):
         raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
-    place = absolute(str(output), base_dir).rstrip("/")
+    place = place_of(output, base_dir)
     check_output(place, overwrite)
     check_output_format(output_format)
     patterns = [inputs] if isinstance(inputs, str) else list(inputs)
