@@ -228,3 +228,22 @@ def test_a_url_of_the_local_file_system_is_an_output(tmp_path: Path) -> None:
         file.write(b"1")
     output.commit({PARTS[0]: layout.staged(PARTS[0], 0)})
     assert sorted(os.listdir(tmp_path / "out")) == [commit.SUCCESS, PARTS[0]]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_output_below_a_file_is_bad_input(
+    overwrite: bool, store: Store, tmp_path: Path
+) -> None:
+    """A disk cannot hold it; a store can, but then lists the file as a folder."""
+    store.fs.pipe("/store/in.txt", b"1")
+    (tmp_path / "in.txt").write_text("1")
+    for place in ("memory://store", str(tmp_path)):
+        with pytest.raises(InputError, match=r"is below the file '.*/in\.txt'"):
+            check_output(f"{place}/in.txt/more/out", overwrite=overwrite)
+
+
+def test_what_a_package_says_in_several_lines_is_one_sentence() -> None:
+    """An error is told in one line."""
+    told = r"^StoreError: Invalid name: too long$"
+    with pytest.raises(OSError, match=told), storage.as_os_errors():
+        exec("raise error('Invalid name:\\n  too long')", {"error": StoreError})

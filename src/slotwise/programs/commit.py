@@ -83,6 +83,9 @@ def _check_output(output: str, overwrite: bool) -> None:
         raise InputError(
             f"output {output!r} is a file; name a directory that does not exist yet"
         )
+    for parent in map(str, PurePosixPath(path).parents):
+        if fs.isfile(parent):
+            raise InputError(f"output {output!r} is below the file {parent!r}; name another")
     if overwrite or not fs.exists(path):
         return
     if owner := holder(_lock_path(fs, path)):

@@ -39,7 +39,7 @@ def as_os_errors() -> Iterator[None]:
     except Exception as error:
         if _raised_by(error) == "slotwise":
             raise
-        name, text = type(error).__name__, str(error)
+        name, text = type(error).__name__, " ".join(str(error).split())
         raise OSError(f"{name}: {text}" if text else name) from error
 
 
