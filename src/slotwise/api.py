@@ -172,7 +172,7 @@ def _run_on_dask(
 
     try:
         hosts = workers.connect()
-        cluster = source.cluster(cluster_of(hosts))
+        cluster = cluster_of(hosts)  # No slots of their own for copies: agents have none.
         return _run(
             source,
             scheduler,

@@ -294,6 +294,25 @@ def test_word_count_on_a_cluster(client: Client, tmp_path: Path) -> None:
     assert sorted("".join(lines).split("\n")) == ["", "a\t1200", "b\t600"]
 
 
+@pytest.mark.parametrize("slow_start", [0, 1])
+def test_copies_share_the_slots_of_a_cluster(
+    client: Client, tmp_path: Path, slow_start: float
+) -> None:
+    """Agents have no slots for copies only, so launches in such slots would be dropped."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        (tmp_path / "in" / f"{number}.txt").write_text("a b a\n" * 100)
+    job = slotwise.mapreduce(
+        "wordcount", str(tmp_path / "in"), str(tmp_path / "out"), reducers=9
+    )
+    shuffle = slotwise.Shuffle(slow_start, split=True)
+    log = tmp_path / "run.jsonl"
+    slotwise.run([job], "fair", dask=client, shuffle=shuffle, log=log)
+    assert not [turn for turn in log.read_text().splitlines() if "LaunchDropped" in turn]
+    lines = [part.read_text() for part in (tmp_path / "out").glob("part-*")]
+    assert sorted("".join(lines).split("\n")) == ["", "a\t600", "b\t300"]
+
+
 def test_a_dataflow_on_a_cluster(client: Client, tmp_path: Path) -> None:
     """Two groups on two workers meet, and a third one reads their files."""
     flow = slotwise.Dataflow()
