@@ -247,3 +247,10 @@ def test_what_a_package_says_in_several_lines_is_one_sentence() -> None:
     told = r"^StoreError: Invalid name: too long$"
     with pytest.raises(OSError, match=told), storage.as_os_errors():
         exec("raise error('Invalid name:\\n  too long')", {"error": StoreError})
+
+
+@pytest.mark.parametrize("output", ["x\0y", "s3://bucket/x\0y"])
+def test_an_output_with_a_null_character_is_bad_input(output: str) -> None:
+    """No file system can hold it."""
+    with pytest.raises(InputError, match="has a null character; remove it"):
+        place_of(output, "/base")

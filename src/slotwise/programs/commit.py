@@ -50,6 +50,8 @@ def place_of(output: str | Path, base_dir: str | Path | None) -> str:
     write as into a directory.
     """
     place = absolute(str(output), base_dir)
+    if "\0" in place:
+        raise InputError(f"output {place!r} has a null character; remove it")
     stripped = place.rstrip("/")
     if not stripped or (stripped.endswith(":") and "://" in place):
         raise InputError(
