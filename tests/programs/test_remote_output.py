@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from slotwise.model.errors import InputError
 from slotwise.programs import commit, storage
-from slotwise.programs.commit import OutputDirectory, check_output, place_of
+from slotwise.programs.commit import OutputDirectory, check_output, check_overwritten, place_of
 from slotwise.programs.formats.files import create_output, find_inputs
 from slotwise.programs.layout import Layout
 
@@ -104,6 +104,10 @@ def test_a_store_that_cannot_be_reached_is_bad_input(method: str, store: Store) 
     store.fails(method)
     with pytest.raises(InputError, match=r"'memory://store/out'.*no credentials"):
         check_output("memory://store/out", overwrite=False)
+    store.works()
+    store.fails("ls")
+    with pytest.raises(InputError, match=r"'memory://store/out'.*no credentials"):
+        check_overwritten("memory://store/out")
     store.works()
     store.fails("info")
     with pytest.raises(InputError, match=r"'memory://store/in'.*no credentials"):

@@ -15,9 +15,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -69,46 +69,54 @@ def check_output(output: str, overwrite: bool) -> None:
 
     Leftovers of a run that was killed do not count. InputError also if it cannot be looked at.
     """
+    with _looking_at(output):
+        fs, path = _find(output)
+        if fs.isfile(path):
+            raise InputError(
+                f"output {output!r} is a file; name a directory that does not exist yet"
+            )
+        for parent in map(str, PurePosixPath(path).parents):
+            if fs.isfile(parent):
+                raise InputError(
+                    f"output {output!r} is below the file {parent!r}; name another"
+                )
+        if overwrite or not fs.exists(path):
+            return
+        if owner := holder(_lock_path(fs, path)):
+            raise _is_being_written(output, owner)
+        if _names(fs, path) != {TEMPORARY}:
+            raise _exists(output)
+
+
+def check_overwritten(output: str) -> None:
+    """Raise InputError if a directory to be overwritten was not written by a job.
+
+    InputError also if it cannot be looked at.
+    """
+    with _looking_at(output):
+        fs, path = _find(output)
+        if not fs.isdir(path):
+            return
+        names = _names(fs, path)
+        is_unfinished = TEMPORARY in names and SUCCESS not in names
+        if names and not is_unfinished and _manifest(fs, f"{path}/{SUCCESS}") is None:
+            raise InputError(
+                f"output {output!r} holds files that no job has written, so it is not"
+                " overwritten; name another directory"
+            )
+
+
+@contextmanager
+def _looking_at(output: str) -> Iterator[None]:
+    """A context in which errors of the disk or the store are InputErrors about an output."""
     try:
-        _check_output(output, overwrite)
+        with as_os_errors():
+            yield
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
             f"output {output!r}: {reason}; correct this, or name another"
         ) from error
-
-
-@as_os_errors()
-def _check_output(output: str, overwrite: bool) -> None:
-    fs, path = _find(output)
-    if fs.isfile(path):
-        raise InputError(
-            f"output {output!r} is a file; name a directory that does not exist yet"
-        )
-    for parent in map(str, PurePosixPath(path).parents):
-        if fs.isfile(parent):
-            raise InputError(f"output {output!r} is below the file {parent!r}; name another")
-    if overwrite or not fs.exists(path):
-        return
-    if owner := holder(_lock_path(fs, path)):
-        raise _is_being_written(output, owner)
-    if _names(fs, path) != {TEMPORARY}:
-        raise _exists(output)
-
-
-@as_os_errors()
-def check_overwritten(output: str) -> None:
-    """Raise InputError if a directory to be overwritten was not written by a job."""
-    fs, path = _find(output)
-    if not fs.isdir(path):
-        return
-    names = _names(fs, path)
-    is_unfinished = TEMPORARY in names and SUCCESS not in names
-    if names and not is_unfinished and _manifest(fs, f"{path}/{SUCCESS}") is None:
-        raise InputError(
-            f"output {output!r} holds files that no job has written, so it is not overwritten;"
-            " name another directory"
-        )
 
 
 class OutputDirectory:
