@@ -173,11 +173,11 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def _end_log(self) -> None:
-        """Log that all jobs are over, if they are. Otherwise the log was interrupted."""
+        """Log that no more jobs arrive, if all are over. Otherwise the log was interrupted."""
         events = self._computations.events(self.now)
         if not self._computations.alive:
             events.append(JobsClosed(self.now))
-        turn(self._slotwise, self, self._state, self._record, events)
+            turn(self._slotwise, self, self._state, self._record, events)
 
     def open(self) -> None:
         """Let everything run from now on, as without the gate."""
