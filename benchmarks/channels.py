@@ -30,11 +30,13 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Pipe
 from multiprocessing.connection import Listener as PipeListener
+from ssl import SSLContext
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from certificates import contexts
 from slotwise.programs.channels.files import FileReader, FileWriter
 from slotwise.programs.channels.ring import CAPACITY, SharedRing
 from slotwise.programs.channels.spilling import Spilling
@@ -59,7 +61,9 @@ def main() -> None:
         f"arrow over TCP, {BATCHES} batches",
         {
             "bare socket": lambda: bare_socket(tcp_pair()),
+            "bare TLS": lambda: bare_socket(tls_pair()),
             "slotwise": lambda: ours(tcp_channel(), write_batches),
+            "slotwise, TLS": lambda: ours(tls_channel(), write_batches),
             "slotwise, spilling": lambda: ours(spilling(tcp_channel()), write_batches),
             "Arrow IPC on a socket": ipc_on_socket,
             "Arrow Flight": flight,
@@ -80,7 +84,8 @@ def main() -> None:
     )
     table(
         f"records over TCP, {LISTS * len(PAIRS):,} pairs",
-        records_on(tcp_pair, tcp_channel, tcp_connection),
+        records_on(tcp_pair, tcp_channel, tcp_connection)
+        | {"slotwise, TLS": lambda: ours(tls_channel(), write_pairs)},
     )
     table(
         "records through shared memory",
@@ -203,15 +208,21 @@ def write_pairs_singly(writer: Writer) -> None:
             writer.write(pair)
 
 
-def tcp_channel() -> tuple[Callable[[], Writer], Callable[[], Reader]]:
-    listener = Listener("127.0.0.1", KEY)
+def tls_channel() -> tuple[Callable[[], Writer], Callable[[], Reader]]:
+    return tcp_channel(*contexts("ours"))
+
+
+def tcp_channel(
+    theirs: SSLContext | None = None, mine: SSLContext | None = None
+) -> tuple[Callable[[], Writer], Callable[[], Reader]]:
+    listener = Listener("127.0.0.1", KEY, theirs)
     address = listener.address
 
     def accept() -> Reader:
         with listener:
             return listener.accept(["it"], 30)["it"]
 
-    return lambda: connect(address, KEY, "it", 30), accept
+    return lambda: connect(address, KEY, "it", 30, mine), accept
 
 
 def ring_channel(size: int = CAPACITY) -> tuple[Callable[[], Writer], Callable[[], Reader]]:
@@ -254,6 +265,15 @@ def bare_socket(ends: tuple[socket.socket, socket.socket]) -> Transfer:
             end.close()
 
     return write, read
+
+
+def tls_pair() -> tuple[socket.socket, socket.socket]:
+    """The handshake is part of the first bytes."""
+    (writing, reading), (theirs, mine) = tcp_pair(), contexts("ours")
+    return (
+        mine.wrap_socket(writing, do_handshake_on_connect=False),
+        theirs.wrap_socket(reading, server_side=True, do_handshake_on_connect=False),
+    )
 
 
 def bare_pipe() -> Transfer:

@@ -25,6 +25,7 @@ from distributed import Client, LocalCluster
 
 from agent_processes import TOKEN, Loopback
 from slotwise.model.cluster import Cluster, Host
+from slotwise.programs.addresses import join_address
 from slotwise.programs.builtin.teragen import KEY_BYTES, TeraGen
 from slotwise.programs.execution import Execution
 from slotwise.programs.hosts.files import Wanted, fetch
@@ -105,7 +106,9 @@ def shuffle(megabytes: int, runs: int) -> None:
                 ports[name] = ours.recv()
             out = folder / "out"
             ways: dict[str, Callable[[str], None]] = {
-                "agents": lambda n: fetch_file(source.ports[n], files[n], pieces, out),
+                "agents": lambda n: fetch_file(
+                    join_address(*source.listen[n]), files[n], pieces, out
+                ),
                 "sendfile": lambda n: receive(ports[n], size),
                 "into a file": lambda n: receive(ports[n], size, out),
             }
@@ -151,12 +154,12 @@ def write_output(host: Path, pieces: int) -> Path:
     return attempt / "pairs"
 
 
-def fetch_file(port: int, file: Path, pieces: int, out: Path) -> None:
-    """Put all partitions of a file from the agent at a port into another, as a reduce does."""
+def fetch_file(address: str, file: Path, pieces: int, out: Path) -> None:
+    """Put all partitions of a file from an agent into another, as a reduce does."""
     wanted = [Wanted(file.parent.name, file.name, 0, pieces)]
     job = file.parent.parent.name
     with PartitionedWriter(out, pieces) as copy:
-        written = fetch(f"127.0.0.1:{port}", reader_token(TOKEN), job, wanted, copy.descriptor)
+        written = fetch(address, reader_token(TOKEN), job, wanted, copy.descriptor)
         for partition, sizes in enumerate(next(written)):
             copy.has_written(partition, sizes)
         written.close()

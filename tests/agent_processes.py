@@ -53,7 +53,7 @@ class Loopback:
         same address.
         """
         self._cluster, self._folder = cluster, folder
-        self._tls, self.has_tls = tls, tls is not None
+        self._tls = tls
         self._is_one_machine = is_one_machine
         self.agents: dict[str, subprocess.Popen[str]] = {}
         self.listen: dict[str, tuple[str, int]] = {}
@@ -73,6 +73,7 @@ class Loopback:
             own.mkdir(parents=True, exist_ok=True)
         given = Given(
             sum(host.slots.values()),
+            "",  # Local backends, of which these are the hosts in some tests, name none.
             self.address(host.name),
             token=None if self._tls else TOKEN.hex(),
             tls=self._tls,
@@ -105,9 +106,11 @@ class Loopback:
         """Agents for all hosts of the cluster."""
         return [self.begin(host) for host in self._cluster.hosts]
 
-    def watch(self, join: Callable[[AgentHost], None]) -> None:
+    def watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
         """Hosts come when a test says so: `join`."""
         self.join = join
+
+    remedy = "start an agent"
 
     def left(self, name: str) -> None:
         """Nothing comes back by itself."""

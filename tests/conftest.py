@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from agent_processes import run_on_agents
 from forked import Forker
+from oracles.failures import FailuresInARow
 from oracles.guarantees import (
     Guarantees,
     assert_no_pool_holds_too_much,
@@ -55,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many examples hypothesis tries, and how often states are checked."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell that starts tests in the background has set it so.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("slow" if config.getoption("--slow") else "fixed")
     CheckedState.at_every_step = config.getoption("--slow")
     if config.getoption("--agents"):
@@ -100,10 +105,12 @@ class CheckedState(State):
     def __init__(self, *given: object, **options: object) -> None:
         super().__init__(*given, **options)
         self.completed, self.failed = {}, {}
+        self.failures = FailuresInARow()
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply the entry, then check with `at_every_step`."""
         super().apply(entry)
+        self.failures.note(entry)
         self.completed |= self._jobs.completed
         self.failed |= self._jobs.failed
         if self.at_every_step:
@@ -124,7 +131,7 @@ class CheckedScheduler:
     at: float = -1.0
     guarantees: Guarantees = field(default_factory=Guarantees)
 
-    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+    def decide(self, snapshot: CheckedState) -> Sequence[Decision]:
         """The decisions of the inner scheduler."""
         if snapshot.now != self.at:
             self.at, self.decided = snapshot.now, 0
@@ -134,7 +141,7 @@ class CheckedScheduler:
         assert_taken_rightly(snapshot, decisions)
         if not decisions:
             if not isinstance(self.inner, Queueing):  # It leaves slots idle as planned.
-                assert_no_slot_idles(snapshot)
+                assert_no_slot_idles(snapshot, snapshot.failures)
             assert_allocation_is_current(self.inner, snapshot)
             assert_no_pool_holds_too_much(snapshot)
             # A guarantee holds for the whole tasks that fit into it, so only for narrow ones.
@@ -157,8 +164,11 @@ def assert_allocation_is_current(scheduler: Decider, snapshot: Snapshot) -> None
             )
 
 
-def assert_no_slot_idles(snapshot: Snapshot) -> None:
-    """No slot stays free while a phase could use it now and does not wait for a better one."""
+def assert_no_slot_idles(snapshot: Snapshot, failures: FailuresInARow) -> None:
+    """No slot stays free while a phase could use it now and does not wait for a better one.
+
+    It need not use a slot on a host where its tasks only fail if there is another host.
+    """
     for kind in snapshot.cluster.capacity:
         free = snapshot.free(kind)
         if not free or snapshot.wide(kind):
@@ -170,9 +180,11 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None
                 assert not can_run, f"{phase.id} could continue on its host"
             elif phase.pending and phase.may_launch:
+                if not (usable := failures.usable(snapshot, phase)):
+                    continue
                 assert phase.deferred_until is not None, f"{phase.id} could use a free slot"
                 assert phase.deferred_until > snapshot.now, f"the wait of {phase.id} is over"
-                for host in free:
+                for host in usable:
                     assert phase.next_task_on([host]) is None, f"{phase.id} waits for {host}"
 
 

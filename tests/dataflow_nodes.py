@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -149,3 +150,26 @@ def reached_at(numbers: Iterator[int]) -> Iterator[str]:
     reached = sorted({one.laddr.ip for one in found})
     here = os.environ["SLOTWISE_ADDRESS"].rpartition(":")[0]
     yield f"{here} {','.join(reached)} {number + sum(numbers)}"
+
+
+def links(numbers: Iterator[int]) -> Iterator[str]:
+    """How many TCP connections of this process are without TLS, and with it."""
+    import psutil
+
+    first = next(numbers)
+    here = {one.fd for one in psutil.Process().net_connections("tcp")}
+    found = [each for each in gc.get_objects() if type(each).__name__ == "TlsSocket"]
+    encrypted = here & {each.fileno() for each in found}
+    yield f"{len(here - encrypted)} {len(encrypted)} {first + sum(numbers)}"
+
+
+def padded(numbers: Iterator[int]) -> Iterator[tuple[int, bytes]]:
+    """Each number with a tenth of a megabyte."""
+    for number in numbers:
+        yield number, bytes([number % 251]) * 100_000
+
+
+def compared(ones: Iterator[object], others: Iterator[object]) -> Iterator[str]:
+    """How many records are the same in two streams, and how many are not."""
+    pairs = [one == other for one, other in zip(ones, others, strict=True)]
+    yield f"{pairs.count(True)} {pairs.count(False)}"

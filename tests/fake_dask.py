@@ -130,7 +130,7 @@ class FakeDask:
 
 def objects(gate: Gate, *left_out: Any) -> Counter[str]:
     """The objects that the gate keeps alive, counted by type, without those left out."""
-    seen = {id(one) for one in (gate._scheduler, gate._loop, *left_out)}
+    seen = {id(one) for one in (gate._scheduler, gate._scheduler.loop, *left_out)}
     outside = (type, ModuleType, FunctionType, MethodType)
     found: Counter[str] = Counter()
     todo: list[Any] = [gate]

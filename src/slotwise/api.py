@@ -20,13 +20,14 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded
 from slotwise.model.host_changes import with_kinds
 from slotwise.model.network import Network
+from slotwise.model.option_names import option_name
 from slotwise.programs.execution import HasInputSizes
 from slotwise.record.log import Log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
 from slotwise.running import Options, RunSpec, check_options, existing, refuse_log
-from slotwise.runtime.local.hosts import emulated
+from slotwise.runtime.local.hosts import emulated, names_hosts
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.scheduler import make_scheduler
 from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
@@ -128,12 +129,13 @@ def run(
     """Run a workload in worker processes of this machine, or of a Dask cluster.
 
     Jobs of stated work sleep for that time and copy nothing. `slots` is a number of slots, or a
-    number for each kind; the number of processors by default. With `emulate_hosts` the run uses
-    the hosts of the workload's cluster instead, emulated on this machine: each host has its own
-    workers, which run for as much of the time as its speed says. No host may be faster than
-    this machine, whose speed is 1. With `dask`, a `distributed.Client` or the address of a
-    scheduler, each thread of a Dask worker is a slot, or at most `dask_slots` of them, and an
-    agent beside it runs the tasks.
+    number for each kind; by default that of the workload's cluster, if it is only a number of
+    slots, else the number of processors. With `emulate_hosts` the run uses the hosts of the
+    workload's cluster instead, emulated on this machine: each host has its own workers, which
+    run for as much of the time as its speed says. No host may be faster than this machine,
+    whose speed is 1. With `dask`, a `distributed.Client` or the address of a scheduler, each
+    thread of a Dask worker is a slot, or at most `dask_slots` of them, and an agent beside it
+    runs the tasks.
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
@@ -146,12 +148,16 @@ def run(
     if dask is not None:
         if slots is not None or emulate_hosts:
             raise InputError(
-                "dask: the slots are the threads of Dask's workers; leave out slots and"
-                " emulate_hosts, or give dask_slots"
+                f"{option_name('dask')}: the slots are the threads of Dask's workers; leave out"
+                f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
+                f" {option_name('dask_slots')}"
             )
         return _run_on_dask(source, scheduler, dask, dask_slots, history, options)
     if dask_slots is not None:
-        raise InputError("dask_slots is for the workers of a Dask cluster; give dask, too")
+        raise InputError(
+            f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
+            f" {option_name('dask')}, too"
+        )
     cluster = _live_cluster(source, slots, emulate_hosts)
     return _run(source, scheduler, cluster, emulate_hosts, history, options)
 
@@ -165,7 +171,7 @@ def _run_on_dask(
     options: Options,
 ) -> Result:
     """Run the jobs of a source on the hosts of a Dask cluster."""
-    from slotwise.runtime.agents.source import check_runs, dask_workers
+    from slotwise.runtime.agents.source import dask_workers
 
     workers = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
     from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
@@ -181,7 +187,6 @@ def _run_on_dask(
             history,
             options,
             lambda executions: AgentsBackend(executions, workers, hosts),
-            lambda execution: check_runs(execution, workers),
         )
     finally:
         workers.close()
@@ -193,12 +198,16 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
     if not emulate_hosts:
         from slotwise.runtime.local.backend import LocalBackend
 
-        here = LocalBackend.cluster(processors() if slots is None else slots)
+        if slots is None:
+            slots = processors()
+            if stated is not None and not names_hosts(stated):
+                slots = sum(stated.capacity.values())
+        here = LocalBackend.cluster(slots)
         return source.cluster(here if stated is None else replace(here, grace=stated.grace))
     if slots is not None:
         raise InputError(
             f"slots are {slots} where hosts are emulated, which have slots of their own; leave"
-            " out one of --slots and --emulate-hosts"
+            f" out one of {option_name('slots')} and {option_name('emulate_hosts')}"
         )
     if source.workload.changes:
         raise InputError(
@@ -215,17 +224,14 @@ def _run(
     history: str | Path | None,
     options: Options,
     backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
-    check: Callable[[Execution], None] = lambda execution: None,
 ) -> Result:
     """Run the jobs of a source, and add the tasks that end to the history.
 
-    On this machine, if no other backend is given. `check` refuses jobs that cannot run there.
+    On this machine, if no other backend is given.
     """
     from slotwise.runtime.local.backend import LocalBackend
 
     executions = source.executions(cluster)
-    for execution in executions:
-        check(execution)
     listeners = []
     if history is not None:
         sized = [execution for execution in executions if isinstance(execution, HasInputSizes)]
@@ -279,7 +285,8 @@ def compare(
     ]
     if emulate_hosts and not live:
         raise InputError(
-            "hosts are emulated in live runs; add --live, or leave --emulate-hosts out"
+            f"hosts are emulated in live runs; add {option_name('live')}, or leave"
+            f" {option_name('emulate_hosts')} out"
         )
     if live:
         cluster = _live_cluster(source, slots, emulate_hosts)

@@ -16,6 +16,7 @@ from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
+from slotwise.model.option_names import option_name
 from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
@@ -76,7 +77,7 @@ def plan(
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
     plan = Plan(
-        allocator, aim, value, bound, seconds, best, aim.penalties(jobs), planned.was_short
+        allocator, aim, value, bound, seconds, best, aim.penalties(jobs), planned.short_of
     )
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
@@ -160,10 +161,13 @@ def _refuse_gangs(job: Job) -> None:
 def _budget(seconds: float | None, steps: int | None) -> Budget | None:
     """A budget of steps, one that a clock ends, or none for the default."""
     if seconds is not None and steps is not None:
-        raise InputError("budget_seconds and budget_steps are both given; give one of them")
+        raise InputError(
+            f"{option_name('budget_seconds')} and {option_name('budget_steps')} are both given;"
+            " give one of them"
+        )
     if steps is not None:
         if not is_number(steps) or not steps >= 0:
-            raise InputError(f"budget_steps is {steps!r}; give a number >= 0")
+            raise InputError(f"{option_name('budget_steps')} is {steps!r}; give a number >= 0")
         return Budget(steps)
     check_budget(seconds)
     return None if seconds is None else Budget(is_over=_Alarm(seconds))

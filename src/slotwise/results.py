@@ -27,7 +27,8 @@ class Plan:
 
     No schedule that keeps the min shares has a lower value than `bound`. FIFO keeps no min
     shares: there, no schedule at all has. `penalties` names the penalties of the jobs if some
-    have their own. `was_short` tells whether the search stopped because its budget was spent.
+    have their own. `short_of` is the number of steps of the budget that stopped the search: inf
+    if a clock did, None if the search ended by itself.
     """
 
     allocator: str
@@ -37,7 +38,7 @@ class Plan:
     seconds: float
     schedule: Schedule = field(repr=False)
     penalties: tuple[str, ...] = field(default=(), repr=False)
-    was_short: bool = False
+    short_of: float | None = None
 
     @property
     def gap(self) -> float | None:
@@ -52,7 +53,7 @@ class Plan:
     @property
     def may_improve(self) -> bool:
         """Whether a larger budget could help: the budget is spent, and the gap is open."""
-        return self.was_short and not self.is_exact
+        return self.short_of is not None and not self.is_exact
 
     def to_plain(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""

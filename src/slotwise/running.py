@@ -20,6 +20,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import Event
 from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
+from slotwise.model.option_names import option_name
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
@@ -225,7 +226,9 @@ def check_options(options: Options, history: object) -> None:
         raise InputError(f"shuffle is {shuffle!r}; give a slotwise.Shuffle")
     attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
     if not is_whole(attempts_max) or attempts_max < 1:
-        raise InputError(f"attempts_max is {attempts_max!r}; give a whole number >= 1")
+        raise InputError(
+            f"{option_name('attempts_max')} is {attempts_max!r}; give a whole number >= 1"
+        )
     progress = options.get("progress")
     if progress is not None and not callable(progress):
         raise InputError(

@@ -33,6 +33,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Reallocate
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
+from slotwise.model.option_names import option_name
 from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.typed import is_number
@@ -224,12 +225,15 @@ def make_scheduler(
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
     if waits is not None and assigner not in WAITERS:
         raise InputError(
-            f"waits are parameters of the assigners delay and flow, not of {assigner!r}"
+            f"{option_name('waits')} are parameters of the assigners delay and flow, not"
+            f" of {assigner!r}"
         )
     asked = {"core_cost": core_cost, "move_within": move_within}
     named = {option: value for option, value in asked.items() if value is not None}
     for option in named if assigner != "flow" else ():
-        raise InputError(f"{option} is a parameter of the assigner flow, not of {assigner!r}")
+        raise InputError(
+            f"{option_name(option)} is a parameter of the assigner flow, not of {assigner!r}"
+        )
     if name in QUEUEINGS:
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
@@ -263,9 +267,13 @@ def check_scheduler(
 def check_budget(seconds: float | None) -> None:
     """InputError unless it is None or a finite number of at least 0."""
     if seconds is not None and not (is_number(seconds) and 0 <= seconds < inf):
-        raise InputError(f"budget_seconds is {seconds!r}; give a number of seconds >= 0")
+        raise InputError(
+            f"{option_name('budget_seconds')} is {seconds!r}; give a number of seconds >= 0"
+        )
 
 
 def _check_epoch(seconds: float) -> None:
     if not is_number(seconds) or not EPOCH_LEAST <= seconds < inf:
-        raise InputError(f"epoch_seconds is {seconds!r}; give a number >= {EPOCH_LEAST}")
+        raise InputError(
+            f"{option_name('epoch_seconds')} is {seconds!r}; give a number >= {EPOCH_LEAST}"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -94,7 +94,7 @@ class Source:
     def executions(self, cluster: Cluster) -> list[Execution]:
         """The jobs as the local backend runs them on this cluster."""
         executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
-        _refuse_shared_outputs(executions)
+        _check_outputs([one for one in executions if isinstance(one, WritesOutput)])
         for execution in executions:
             if isinstance(execution, HasInputSizes):
                 execution.expect(_expected(execution, self.rates))
@@ -309,10 +309,14 @@ def _with_suffix(entry: Entry, suffix: str) -> Entry:
     )
 
 
-def _refuse_shared_outputs(executions: Iterable[Execution]) -> None:
-    """Refuse two outputs at the same real path, and one inside another."""
-    writers = [one for one in executions if isinstance(one, WritesOutput)]
-    places = sorted((*_real(one.output).split("/"), "", one.job.id) for one in writers)
+def _check_outputs(writers: Sequence[WritesOutput]) -> None:
+    """Refuse outputs that cannot be written, or of which one is at or inside another."""
+    if writers:
+        from slotwise.programs.writable import check_writable
+
+        for writer in writers:
+            check_writable(writer)
+    places = sorted((*_real(writer.output).split("/"), "", writer.job.id) for writer in writers)
     for (*outer, _, one), (*inner, _, other) in pairwise(places):
         if inner[: len(outer)] == outer:
             raise InputError(

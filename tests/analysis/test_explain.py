@@ -14,6 +14,7 @@ from slotwise.analysis.explanation import explanation_lines
 from slotwise.cli.main import app
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostRemoved
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
@@ -129,6 +130,21 @@ def test_the_command(log: Log, tmp_path: Path) -> None:
     assert shown.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
     shown = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
     assert '"allocated": 1.5' in shown.stdout
+
+
+def test_it_says_that_no_host_is_large_enough_for_a_wide_task() -> None:
+    """After the loss of one, until another one comes."""
+    changes = (HostRemoved(2.0, "large"), HostAdded(8.0, Host("larger", {"task": 4})))
+    jobs = (Job("a", (Phase("map", Tasks(1, 5.0), slots=3),)),)
+    hosts = (Host("large", {"task": 3}), Host("small", {"task": 2}))
+    workload = Workload(jobs, cluster=Cluster(hosts), changes=changes)
+    result = slotwise.simulate(workload, "fair")
+    assert result.metrics["jobs_done"] == 1
+    (phase,) = explain(result.log, "a", 4.0).phases
+    assert phase.why == (
+        "each of its tasks occupies 3 slots of one host, and the largest host that can begin"
+        " tasks now has 2: it waits for a larger one"
+    )
 
 
 def test_it_says_that_a_wide_task_waits_for_slots_of_one_host() -> None:

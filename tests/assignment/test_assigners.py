@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from slotwise.analysis.failing_hosts import why_avoided
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
 from slotwise.assignment.greedy import Greedy
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Defer, Launch, Locality, Reallocate
 from slotwise.model.errors import InputError
-from slotwise.model.event import JobArrived, TaskFailed, TaskFinished
+from slotwise.model.event import HostLost, JobArrived, TaskFailed, TaskFinished
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.runtime.state import State
@@ -236,3 +237,74 @@ def test_impossible_waits_are_refused(waits: tuple[float, float]) -> None:
     """Negative, unordered and endless waits are refused with their values."""
     with pytest.raises(InputError, match="delay: the waits are"):
         Delay(*waits)
+
+
+@pytest.mark.parametrize("assigner", [Greedy(), Delay(0.0, 0.0)])
+@pytest.mark.parametrize("homes", [(), ("h9",)])
+def test_a_failed_task_takes_another_host(assigner: Assigner, homes: tuple[str, ...]) -> None:
+    """If one is free; both without input, and with input on none of these hosts."""
+    state = state_of(job("a", *homes), job("b"), hosts=("h1", "h2"))
+    first = Launch(A, 0, 1, "h1", locality_of(homes))
+    assert first in decide(state, assigner)
+    state.apply(TaskFailed(0.0, A, 0, 1, "broken"))
+    state.apply(TaskFinished(0.0, B, 0, 1, 1.0))
+    assert decide(state, assigner) == [Launch(A, 0, 2, "h2", locality_of(homes))]
+    state.apply(TaskFailed(0.0, A, 0, 2, "lost", lost=True))
+    assert decide(state, assigner) == [Launch(A, 0, 3, "h2", locality_of(homes))]
+
+
+def locality_of(homes: tuple[str, ...]) -> Locality:
+    """That of a task with input on these hosts, which are not there."""
+    return Locality.ANY if homes else Locality.NODE
+
+
+def test_no_slot_idles_for_a_failed_task() -> None:
+    """It runs where it has failed if no other host is free and nothing else waits."""
+    state = state_of(job("a"), hosts=("h1",))
+    decide(state, Greedy())
+    state.apply(TaskFailed(0.0, A, 0, 1, "broken"))
+    assert decide(state, Greedy()) == [Launch(A, 0, 2, "h1", Locality.NODE)]
+
+
+@pytest.mark.parametrize("assigner", [Greedy(), Delay(0.0, 0.0)])
+@pytest.mark.parametrize("homes", [(), ("h1",)])
+def test_a_phase_avoids_a_host_where_it_only_fails(
+    assigner: Assigner, homes: tuple[str, ...]
+) -> None:
+    """After three failures in a row its tasks wait for another host."""
+    state = state_of(job("a", *homes, count=9), job("b"), hosts=("h1", "h2"))
+    decide(state, assigner)
+    for attempt in (1, 2, 3):
+        assert state.attempts_of("a")[0].host == "h1"
+        state.apply(TaskFailed(0.0, A, 0, attempt, "broken"))
+        launches = decide(state, assigner)
+    assert launches == []
+    assert why_avoided(state, state.phase(A)) == (
+        "its last attempts on h1 have failed: it waits for slots of other hosts"
+    )
+    state.apply(TaskFinished(0.0, B, 0, 1, 1.0))
+    (again,) = decide(state, assigner)
+    assert (again.task, again.attempt, again.host) == (0, 4, "h2")
+
+
+def test_a_success_makes_a_host_as_good_as_others() -> None:
+    """Failures count in a row."""
+    state = state_of(job("a", count=9), job("b"), hosts=("h1", "h2"))
+    decide(state, Greedy())
+    for attempt in (1, 2):
+        state.apply(TaskFailed(0.0, A, 0, attempt, "broken"))
+        decide(state, Greedy())
+    state.apply(TaskFinished(0.0, A, 0, 3, 1.0))
+    decide(state, Greedy())
+    state.apply(TaskFailed(0.0, A, 1, 1, "broken"))
+    assert decide(state, Greedy()) == [Launch(A, 1, 2, "h1", Locality.NODE)]
+
+
+def test_hosts_are_not_avoided_where_tasks_fail_on_all_others() -> None:
+    """The program is wrong: its job fails soon. Hosts that are lost do not count as others."""
+    state = state_of(job("a", count=9), hosts=("h1", "h2"))
+    decide(state, Greedy())
+    state.apply(HostLost(0.0, "h2"))
+    for attempt in (1, 2, 3):
+        state.apply(TaskFailed(0.0, A, 0, attempt, "broken"))
+        assert decide(state, Greedy()) == [Launch(A, 0, attempt + 1, "h1", Locality.NODE)]

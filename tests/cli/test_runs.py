@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from slotwise import __version__
+from slotwise import __version__, run
+from slotwise.model.cluster import Host
+from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostRemoved
+from slotwise.record.log import read_log
+from slotwise.report.progress import Progress
 
 LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
 
@@ -50,6 +57,42 @@ def test_run_keeps_progress_off_stdout(slotwise: Any, folder: Path) -> None:
         "a: star",
         "a: done",
     ]
+
+
+@pytest.mark.parametrize(("options", "slots"), [((), 3), (("--slots", "1"), 1)])
+def test_run_uses_the_number_of_slots_of_the_workload(
+    slotwise: Any, folder: Path, options: tuple[str, ...], slots: int
+) -> None:
+    """Unless other slots are given, as in a simulation."""
+    (folder / "live.yaml").write_text(f"{LIVE}cluster: {{slots: 3, grace: 7}}\n")
+    assert slotwise("run", "live.yaml", "--log", "log.jsonl", *options).exit_code == 0
+    header = read_log("log.jsonl").header
+    assert (sum(header.cluster.capacity.values()), header.cluster.grace) == (slots, 7.0)
+
+
+@pytest.mark.parametrize("cluster", ["", "cluster: {slots: 3}\n"])
+def test_no_slots_are_refused(folder: Path, cluster: str) -> None:
+    """They do not mean the default."""
+    (folder / "live.yaml").write_text(f"{LIVE}{cluster}")
+    with pytest.raises(InputError, match="the cluster has no slots"):
+        run("live.yaml", slots=0)
+
+
+@pytest.mark.parametrize("command", [("run",), ("compare", "--live")])
+def test_output_in_the_memory_of_a_process_is_refused_before_the_run(
+    slotwise: Any, folder: Path, command: tuple[str, ...]
+) -> None:
+    """Its tasks would write to the memory of their processes, and their parts be missing."""
+    (folder / "text.txt").write_text("a b a\n")
+    (folder / "live.yaml").write_text(
+        "slotwise: 1\njobs: [{id: w, program: wordcount, inputs: text.txt,"
+        " output: 'memory://x/out'}]\n"
+    )
+    done = slotwise(*command, "live.yaml", "--slots", "1", "--log", "log.jsonl")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: job 'w': output 'memory://x/out")
+    assert "name a directory or a store that all of them reach" in done.stderr
+    assert not list(folder.glob("log*"))
 
 
 def test_compare_prints_a_line_for_each_scheduler(slotwise: Any) -> None:
@@ -229,3 +272,30 @@ def test_help_shows_an_example(command: str, slotwise: Any) -> None:
     done = slotwise(*command.split(), "--help")
     assert done.exit_code == 0
     assert f"slotwise {command} " in done.stdout.replace("Usage: ", "").split("Options")[0]
+
+
+def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
+    slotwise: Any, folder: Path
+) -> None:
+    """Its four attempts and the failed job do not repeat it, nor does the table."""
+    job = "{id: bad, command: 'echo broken >&2; exit 3', output: bad}"
+    (folder / "bad.yaml").write_text(f"slotwise: 1\njobs: [{job}]\n")
+    done = slotwise("run", "bad.yaml", "--slots", "1")
+    assert done.exit_code == 1
+    assert done.stderr.count("\nbroken\n") == 1
+    assert done.stderr.count("the command exited with code 3") == 2
+    assert done.stderr.splitlines()[-1].endswith("the command exited with code 3")
+    assert done.stderr.count("failed for the same reason") == 3
+    assert "code 3" not in done.stdout
+
+
+def test_a_live_run_prints_the_hosts_that_come_and_go() -> None:
+    """As those of a Dask cluster do."""
+    console = Console(file=StringIO(), width=80)
+    with Progress(console, "fair, live") as record:
+        record(1.0, [HostRemoved(1.0, "a"), HostAdded(1.0, Host("b", {"task": 2}))], [])
+    assert isinstance(console.file, StringIO)
+    assert [line.split("s  ")[1] for line in console.file.getvalue().splitlines()] == [
+        "host a: left",
+        "host b: joined",
+    ]

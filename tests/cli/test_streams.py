@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import slotwise
+from slotwise.cli.terminal import cluster_left_out
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.sources import read_source
 
 JOBS = "slotwise: 1\ncluster: {slots: 2}\njobs: [{id: a, phases: [{name: m, work: 0.2}]}]\n"
 
@@ -212,3 +214,16 @@ def test_hosts_that_a_live_run_ignores_are_named(
     assert emulated.returncode == 0
     assert "for simulations" not in emulated.stderr
     assert "for simulations" not in run_process(*command.split(), "jobs.yaml").stderr
+
+
+@pytest.mark.parametrize(
+    ("cluster", "what"), [("slots: 3", "3 slots"), ("hosts: [{name: x, slots: 1}]", "1 host")]
+)
+def test_a_run_on_dask_says_that_it_does_not_use_the_cluster_of_the_workload(
+    folder: Path, cluster: str, what: str
+) -> None:
+    """Neither its hosts nor its number of slots."""
+    (folder / "jobs.yaml").write_text(JOBS.replace("slots: 2", cluster))
+    notice = cluster_left_out(read_source("jobs.yaml"), False, "tcp://127.0.0.1:8786")
+    assert notice.startswith(f"slotwise: the cluster of the workload ({what}) is for runs")
+    assert notice.endswith("this run uses the slots of the Dask cluster")

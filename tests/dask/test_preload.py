@@ -16,6 +16,7 @@ import slotwise.dask as gate
 from gated_cluster import Cluster, until
 from slotwise.dask.preload import read_options
 from slotwise.model.errors import InputError
+from slotwise.model.pool import Pool
 from slotwise.record.log import read_log
 
 SECONDS_MOST = 60
@@ -137,6 +138,26 @@ def test_a_gate_takes_over_the_log_of_the_one_before(
     cluster.client().unregister_scheduler_plugin("slotwise")
     until(lambda: second.is_open)  # Then its log is closed.
     assert read_log(log).header.scheduler["name"] == "flex"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_gate_is_replaced_if_its_options_change(make_cluster: Callable[..., Cluster]) -> None:
+    """Without a warning. The same options leave the gate there, with what it holds."""
+    cluster = make_cluster()
+    cluster.install("fair", pools=[Pool("reports")])
+    first = cluster.gate
+    cluster.install("fair", pools=[{"name": "reports"}])
+    assert cluster.gate is first
+    assert not first.is_open
+    cluster.install("fair")
+    assert cluster.gate is not first
+    assert first.is_open
+    second = cluster.gate
+    cluster.local.loop.add_callback(second.open)  # As after a fault.
+    until(lambda: second.is_open)
+    cluster.install("fair")
+    assert cluster.gate is not second
+    assert not cluster.gate.is_open
 
 
 def start_scheduler(

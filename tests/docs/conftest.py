@@ -173,10 +173,13 @@ def search_path() -> str:
 
 
 def run_console(text: str, run_command: RunCommand) -> Iterator[str]:
-    """Run the `slotwise` commands of a console block; yield each output that differs."""
+    """Run the `slotwise` commands of a console block; yield each output that differs.
+
+    Variables of the environment are replaced, as by a shell.
+    """
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
-        name, *arguments = shlex.split(command)
+        name, *arguments = shlex.split(os.path.expandvars(command))
         if name != "slotwise":
             yield f"{command!r} is not a slotwise command"
             continue

@@ -86,11 +86,12 @@ def test_an_output_below_a_file(command: Any, books: Counter[str]) -> None:
 def test_an_output_on_a_disk_that_is_read_only(
     command: Any, books: Counter[str], tiny_disk: Path
 ) -> None:
-    """The message gives the place of an output on a read-only disk."""
+    """It is refused before anything runs; the message gives the place."""
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     command.write(JOBS.replace("out/large", "disk/large"))
-    assert command.run("run", "jobs.yaml", "--slots", "2") == 1
-    check(command, f"Read-only file system ({tiny_disk}/large")
+    assert command.run("run", "jobs.yaml", "--slots", "2") == 2
+    assert f"cannot be written: '{tiny_disk}' may not be changed" in command.stderr
+    assert command.left() == []
 
 
 def test_a_full_disk_for_the_log(command: Any, books: Counter[str], tiny_disk: Path) -> None:

@@ -69,6 +69,34 @@ def test_results_as_a_generator() -> None:
     assert list(zip(first, second, strict=True)) == [(n, n) for n in range(20)]
 
 
+@pytest.mark.parametrize("n_jobs", [-1, 6])
+def test_a_loop_uses_hosts_that_are_added(n_jobs: int, tmp_path: Path) -> None:
+    """It began with one slot; in the end, six calls run at once."""
+    with (
+        Session(1) as session,
+        joblib.parallel_config("slotwise", session=session, n_jobs=n_jobs),
+    ):
+        calls = (delayed(meet)(tmp_path, n) for n in range(40))
+        results = Parallel(return_as="generator", batch_size=1)(calls)
+        assert next(results) == 0
+        session.add_host("more", 5)
+        (tmp_path / "go").touch()
+        assert list(results) == list(range(1, 40))
+
+
+def meet(folder: Path, number: int) -> int:
+    """Call 1 returns when it may, those after it when six of them have met."""
+    if number > 1:
+        (folder / f"met-{number}").touch()
+    until = time.monotonic() + 60
+    while number and not (
+        (folder / "go").exists() if number == 1 else len([*folder.glob("met-*")]) >= 6
+    ):
+        assert time.monotonic() < until, "six calls did not run at once"
+        time.sleep(0.01)
+    return number
+
+
 @pytest.mark.usefixtures("on_session")
 def test_inner_loops_stay_in_their_slot() -> None:
     """They make their calls one after another, in the process of the outer call."""

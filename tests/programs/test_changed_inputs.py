@@ -15,7 +15,8 @@ import pytest
 from slotwise.model.errors import InputChanged, InputError
 from slotwise.programs import Execution, MapReduce, plan_mapreduce
 from slotwise.programs.formats.files import find_inputs
-from slotwise.programs.formats.versions import Version
+from slotwise.programs.formats.versions import Version, check_unchanged
+from slotwise.programs.hosts.here import ADDRESS_VARIABLE
 
 Drive = Callable[[Execution], None]
 Change = Callable[[Path], object]
@@ -211,3 +212,15 @@ def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
     """Python would raise ValueError."""
     with pytest.raises(InputError, match="embedded null byte"):
         find_inputs(["a\0b"], tmp_path)
+
+
+def test_a_file_that_only_other_hosts_have_is_told_with_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host with an agent, the likely reason is a folder that is not shared."""
+    monkeypatch.setenv(ADDRESS_VARIABLE, "10.0.0.3:41234")
+    with pytest.raises(InputChanged) as raised:
+        check_unchanged(str(tmp_path / "in.txt"), Version(7, 0))
+    assert f"not the same on host {os.uname().nodename} (10.0.0.3)" in str(raised.value)
+    assert "Here: there is no such file" in str(raised.value)
+    assert "All hosts must see the same files" in str(raised.value)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tarfile
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slotwise.model.errors import OutputError
 from slotwise.programs import MapReduce, plan_mapreduce
 from slotwise.programs.formats.files import find_inputs
 from slotwise.programs.formats.outputs import OUTPUT_FORMATS
 from slotwise.programs.staged import StagedExecution
+from slotwise.story import story
 
 Run = Callable[[StagedExecution], bytes]
+
+NAMES = ("one.txt", "two.gz")
 
 
 class Ages(MapReduce):
@@ -114,3 +121,62 @@ def test_output_on_another_file_system(tmp_path: Path, drive: Callable[..., None
     assert sorted(memory.ls("/out/wc", detail=False)) == [
         "/out/wc/_SUCCESS", "/out/wc/part-r-00000"
     ]  # fmt: skip
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> Path:
+    """A folder with in.zip and in.tar, which hold a text and one that is compressed."""
+    (tmp_path / "one.txt").write_text("a b a\n")
+    (tmp_path / "two.gz").write_bytes(gzip.compress(b"b\nc\n"))
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as packed:
+        for name in NAMES:
+            packed.write(tmp_path / name, f"in/{name}")
+    with tarfile.open(tmp_path / "in.tar", "w") as bundled:
+        bundled.add(tmp_path / "one.txt", "one.txt")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("url", "names", "counts"),
+    [
+        ("simplecache::file://{}/*.txt", ["simplecache::file://{}/one.txt"], "a 2 b 1"),
+        ("zip://in/one.txt::{}/in.zip", ["zip://in/one.txt::{}/in.zip"], "a 2 b 1"),
+        ("tar://*::file://{}/in.tar", ["tar://one.txt::file://{}/in.tar"], "a 2 b 1"),
+        (
+            "zip://in/*::simplecache::file://{}/in.zip",
+            [f"zip://in/{name}::simplecache::file://{{}}/in.zip" for name in NAMES],
+            "a 2 b 2 c 1",
+        ),
+        (
+            "simplecache::zip://in::file://{}/in.zip",
+            [f"simplecache::zip://in/{name}::file://{{}}/in.zip" for name in NAMES],
+            "a 2 b 2 c 1",
+        ),
+    ],
+)
+def test_input_by_a_chain_of_urls(
+    archives: Path, output_of: Run, url: str, names: list[str], counts: str
+) -> None:
+    """Files in archives, and files that fsspec copies to this machine first."""
+    found = find_inputs([url.format(archives)])
+    assert [file.path for file in found] == [name.format(archives) for name in names]
+    assert [file.is_compressed for file in found] == ["gz" in name for name in names]
+    out = archives / "out"
+    execution = plan_mapreduce(
+        "j", "wordcount", url.format(archives), out, reducers=1, work_dir=archives
+    )
+    assert output_of(execution).decode().split() == counts.split()
+
+
+@pytest.mark.parametrize("path", ["/no/such/folder/part", "/dev/full"])
+def test_output_that_cannot_be_written_is_told_in_one_sentence(path: str) -> None:
+    """Without the frames of slotwise, when it is created and when it is written."""
+
+    def write() -> None:
+        part = OUTPUT_FORMATS["text"](path)
+        part.write(["key"], ["value"])
+        part.close()
+
+    with pytest.raises(OutputError, match=f"its output cannot be written to {path}: No") as one:
+        write()
+    assert story(one.value) == str(one.value)

@@ -92,6 +92,14 @@ def test_a_run_writes_its_output_into_a_store(store: Any) -> None:
     assert complete(store)
 
 
+def test_a_missing_bucket_is_not_made(store: Any) -> None:
+    """The name of a bucket may be wrong; the output is refused before the run."""
+    wrong = slotwise.mapreduce("wordcount", "s3://bucket/in/*", "s3://buckte/out", reducers=9)
+    with pytest.raises(slotwise.InputError, match="there is no bucket 'buckte'; make it"):
+        slotwise.run(wrong, "fair", slots=2)
+    assert store.ls("") == ["bucket"]
+
+
 def test_hosts_write_their_output_into_a_store(store: Any) -> None:
     """Map output stays on the hosts; only parts of the output go to the store."""
     distributed = pytest.importorskip("distributed")

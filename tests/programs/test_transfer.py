@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotwise.programs import transfer
@@ -90,6 +90,7 @@ def test_shared_memory_that_is_nearly_full_is_passed_over(
     assert handle.path == str(disk / "x")
 
 
+@example(parts=[np.arange(32_751) % 251, np.arange(0)])  # The last part is empty.
 @settings(max_examples=examples(20, slow=300), deadline=None)
 @given(
     parts=st.lists(

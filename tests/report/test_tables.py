@@ -99,15 +99,14 @@ def test_backends_have_a_column_if_they_differ(three_runs):
     assert titles[:2] == ["scheduler", "backend"]
 
 
-def test_jobs_table_shows_what_users_wrote(hostile_runs, hostile_names, hostile_reason):
-    """Names and reasons are text, never markup."""
-    text = printed(jobs_table(hostile_runs), width=300)
-    assert hostile_reason in text
-    assert hostile_names[0] in text
+def test_jobs_table_shows_what_users_wrote(hostile_runs, hostile_names):
+    """Names are text, never markup."""
+    assert hostile_names[0] in printed(jobs_table(hostile_runs), width=300)
 
 
-def test_jobs_table_has_no_empty_column(three_runs):
-    """Without failures there is no column of reasons."""
+def test_jobs_table_has_no_column_of_reasons(three_runs, hostile_runs, hostile_reason):
+    """The command prints them as tasks fail, and in its last lines."""
+    assert hostile_reason not in printed(jobs_table(hostile_runs), width=300)
     titles = [str(column.header) for column in jobs_table(three_runs).columns]
     assert titles == ["scheduler", "job", "arrival", "start", "completion", "response"]
 

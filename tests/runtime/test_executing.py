@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -109,13 +109,17 @@ def test_the_last_task_is_reported_after_the_commit(scene: Scene) -> None:
 
 
 def test_a_task_that_is_being_committed_is_not_launched_again(scene: Scene) -> None:
-    """To schedulers it still runs."""
+    """To schedulers it still runs. A repeated launch is dropped, a new attempt is lost."""
     scene.jobs.finished(scene.launch(), None, 2.0)
+    scene.launch(attempt=1)
     scene.launch(attempt=2)
-    (dropped,) = scene.events
+    dropped, refused = scene.events
     assert isinstance(dropped, LaunchDropped)
     assert dropped.reason == "attempt 1 of the task runs"
+    reason = f"task 0: it cannot be started: {dropped.reason}"
+    assert refused == TaskFailed(5.0, PHASE, 0, 2, reason, lost=True)
     scene.hear()
+    assert scene.events[2:] == [TaskFinished(5.0, PHASE, 0, 1, 2.0)]
 
 
 def test_a_failed_commit_fails_the_last_task(scene: Scene) -> None:
@@ -192,12 +196,15 @@ def test_a_kept_value_is_passed_on_until_the_task_is_done() -> None:
     assert scene.jobs["j"].kept == {}
 
 
-def test_an_obstacle_drops_a_launch_without_beginning_it(scene: Scene) -> None:
-    """The same attempt may begin later."""
+def test_an_attempt_with_an_obstacle_is_lost(scene: Scene) -> None:
+    """It does not begin later. The next attempt may."""
     launch = Launch(PHASE, 0, 1, "h", Locality.ANY)
     assert scene.jobs.begin(launch, "no worker of h is free") is None
-    assert scene.events[0].reason == "no worker of h is free"
-    assert scene.jobs.begin(launch) is not None
+    reason = "task 0: it cannot be started: no worker of h is free"
+    assert scene.events == [TaskFailed(5.0, PHASE, 0, 1, reason, lost=True)]
+    assert scene.jobs.begin(launch) is None
+    assert isinstance(scene.events[1], LaunchDropped)
+    assert scene.jobs.begin(replace(launch, attempt=2)) is not None
 
 
 def test_what_does_not_write_is_not_committed_in_a_thread() -> None:

@@ -12,7 +12,7 @@ from slotwise.api import simulate
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Preempt
 from slotwise.model.event import TaskFinished, TaskKilled
-from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.backend import Simulation
@@ -91,6 +91,26 @@ def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     log = simulated(jobs, Cluster.of_slots(4), pools).log
     assert preempted(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
     assert held(log, 15.0) == {"x": 2, "y": 2}
+
+
+def test_slots_of_tasks_that_wait_for_lost_input_are_taken_back(simulated: Simulate) -> None:
+    """The copying task of x waits for a map that must be done again; its phase is not ready."""
+    pools = [
+        Pool("a"),
+        Pool("b", slots_min={"copy": 1}, preemption=Preemption(least_after=2.0)),
+    ]
+    maps = Phase("map", Tasks(2, (1.0, 100.0)), "map")
+    copies = Phase("copy", Tasks(1, 0.0), "copy", frozenset({"map"}), slow_start=0.5)
+    urgent = Job("y", (Phase("copy", Tasks(1, 1.0), "copy"),), pool="b", arrival=10.0)
+    first = (PhaseId("x", "map"), 0, 1)
+    lost = Simulation(
+        loss=lambda end: 3.0 if (end.phase, end.task, end.attempt) == first else None
+    )
+    cluster = Cluster((Host("h", {"map": 1, "copy": 1}),))
+    jobs = [Job("x", (maps, copies), pool="a"), urgent]
+    watch = simulated(jobs, cluster, pools, simulation=lost)
+    assert preempted(watch.log) == [(12.0, "x", 0)]
+    assert watch.state.completed["y"] == 13.0
 
 
 def test_no_task_is_killed_for_a_slot_that_becomes_free(simulated: Simulate) -> None:

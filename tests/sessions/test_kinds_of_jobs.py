@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import slotwise
 from slotwise import Calls, InputError, Job, Phase, Session, SlotwiseError, Tasks
 from slotwise.sessions.arriving import arriving
 
@@ -118,3 +119,11 @@ def test_a_deadline_moves_with_the_arrival() -> None:
     assert isinstance(moved, Job)
     assert (moved.id, moved.arrival, moved.deadline) == ("J", 100.0, 105.0)
     assert moved.steps == ((101.0, 1.0),)
+
+
+def test_output_in_the_memory_of_a_process_is_refused(session: Session, tmp_path: Path) -> None:
+    """Its tasks would write to the memory of their processes."""
+    (tmp_path / "in.txt").write_text("a b a\n")
+    job = slotwise.mapreduce("wordcount", tmp_path / "in.txt", "memory://x/out")
+    with pytest.raises(InputError, match="'memory://x/out' is in the memory of one process"):
+        session.run(job)

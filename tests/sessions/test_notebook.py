@@ -128,7 +128,7 @@ def test_a_future_says_its_job_state_and_reason(tmp_path: Path) -> None:
         assert repr(first) == "<Future of job call, task 0: running>"
         assert repr(other) == "<Future of job call-2, task 0: waiting>"
         assert repr(later) == "<Future of a call: waiting: for the results of other calls>"
-        assert repr(whole) == "<Future of job asleep: not done>"
+        assert repr(whole) == "<Future of job asleep: waiting>"
         other.cancel()
         assert repr(other) == "<Future of job call-2, task 0: cancelled>"
         Path(go).touch()

@@ -60,6 +60,26 @@ def test_the_same_calls_run_once_at_a_time(session: Session, tmp_path: Path) -> 
     assert first.result(PATIENCE) == {"p": {0: str(tmp_path / "go")}}
 
 
+def test_the_future_of_a_job_is_running_while_its_tasks_are(tmp_path: Path) -> None:
+    """As that of a call; not before the first of them, nor after the last."""
+    with Session(1, "fifo") as session, released(tmp_path / "go") as go:
+        first, second = (
+            session.run(
+                Calls(Job(name, (Phase("p", Tasks(1)),)), lambda task: wait_for_file(go))
+            )
+            for name in ("first", "second")
+        )
+        ends = time.monotonic() + PATIENCE
+        while not first.running():
+            assert time.monotonic() < ends
+            time.sleep(0.005)
+        assert repr(first) == "<Future of job first: running>"
+        assert not second.running()
+        Path(go).touch()
+        second.result(PATIENCE)
+    assert not first.running()
+
+
 def test_a_future_knows_why_its_job_waits(session: Session, tmp_path: Path) -> None:
     """The second call of a pool of one slot waits for that pool."""
     binding = {"name": "both", "pool": "narrow"}

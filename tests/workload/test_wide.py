@@ -10,6 +10,7 @@ import pytest
 import slotwise
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.record.codec import decode_job, encode_job
@@ -81,6 +82,18 @@ def test_too_few_slots_are_refused(act: object) -> None:
     job = Job("j", (Phase("p", Tasks(1, 1.0), slots=3),))
     with pytest.raises(InputError, match="job 'j', phase 'p': each task occupies 3 slots"):
         act(job, slots=2)
+
+
+@pytest.mark.parametrize("change", [HostDrained, HostRemoved])
+def test_a_task_that_no_host_could_run_after_the_last_change_is_refused(change: type) -> None:
+    """Unless a host comes that is large enough."""
+    job = Job("j", (Phase("p", Tasks(2, 9.0), slots=3),))
+    cluster = Cluster((Host("large", {"task": 3}), Host("small", {"task": 2})))
+    leaves, joins = change(1.0, "large"), HostAdded(2.0, Host("late", {"task": 3}))
+    with pytest.raises(InputError, match=r"'p' may wait forever after the last change.* 3 slo"):
+        slotwise.simulate(Workload((job,), cluster, changes=(leaves,)))
+    result = slotwise.simulate(Workload((job,), cluster, changes=(leaves, joins)))
+    assert result.metrics["jobs_done"] == 1
 
 
 def test_tasks_that_continue_others_need_slots_on_the_same_host() -> None:

@@ -39,13 +39,14 @@ class Planned:
     min_share  slots that each of these jobs holds until it is done, in all of the schedules
     bound      lower bound on the value of every schedule that keeps these min shares; -inf if
                none is known
-    was_short  whether a search stopped because its budget was spent
+    short_of   the steps of the budget that stopped a search, inf if it was a clock; None if the
+               search ended by itself
     """
 
     schedules: Sequence[Schedule]
     min_share: Mapping[str, float] = field(default_factory=dict)
     bound: float = -inf
-    was_short: bool = False
+    short_of: float | None = None
 
 
 FLOW_STEPS, FLOW_STEPS_MOST = 4_000_000, 13_000
@@ -103,8 +104,8 @@ def plan_schedules(
             # Sharing slots in time may beat every list schedule; FLEX considers it.
             plans.append(_plan_malleable(claims, Flex(allocator.objective), budget))
         schedules = [schedule for plan in plans for schedule in plan.schedules]
-        was_short = any(plan.was_short for plan in plans)
-        return Planned(schedules, {}, max(plan.bound for plan in plans), was_short)
+        short_of = next((p.short_of for p in plans if p.short_of is not None), None)
+        return Planned(schedules, {}, max(plan.bound for plan in plans), short_of)
     if isinstance(allocator, Flex) and claims is not None:
         return replace(_plan_malleable(claims, allocator, budget), min_share=min_share)
     if isinstance(allocator, Fair) and claims is not None and _are_sliced(claims, tree):
@@ -127,7 +128,7 @@ def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planne
     _, solution = flex.solve(claims, budget)
     phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
     pieces = merged(whole_slots(phases, solution.packing))
-    return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
+    return Planned([Schedule(pieces)], {}, solution.bound, _short_of(budget))
 
 
 def _plan_flows(
@@ -145,12 +146,17 @@ def _plan_flows(
     budget = budget or flow_budget(len(ids))
     solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
     pieces = merged(pieces_of(flows, solution, ids))
-    return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
+    return Planned([Schedule(pieces)], {}, solution.bound, _short_of(budget))
 
 
 def flow_budget(phases: int) -> Budget:
     """The default budget of a plan by FlowFlex."""
     return _steps(min(FLOW_STEPS / (phases + 100), FLOW_STEPS_MOST), phases)
+
+
+def _short_of(budget: Budget) -> float | None:
+    """The steps of a budget that stopped a search; None if the search ended by itself."""
+    return budget.steps if budget.was_short else None
 
 
 def _steps(steps: float, phases: int) -> Budget:

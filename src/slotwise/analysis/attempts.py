@@ -55,6 +55,7 @@ class JobSpan:
     """The times of one job. `completion` is None until it is done; `failed` is the reason.
 
     `tasks_left` counts its tasks that are not done, `growing` the phases that may get more.
+    `moves` are the instants at which it left other pools, with these pools.
     """
 
     job: Job
@@ -65,6 +66,11 @@ class JobSpan:
     tasks_left: int = 0
     growing: int = 0
     running: int = 0
+    moves: tuple[tuple[float, str], ...] = ()
+
+    def pool_at(self, instant: float) -> str:
+        """Its pool at an instant."""
+        return next((pool for until, pool in self.moves if instant < until), self.job.pool)
 
     def end_if_done(self, at: float) -> None:
         """Note the completion if all tasks are done and no more come."""
@@ -132,6 +138,8 @@ class Follower:
                 self._shorten(span)
             elif isinstance(event, JobChanged):
                 span = self.jobs[event.job]
+                if event.pool != span.job.pool:
+                    span.moves += ((event.at, span.job.pool),)
                 span.job = event.applied_to(span.job)
         for decision in decisions:
             if isinstance(decision, Launch):

@@ -14,11 +14,12 @@ from slotwise.analysis.explanation import (
     PhaseExplained,
     ShareExplained,
 )
+from slotwise.analysis.failing_hosts import why_avoided
 from slotwise.analysis.gangs import why_gang_waits
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
-from slotwise.model.event import JobArrived
+from slotwise.model.event import JobArrived, JobChanged
 from slotwise.model.views import PhaseView
 from slotwise.record.log import Log, Turn
 from slotwise.runtime.initial import initial_state
@@ -44,7 +45,8 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     state = initial_state(log.header)
     for turn in log.turns:
         last = turn.now
-        pool = _pool_of(job, turn) if pool is None else pool
+        if pool is None or last <= at:
+            pool = _pool_of(job, turn) or pool
         if last <= at:
             state.at(last)
             for entry in (*turn.events, *turn.decisions):
@@ -69,9 +71,14 @@ def explain_state(
 
 
 def _pool_of(job: str, turn: Turn) -> str | None:
-    """The pool of a job if it arrives in this turn."""
-    events = (event for event in turn.events if isinstance(event, JobArrived))
-    return next((event.job.pool for event in events if event.job.id == job), None)
+    """The pool of a job if it arrives or is changed in this turn."""
+    pool = None
+    for event in turn.events:
+        if isinstance(event, JobArrived) and event.job.id == job:
+            pool = event.job.pool
+        elif isinstance(event, JobChanged) and event.job == job:
+            pool = event.pool
+    return pool
 
 
 def _ending(state: State, job: str) -> str:
@@ -158,6 +165,8 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
         return why_queued(state, phase)
     if phase.is_gang and (reason := why_gang_waits(state, phase)):
         return reason
+    if phase.width > 1 and (reason := _why_no_host(state, phase)):
+        return reason
     if phase.running >= phase.max_share:
         return f"it holds its max share of {phase.max_share}"
     for pool in path_to(phase.pool):
@@ -197,12 +206,26 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     held = phase.running - phase.away
     if phase.width > 1 and (reason := why_too_few(state, phase)):
         return reason
+    if reason := why_avoided(state, phase):
+        return reason
     lacks = whole(phase.allocated) - held
     if lacks > 0:
         return f"it lacks {lacks} of its allocated slots: other phases still hold them"
     if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
     return "it holds its allocation"
+
+
+def _why_no_host(state: State, phase: PhaseState) -> str:
+    """Why a phase of tasks of several slots waits, if no host has so many; else empty."""
+    hosts = [host for host in state.cluster.hosts if host.name not in state.lost]
+    most = max((host.slots.get(phase.slot_kind, 0) for host in hosts), default=0)
+    if most >= phase.width:
+        return ""
+    return (
+        f"each of its tasks occupies {phase.width} slots of one host, and the largest host that"
+        f" can begin tasks now has {most}: it waits for a larger one"
+    )
 
 
 def why_too_few(state: State, phase: PhaseState) -> str:

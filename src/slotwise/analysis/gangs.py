@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
@@ -17,12 +17,10 @@ def why_gang_waits(state: State, phase: PhaseState) -> str:
             "an attempt of its gang has ended without a result: its running tasks are stopped,"
             " then all of them start again together"
         )
-    hosts = [host for host in state.cluster.hosts if host.name not in state.lost]
-    most = _places(phase, (host.slots.get(kind, 0) for host in hosts))
-    if most < count:
+    if (most := places_in_all(state, phase)) < count:
         return (
-            f"the {count} tasks of its gang start together, and the {_counted(hosts)} that can"
-            f" begin tasks now have slots for {most} of them"
+            f"the {count} tasks of its gang start together, and the hosts that can begin tasks"
+            f" now have slots for {most} of them"
         )
     for pool in path_to(phase.pool):
         if pool.room < phase.unit:
@@ -42,6 +40,12 @@ def why_gang_waits(state: State, phase: PhaseState) -> str:
     )
 
 
+def places_in_all(state: State, phase: PhaseState) -> int:
+    """How many tasks of a gang could run at once on the hosts that can begin tasks now."""
+    hosts = (host for host in state.cluster.hosts if host.name not in state.lost)
+    return _places(phase, (host.slots.get(phase.slot_kind, 0) for host in hosts))
+
+
 def lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
     """Whether hosts with these free slots have no room for all pending tasks of a gang."""
     return _places(phase, free.values()) < phase.pending
@@ -49,7 +53,3 @@ def lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
 
 def _places(phase: PhaseState, slots: Iterable[int]) -> int:
     return sum(count // phase.width for count in slots)
-
-
-def _counted(hosts: Sequence[object]) -> str:
-    return "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"

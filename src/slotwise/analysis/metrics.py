@@ -72,6 +72,7 @@ class Meter:
         self._lost = self._kept = 0.0
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
+        self._kept_before: defaultdict[PhaseId, float] = defaultdict(float)
         self._widths: dict[PhaseId, int] = {}  # where a task occupies several slots
         self._gangs: set[PhaseId] = set()
 
@@ -84,9 +85,6 @@ class Meter:
                 self._is_closed = True
             elif isinstance(event, ObjectiveChanged):
                 self._objective = Objective(event.penalty, event.aggregate)
-            elif isinstance(event, OutputLost):
-                if event.phase not in self._gangs:
-                    self._undo(event)
             elif isinstance(event, JobArrived):
                 for phase in event.job.phases:
                     if phase.slots > 1:
@@ -95,8 +93,8 @@ class Meter:
                         self._gangs.add(PhaseId(event.job.id, phase.name))
         self._follower(now, events, decisions)
         for event in events:
-            if isinstance(event, OutputLost) and event.phase in self._gangs:
-                self._work[event.phase] = 0.0  # All of it is done again.
+            if isinstance(event, OutputLost):  # It may be of a task that ends in this turn.
+                self._undo(event)
 
     @classmethod
     def of_log(cls, log: Log) -> Meter:
@@ -147,6 +145,7 @@ class Meter:
         lost = max(0.0, held - attempt.kept * slowdown / speed) * width
         self._wasted += lost
         self._work[attempt.phase] += attempt.kept * width
+        self._kept_before[attempt.phase] += attempt.kept * width
         if attempt.stop_requested:
             self._taken += 1
             self._lost += lost
@@ -173,11 +172,14 @@ class Meter:
     def _undo(self, event: OutputLost) -> None:
         """Do not count work twice that has to be done again.
 
-        How much it was is not stored for each task. It was at most that of the longest, and a
-        lower bound stays valid for less work.
+        How much it was is not stored for each task. It was at most that of the longest last
+        attempt and all that earlier ones have kept, and a lower bound stays valid for less
+        work. All of a gang is done again.
         """
-        lost = len(event.tasks) * self._longest[event.phase]
-        self._work[event.phase] = max(0.0, self._work[event.phase] - lost)
+        phase = event.phase
+        longest = len(event.tasks) * self._longest[phase] * self._widths.get(phase, 1)
+        lost = inf if phase in self._gangs else longest + self._kept_before[phase]
+        self._work[phase] = max(0.0, self._work[phase] - lost)
 
     def _count_read(self, attempt: Attempt | Launch, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from slotwise.allocation.tolerances import SLOTS
-from slotwise.analysis.gangs import lacks_slots
+from slotwise.analysis.failing_hosts import why_avoided
+from slotwise.analysis.gangs import lacks_slots, places_in_all
 from slotwise.model.decision import Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostChange, HostLost, JobArrived
 from slotwise.record.log import Header, Log
@@ -77,15 +78,18 @@ def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
     due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
     cases: dict[int, _Case] = {}
     going_on: list[_Case] = []
+    begun: list[int] = []  # Those whose last tasks may not have ended yet.
     for turn in log.turns:
         for case in going_on:
             case.pass_to(turn.now)
         course.follow(turn.now, turn.events, turn.decisions)
         while due and waits[due[-1]].start <= turn.now:
-            number = due.pop()
+            begun.append(due.pop())
+        for number in begun:
             if phase := course.waiting(waits[number].job):
                 cases[number] = _Case(waits[number], phase, course)
                 going_on.append(cases[number])
+        begun = [n for n in begun if n not in cases and turn.now < waits[n].end]
         going_on = [case for case in going_on if turn.now < case.wait.end]
         for case in going_on:
             case.look(course)
@@ -269,6 +273,12 @@ class _Retracing:
             reason = f"{self.scheduler} had planned tasks of other jobs before its own"
             return _Cause("queued", "", reason)
         free = state.free(kind)
+        if phase.is_gang and (most := places_in_all(state, phase)) < phase.pending:
+            reason = (
+                f"the {phase.pending} tasks of its gang start together, and the hosts that were"
+                f" there had slots for {most} of them"
+            )
+            return _Cause("too few hosts for a gang", str(phase.unit), reason)
         if phase.is_gang and lacks_slots(phase, free):
             reason = (
                 f"it waited for {phase.unit} free slots on the hosts together, for all"
@@ -278,6 +288,8 @@ class _Retracing:
         if phase.width > 1 and free and all(n < phase.width for n in free.values()):
             reason = f"it waited for {phase.width} free slots of one host"
             return _Cause("too few slots on a host", str(phase.width), reason)
+        if reason := why_avoided(state, phase):
+            return _Cause("its tasks fail on free hosts", "", reason)
         near = self.may_defer and phase.has_homes  # Else it waits for several slots at once.
         if near and phase.deferred_until is not None and phase.deferred_until > state.now:
             reason = "it skipped slots far from its input (delay scheduling)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from heapq import nsmallest
 from typing import Any
 
@@ -80,11 +80,11 @@ def worst_waits(
     """The longest waits in a run, of all jobs or of one, the longest first.
 
     A job waits from its arrival, or from the end of its last running task, until one of its
-    tasks is launched or it is given up. Since it is not done, it has tasks that could begin
-    then, unless it awaits admission (`jobs_max`). A job whose phase grows does not wait while
-    all tasks that were added to it are done. `line` is the timeline of the log. InputError
-    for a job that is not in it. O(n log n) for n entries of the log, and O(`most` times n) in
-    numpy.
+    tasks is launched, it is given up, or it is moved to another pool, where it waits again.
+    Since it is not done, it has tasks that could begin then, unless it awaits admission
+    (`jobs_max`). A job whose phase grows does not wait while all tasks that were added to it
+    are done. `line` is the timeline of the log. InputError for a job that is not in it. O(n log
+    n) for n entries of the log, and O(`most` times n) in numpy.
     """
     if job is not None and job not in line.jobs:
         raise InputError(unknown_job(job, line.jobs))
@@ -123,15 +123,24 @@ def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
     steps = line.held_by_job.get(job)
     for time, slots in zip(steps.times, steps.values, strict=True) if steps else ():
         if slots and since is not None:
-            yield from _without_idle(line, Stretch(job, since, time))
+            yield from _parts(line, Stretch(job, since, time))
             since = None
         elif not slots:
             since = time
     if since is not None and since < end:
-        yield from _without_idle(line, Stretch(job, since, end))
+        yield from _parts(line, Stretch(job, since, end))
 
 
-def _without_idle(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
+def _parts(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
+    """The parts of a stretch in one pool and with tasks that were not done."""
+    for until, _ in line.jobs[stretch.job].moves:
+        if stretch.start < until < stretch.end:
+            yield from _busy(line, replace(stretch, end=until))
+            stretch = replace(stretch, start=until)
+    yield from _busy(line, stretch)
+
+
+def _busy(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
     """The parts of a stretch in which the job had tasks that were not done."""
     since, spans = stretch.start, line.idle.get(stretch.job, ())
     for start, end in spans[bisect_left(spans, (since, since)) :]:
@@ -172,11 +181,11 @@ def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait
     area = slots.seconds(stretch.start, stretch.end)
     return Wait(
         stretch.job,
-        line.jobs[stretch.job].job.pool,
+        line.jobs[stretch.job].pool_at(stretch.start),
         stretch.start,
         stretch.end,
         advice.slot_kind,
-        tuple(Holder(job, line.jobs[job].job.pool, by_job[job]) for job in order),
+        tuple(Holder(job, line.jobs[job].pool_at(stretch.start), by_job[job]) for job in order),
         max(0.0, area - sum(by_job.values())),
         advice.reason,
         advice.remedy,

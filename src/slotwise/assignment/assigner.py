@@ -28,7 +28,8 @@ def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:
 
     First, kind by kind, the phases farthest below their allocation; last, the phases whose pool
     should rather get a slot of another kind. `waits`, if tasks of some phase occupy several
-    slots, decides who goes before these and which hosts each phase is offered.
+    slots, decides who goes before these and which hosts each phase is offered. A phase is not
+    offered hosts where its tasks only fail.
     """
     last = []
     for slot_kind in snapshot.cluster.capacity:
@@ -36,13 +37,23 @@ def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
             for phase in order:
                 if phase.may_launch:
-                    if waits and not (free := waits.offered(slot_kind, phase)):
+                    offered = waits.offered(slot_kind, phase) if waits else free
+                    if phase.failures is not None:
+                        offered = _without(phase.avoided(snapshot.lost), offered)
+                    if not offered:
                         continue
                     if phase.is_limited and phase.yields:
-                        last.append((slot_kind, phase, free))
+                        last.append((slot_kind, phase, offered))
                     else:
-                        yield slot_kind, phase, free
+                        yield slot_kind, phase, offered
     yield from last
+
+
+def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str, int]:
+    """The hosts that are not avoided, with their slots."""
+    if not avoided:
+        return hosts
+    return {host: slots for host, slots in hosts.items() if host not in avoided}
 
 
 def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
@@ -67,5 +78,5 @@ def remote(
             if found:
                 return Launch(phase.id, *found, host, Locality.RACK)
     if farthest >= Locality.ANY:
-        return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.ANY)
+        return Launch(phase.id, *phase.next_task_for(hosts), Locality.ANY)
     return None

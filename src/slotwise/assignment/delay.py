@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slotwise.assignment.assigner import remote, waiting
@@ -52,11 +52,11 @@ class Delay:
         decisions: list[Decision] = []
         resumed: list[PhaseView] = []
         now, rack_after = snapshot.now, self.rack_after
-        of_kind = ""
+        offered: Mapping[str, int] | None = None
         waits = Waits(snapshot, self.any_after) if snapshot.has_wide else None
         for slot_kind, phase, free in waiting(snapshot, waits):
-            if slot_kind != of_kind or waits:
-                of_kind = slot_kind
+            if free is not offered:
+                offered = free
                 # Slots that were free before this turn were offered and passed: they are far.
                 freed = [host for host in snapshot.freed(slot_kind) if host in free]
                 has_overdue = bool(snapshot.overdue(slot_kind))

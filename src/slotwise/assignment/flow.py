@@ -15,6 +15,7 @@ from slotwise.assignment.together import launches
 from slotwise.model.decision import Decision, Defer, Launch, Locality, Preempt
 from slotwise.model.errors import InputError, check_installed
 from slotwise.model.job import PhaseId
+from slotwise.model.option_names import option_name
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.typed import is_number
 from slotwise.model.views import PhaseView
@@ -51,13 +52,14 @@ class Flow:
         check_waits("flow", self.rack_after, self.any_after)
         if not is_number(self.core_cost) or not 1 <= self.core_cost <= 1000:
             raise InputError(
-                f"core_cost is {self.core_cost!r}; give a number from 1 to 1000: the cost of a"
-                " byte from another rack, relative to one from another host of the same rack"
+                f"{option_name('core_cost')} is {self.core_cost!r}; give a number from 1 to"
+                " 1000: the cost of a byte from another rack, relative to one from another host"
+                " of the same rack"
             )
         if not is_number(self.move_within) or not 0 <= self.move_within < float("inf"):
             raise InputError(
-                f"move_within is {self.move_within!r}; give seconds >= 0 for which a task that"
-                " reads from another host may still move"
+                f"{option_name('move_within')} is {self.move_within!r}; give seconds >= 0 for"
+                " which a task that reads from another host may still move"
             )
         check_installed("ortools", "the assigner flow (greedy and delay do not)", "flow")
 

@@ -95,7 +95,7 @@ class Victims:
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Victim]:
         """The tasks on responsive hosts, each with the pools whose slots it gives."""
-        for phase, launches in _newest_first(self._snapshot.ready(slot_kind)):
+        for phase, launches in _newest_first(self._snapshot.holding(slot_kind)):
             if any(launch.host in self._snapshot.lost for launch in launches):
                 continue
             # Moving slots within a pool that contains the taker does not change that pool.

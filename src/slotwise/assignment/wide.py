@@ -222,7 +222,7 @@ def places(phase: PhaseView, slots: Iterable[int]) -> int:
 def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
     """The slots of each host that tasks will free that were asked to stop."""
     slots: Counter[str] = Counter()
-    for phase in snapshot.ready(slot_kind):
+    for phase in snapshot.holding(slot_kind):
         for host in phase.hosts_stopping():
             slots[host] += phase.width
     return slots
@@ -231,7 +231,7 @@ def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
 def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
     """When the newest task on each host started, without those that were asked to stop."""
     newest: dict[str, float] = {}
-    for phase in snapshot.ready(slot_kind):
+    for phase in snapshot.holding(slot_kind):
         for started, launch in phase.attempts():
             newest[launch.host] = max(started, newest.get(launch.host, -inf))
     return newest

@@ -28,10 +28,10 @@ from slotwise.cli.options import (
 from slotwise.cli.show import show_dataflow
 from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
+    cluster_left_out,
     errors,
     exit_codes,
     finish,
-    hosts_left_out,
     print_json,
     say,
     show_plan,
@@ -262,7 +262,7 @@ def _run(
         output.check(file)
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
-        note = hosts_left_out(source, emulate_hosts)
+        note = cluster_left_out(source, emulate_hosts, dask)
         with showing, Progress(errors(), f"{scheduler}, live", note=note) as progress:
             options["progress"] = progress
             result = api.run(
@@ -316,7 +316,7 @@ def _compare(
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
         titles = [f"{name}, live" for name in names]
-        note = hosts_left_out(source, emulate_hosts)
+        note = cluster_left_out(source, emulate_hosts)
         with showing, Progress(errors(), *titles, note=note) as progress:
             options["progress"] = progress if live else None
             results = api.compare(

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import isinf
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +23,7 @@ from rich.table import Table
 from slotwise import api
 from slotwise.cli.leaving import leave
 from slotwise.model.errors import SlotwiseError
+from slotwise.model.option_names import as_in_commands
 from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
@@ -42,11 +44,13 @@ DONE_MOST = 10
 def exit_codes() -> Iterator[None]:
     """Turn errors that a user can cause into one message and an exit code.
 
+    The messages name options as on the command line.
+
     Within this context, the first termination signal stops a run cleanly, and later signals
     are ignored. Outside of it a signal ends the command at once.
     """
     try:
-        with _stopping_once():
+        with _stopping_once(), as_in_commands():
             yield
             sys.stdout.flush()
     except SlotwiseError as error:
@@ -121,16 +125,22 @@ def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
         raise
 
 
-def hosts_left_out(source: Source, emulate_hosts: bool) -> str:
-    """A notice if the workload names hosts but the run uses this machine; else empty."""
+def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
+    """A notice if the workload has a cluster that the run does not use; else empty."""
     cluster = source.workload.cluster
-    if emulate_hosts or not names_hosts(cluster):
+    if cluster is None or emulate_hosts:
         return ""
-    count = len(cluster.hosts)
-    hosts = f"{count} host{'s' if count > 1 else ''}"
+    has_hosts = names_hosts(cluster)
+    count = len(cluster.hosts) if has_hosts else sum(cluster.capacity.values())
+    what = f"{count} {'host' if has_hosts else 'slot'}{'s' if count > 1 else ''}"
+    left_out = f"slotwise: the cluster of the workload ({what}) is for"
+    if dask is not None:
+        return f"{left_out} runs without --dask; this run uses the slots of the Dask cluster"
+    if not has_hosts:
+        return ""
     return (
-        f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run uses"
-        " the slots of this machine; add --emulate-hosts to emulate the hosts here"
+        f"{left_out} simulations; this run uses the slots of this machine; add --emulate-hosts"
+        " to emulate the hosts here"
     )
 
 
@@ -153,7 +163,14 @@ def show_plan(plan: Plan) -> None:
     """Print a plan as text."""
     print(plan.summary())
     if plan.may_improve:
-        print("the search spent its budget; a larger one could find better (--budget-steps)")
+        assert plan.short_of is not None
+        by_clock = isinf(plan.short_of)
+        more = (
+            "a larger --budget-seconds"
+            if by_clock
+            else f"--budget-steps above {plan.short_of:.0f}"
+        )
+        print(f"the search spent its budget; {more} could find better")
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {printable(job)}")
 

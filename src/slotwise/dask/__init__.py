@@ -24,6 +24,8 @@ __all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "status
 def install(client: Any, **options: Any) -> None:
     """Install the gate in the scheduler of a client's cluster; it replaces an earlier one.
 
+    An earlier one with the same options goes on, with all that waits there.
+
     `options` are those of `GateOptions` in plain form: `scheduler="fair"`, `pools=[{"name":
     "reports", "slots_min": 2}]`; pools may be `slotwise.Pool` objects, too. Without options
     they are those under `slotwise:` in the configuration of Dask. InputError for options that
@@ -32,4 +34,11 @@ def install(client: Any, **options: Any) -> None:
     if pools := options.get("pools"):
         options["pools"] = [encode_pool(one) if isinstance(one, Pool) else one for one in pools]
     gate = Gate(GateOptions.of_mapping(options) if options else GateOptions.configured())
-    client.register_plugin(gate, name=Gate.name)
+    if not client.run_on_scheduler(_has_gate, gate.options):
+        client.register_plugin(gate, name=Gate.name)
+
+
+def _has_gate(options: GateOptions, dask_scheduler: Any) -> bool:
+    """Whether a scheduler has a gate with these options that holds tasks."""
+    gate = dask_scheduler.plugins.get(Gate.name)
+    return isinstance(gate, Gate) and gate.options == options and not gate.is_open

@@ -74,17 +74,17 @@ class Gate(SchedulerPlugin):
         self._restricted = Restricted()
         self._room_now: dict[str, int] = {}
         earlier = scheduler.plugins.get(self.name)
-        if isinstance(earlier, Gate) and earlier.options.log == self.options.log:
+        replaces = isinstance(earlier, Gate) and earlier is not self
+        if replaces and earlier.options.log == self.options.log:
             earlier.open()  # It must close its log.
         self._begin()
-        if isinstance(earlier, Gate):
-            earlier.open()
+        if replaces:
+            scheduler.plugins.pop(self.name).open()  # Dask would warn of a second one.
         self._holding.tell_of_secession(self._seceded)
         self._holding.tell_of_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
-        self._loop = scheduler.loop
-        self._loop.call_later(CHECK_SECONDS, self._watch)
+        scheduler.loop.call_later(CHECK_SECONDS, self._watch)
         serve(scheduler)
 
     def _begin(self) -> None:
@@ -214,7 +214,7 @@ class Gate(SchedulerPlugin):
         """Take a turn when Dask has done what it is doing."""
         if not self._is_awake:
             self._is_awake = True
-            self._loop.add_callback(self._turn)
+            self._scheduler.loop.add_callback(self._turn)
 
     @fails_open
     def _turn(self) -> None:
@@ -322,7 +322,7 @@ class Gate(SchedulerPlugin):
             self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
             return None
         if task.status == "running":
-            self._loop.call_later(NESTED_SECONDS, self._free_nested, parent, keys)
+            self._scheduler.loop.call_later(NESTED_SECONDS, self._free_nested, parent, keys)
         return self._computations.alive[task.phase.job].submitter
 
     @fails_open
@@ -340,7 +340,7 @@ class Gate(SchedulerPlugin):
         at = self._state.next_wakeup()
         if at is not None and at != self._wakes_at:
             self._wakes_at = at
-            self._loop.call_later(max(0.0, at - self.now), self._wake)
+            self._scheduler.loop.call_later(max(0.0, at - self.now), self._wake)
 
     @fails_open
     def _watch(self) -> None:
@@ -352,7 +352,7 @@ class Gate(SchedulerPlugin):
             self._end_log()
             self.open()
             return
-        self._loop.call_later(CHECK_SECONDS, self._watch)
+        self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
         self._look_again(self._restricted.outdated(self._allowed))
         if not self._is_stuck():
             self._stuck_since = None

@@ -36,12 +36,17 @@ except ImportError as missing:
 NAME = "slotwise"
 """The name of the backend in joblib."""
 
+AHEAD = 2
+"""The batches that joblib submits for each slot, if it is not told otherwise."""
+
 
 class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     """Each parallel loop is one job of a session, and each batch of its calls is a task.
 
-    Loops within the calls run one after another in the same slot, so that the slots are never
-    oversubscribed and no call waits for a slot while it holds one.
+    A loop may hold the slots of hosts that are added to the session while it runs, up to
+    `n_jobs`; with `n_jobs=-1`, all of them. Loops within the calls run one after another in the
+    same slot, so that the slots are never oversubscribed and no call waits for a slot while it
+    holds one.
 
     session  where the loops run; without it, a session of all processors that is opened at the
              first loop, serves the whole program, and ends with it
@@ -67,6 +72,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._executor: SessionExecutor | None = None
         self._open: set[Future[Any]] = set()
         self._has_one_loop = False
+        self._n_jobs = self._slots = 1  # of the loop
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """The slots that a loop may hold; -1 is all of them, -2 all but one."""
@@ -99,11 +105,13 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         if not self._has_one_loop:  # It serves all loops of a `with` block, some at once.
             raise FallbackToBackend(self._for_one_loop())
         slots = self.effective_n_jobs(n_jobs)
-        self.parallel = parallel
-        self._executor = self._get_session().executor(**self._most(slots), **self._options)
-        return max(2, slots)  # With 1, joblib would make the calls in this process.
+        self.parallel, self._n_jobs = parallel, n_jobs
+        most = self._most(n_jobs, slots)
+        self._executor = self._get_session().executor(**most, **self._options)
+        self._slots = max(2, slots)  # With 1, joblib would make the calls in this process.
+        return self._slots
 
-    def _most(self, slots: int) -> dict[str, Any]:
+    def _most(self, n_jobs: int, slots: int) -> dict[str, Any]:
         """The option for the most slots of a loop. InputError if no batch fits into them."""
         if "slots_max" in self._options:
             return {}
@@ -118,7 +126,9 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
                 f" but a loop holds at most {slots} (n_jobs), and the session has {all_slots};"
                 f" {remedy}"
             )
-        return {"slots_max": slots}
+        if n_jobs == -1:
+            return {}
+        return {"slots_max": n_jobs if n_jobs > 0 else slots}
 
     def submit(
         self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None
@@ -130,7 +140,20 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         future.add_done_callback(self._open.discard)
         if callback is not None:
             future.add_done_callback(callback)
+            future.add_done_callback(lambda _: self._dispatch_more())
         return future
+
+    def _dispatch_more(self) -> None:
+        """Let joblib submit more batches if the session has got more slots for the loop."""
+        if "n_jobs" not in str(self.parallel.pre_dispatch):
+            return
+        slots = self.effective_n_jobs(self._n_jobs)
+        more, self._slots = slots - self._slots, max(slots, self._slots)
+        for _ in range(AHEAD * more):
+            with self.parallel._lock:  # As joblib does for the next batch.
+                if self.parallel._original_iterator is None:
+                    return
+                self.parallel.dispatch_next()
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
         """The results of a batch that is done."""

@@ -3,6 +3,7 @@
 SlotwiseError
  ├─ InputError        invalid input: a file, an argument, a program name (exit code 2)
  ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
+ ├─ OutputError       a part of the output cannot be written (its task fails)
  ├─ InputChanged      an input file changed since the job was planned (its task fails)
  └─ MissingExtraError an optional dependency is not installed (exit code 2)
 """
@@ -26,6 +27,19 @@ class RecordError(SlotwiseError, TypeError):
 
 class InputChanged(SlotwiseError):
     """An input file changed since its job was planned."""
+
+
+class OutputError(SlotwiseError):
+    """A part of the output cannot be written where its task runs."""
+
+    @classmethod
+    def of(cls, path: str, error: OSError) -> OutputError:
+        """The error for a file of the output, with the remedy."""
+        return cls(
+            f"its output cannot be written to {path}: {error.strerror or error}; check that its"
+            " folder is there, on each host of a cluster, that it may be written to and is not"
+            " full, and that nothing removes it while the job runs"
+        )
 
 
 class MissingExtraError(SlotwiseError):

@@ -247,7 +247,8 @@ class HostResized:
 class LaunchDropped:
     """A host received a launch of an attempt that it had begun before, or that was over.
 
-    It ignored the launch: messages may arrive late or twice.
+    It ignored the launch: messages may arrive late or twice. The end of the attempt is reported
+    as if the launch had come once. A new attempt that cannot begin is a TaskFailed (`lost`).
     """
 
     at: float

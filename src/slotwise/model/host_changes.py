@@ -9,7 +9,7 @@ from math import inf
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange, HostDrained
-from slotwise.model.job import Job
+from slotwise.model.job import Job, Phase
 
 
 class ChangingHosts:
@@ -56,15 +56,21 @@ class ChangingHosts:
                     " jobs may wait forever; add a host with such slots"
                 )
 
-    def check_held(self, jobs: Iterable[Job]) -> None:
-        """InputError if the hosts after the last change cannot hold a gang of these jobs."""
+    def check_held(self, phases: Iterable[tuple[Job, Phase, str]]) -> None:
+        """InputError if the hosts after the last change cannot hold a task or a gang of these.
+
+        Each phase comes with its job and the kind of slots that it uses. Only phases that take
+        several slots at once are checked.
+        """
         staying = self.cluster
         for name in self._drained:
             staying = staying.without(name)
-        for job, phase in ((one, phase) for one in jobs for phase in one.phases):
-            if phase.gang:
+        for job, phase, kind in phases:
+            if phase.unit > 1:
                 try:
-                    staying.check_gang(phase.kind, phase.tasks.count, phase.slots)
+                    staying.check_slots(kind, phase.slots)
+                    if phase.gang:
+                        staying.check_gang(kind, phase.tasks.count, phase.slots)
                 except InputError as error:
                     raise InputError(
                         f"job {job.id!r}, phase {phase.name!r} may wait forever after the last"
@@ -125,16 +131,15 @@ def check_changes(
     A phase uses the kind of slots that it gets by the hosts that have come before its job.
     """
     hosts = ChangingHosts(cluster)
-    jobs = list(jobs)
     coming = sorted(jobs, key=lambda job: -job.arrival)
-    used: dict[str, None] = {}
+    phases: list[tuple[Job, Phase, str]] = []
     changes = in_order(changes)
     for change in [*changes, None]:
         while coming and (change is None or coming[-1].arrival <= change.at):
-            for phase in coming.pop().phases:
-                used[hosts.cluster.slot_kind(phase.kind)] = None
+            job, kind_of = coming.pop(), hosts.cluster.slot_kind
+            phases.extend((job, phase, kind_of(phase.kind)) for phase in job.phases)
         if change is not None:
             hosts.follow(change)
     if changes:
-        hosts.check_served(used)
-        hosts.check_held(jobs)
+        hosts.check_served(dict.fromkeys(kind for _, _, kind in phases))
+        hosts.check_held(phases)

@@ -69,6 +69,14 @@ class Snapshot(Protocol):
         """The ready phases that use this kind of slot, in order of arrival."""
         ...
 
+    def holding(self, slot_kind: str) -> Sequence[PhaseView]:
+        """The ready phases, then those that hold such slots but are ready no longer.
+
+        These wait again because input was lost, while their running tasks go on. O(phases of
+        admitted jobs).
+        """
+        ...
+
     def wide(self, slot_kind: str) -> Collection[PhaseView]:
         """Those of them that take several slots at once, in order of becoming ready."""
         ...

@@ -254,11 +254,27 @@ class PhaseView(Protocol):
         """How far a task would run from its input on this host."""
         ...
 
+    @property
+    def failures(self) -> object | None:
+        """Where its tasks have failed; None if none has."""
+        ...
+
+    def avoided(self, lost: Collection[str]) -> Collection[str]:
+        """The hosts where it begins nothing, because its tasks only fail there.
+
+        Empty if it has no `failures`. `lost` are the hosts where nothing can begin.
+        """
+        ...
+
+    def next_task_for(self, hosts: Iterable[str]) -> tuple[int, int, str]:
+        """Like `next_task`, and the one of these hosts to take: one where it has not failed."""
+        ...
+
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """Like `next_task`, among the tasks with input on one of these hosts; also the host.
 
         The hosts are tried in the given order, or in the order of the homes if there are fewer
-        homes. A phase without homes takes the first host.
+        homes. A phase without homes takes the first host where the task has not failed.
         """
         ...
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from slotwise import task as running
-from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.errors import InputError, OutputError, SlotwiseError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.typed import NUMBER, check_whole
 from slotwise.programs.commit import OutputDirectory, check_output, place_of
@@ -311,10 +311,7 @@ def _opened(path: str) -> BinaryIO:
     try:
         return open(path, "wb")
     except OSError as error:
-        raise SlotwiseError(
-            f"its output cannot be written to {path}: {error.strerror}; check the folder of the"
-            " output, and that nothing removes it while the job runs"
-        ) from error
+        raise OutputError.of(path, error) from error
 
 
 def _tail(path: str) -> str:

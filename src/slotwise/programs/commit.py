@@ -27,7 +27,7 @@ from slotwise.model.errors import InputError
 from slotwise.programs.formats.files import absolute
 from slotwise.programs.layout import Layout
 from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
-from slotwise.programs.storage import as_os_errors, file_system
+from slotwise.programs.storage import as_os_errors, file_system, missing_bucket
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1
@@ -80,7 +80,12 @@ def check_output(output: str, overwrite: bool) -> None:
                 raise InputError(
                     f"output {output!r} is below the file {parent!r}; name another"
                 )
-        if overwrite or not fs.exists(path):
+        exists = fs.exists(path)
+        if not exists and (bucket := missing_bucket(fs, path)):
+            raise InputError(
+                f"output {output!r}: there is no bucket {bucket!r}; make it, or name another"
+            )
+        if overwrite or not exists:
             return
         if owner := holder(_lock_path(fs, path)):
             raise _is_being_written(output, owner)

@@ -61,11 +61,6 @@ class Stages(Protocol):
         """The bytes of the tasks, for each phase in which they are known."""
         ...
 
-    @property
-    def open_channels(self) -> str:
-        """What connects tasks on different hosts without encryption; empty if nothing does."""
-        ...
-
     def begin(self) -> None:
         """The work folder is there, and the first task begins. May raise OSError."""
         ...
@@ -197,11 +192,6 @@ class StagedExecution:
     def folder(self) -> str:
         """The name of the folder of its intermediate files, on each host that has its own."""
         return "" if self._layout.is_shared else Path(self._layout.work_dir).name
-
-    @property
-    def open_channels(self) -> str:
-        """What connects tasks on different hosts without encryption; empty if nothing does."""
-        return self._stages.open_channels
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the intermediate files of these done tasks.

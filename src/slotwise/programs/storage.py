@@ -11,6 +11,9 @@ from fsspec.core import url_to_fs
 
 from slotwise.model.errors import InputError
 
+BUCKETS = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
+"""The protocols of object stores that begin a path with a bucket or container."""
+
 
 def file_system(path: str, what: str) -> tuple[Any, str]:
     """The file system of fsspec for a path or URL, and the path within it.
@@ -22,6 +25,13 @@ def file_system(path: str, what: str) -> tuple[Any, str]:
             return url_to_fs(path)  # type: ignore[no-any-return]
         except (ImportError, ValueError) as error:
             raise InputError(f"{what} {path!r}: {error}") from error
+
+
+def missing_bucket(fs: Any, path: str) -> str:
+    """The bucket of a path in a store that lacks it: some packages would make the bucket."""
+    protocols = [fs.protocol] if isinstance(fs.protocol, str) else fs.protocol
+    bucket = path.partition("/")[0]
+    return "" if BUCKETS.isdisjoint(protocols) or fs.exists(bucket) else bucket
 
 
 @contextmanager

@@ -49,8 +49,8 @@ class Handle(NamedTuple):
 
     @property
     def file_bytes(self) -> int:
-        """The least size of the file."""
-        return sum(self.spans[-1]) if self.spans else 0
+        """The least size of the file. An empty part at its end needs no bytes."""
+        return max((start + size for start, size in self.spans if size), default=0)
 
 
 def put(value: object, folders: Iterable[str], name: str) -> Handle:
@@ -228,7 +228,7 @@ def pickled(
         # the other process.
         if b"__main__" not in body:
             return body
-    except Exception:
+    except (pickle.PicklingError, AttributeError, TypeError):
         pass
     import cloudpickle
 

@@ -17,8 +17,10 @@ from rich.text import Text
 from slotwise.model.decision import Decision, GiveUp, Launch
 from slotwise.model.event import (
     Event,
+    HostAdded,
     HostJoined,
     HostLost,
+    HostRemoved,
     JobArrived,
     OutputLost,
     TaskEnded,
@@ -85,7 +87,8 @@ class Progress:
     """A record for the loop that shows the progress of jobs. Use it as a context manager.
 
     On a terminal a table is redrawn a few times a second. Elsewhere a line is printed when a
-    job starts and when it ends. Failed tasks are always shown with their reason.
+    job starts and when it ends. Failed tasks are always shown; each reason of a job is printed
+    once.
     """
 
     def __init__(self, console: Console, *titles: str, note: str = "") -> None:
@@ -98,7 +101,7 @@ class Progress:
         self._title, *self._later = titles
         self._heads = bool(self._later)
         self._lines: dict[str, JobLine] = {}
-        self._shown: set[str] = set()
+        self._told: set[tuple[str, str]] = set()  # Jobs with the reasons of failures.
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._drawn = 0.0
 
@@ -111,7 +114,7 @@ class Progress:
             self._note = ""
         if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
             self._lines.clear()  # The same jobs arrive again: the next run has begun.
-            self._shown.clear()
+            self._told.clear()
             self._title = self._later.pop(0)
         if self._heads and not self._lines and not self._is_redrawn:
             self._say(self._title)
@@ -127,13 +130,18 @@ class Progress:
                 self._say(f"{now:8.2f} s  host {event.host}: unresponsive")
             elif isinstance(event, HostJoined):
                 self._say(f"{now:8.2f} s  host {event.host}: back")
+            elif isinstance(event, HostAdded):
+                self._say(f"{now:8.2f} s  host {event.host.name}: joined")
+            elif isinstance(event, HostRemoved):
+                self._say(f"{now:8.2f} s  host {event.host}: left")
         for decision in decisions:
             if isinstance(decision, Launch):
                 self._launched(now, decision)
             elif isinstance(decision, GiveUp):
                 self._lines[decision.job].ended = "failed"
                 self._say(
-                    f"{now:8.2f} s  {decision.job}: FAILED, {_last_line(decision.reason)}"
+                    f"{now:8.2f} s  {decision.job}: FAILED"
+                    f"{self._why(decision.job, decision.reason, '')}"
                 )
         if self._is_redrawn and time.monotonic() - self._drawn > REDRAW_SECONDS:
             self._draw(self._table(now))
@@ -185,14 +193,18 @@ class Progress:
                 self._say(f"{event.at:8.2f} s  {line.job.id}: done, response {response:.2f} s")
         elif isinstance(event, TaskFailed):
             what = "lost" if event.lost else "failed"
-            # A repeated failure is printed with its last line only.
-            key = f"{event.phase}:{event.task}:{event.reason}"
-            reason = _last_line(event.reason) if key in self._shown else event.reason
-            self._shown.add(key)
+            why = self._why(event.phase.job, event.reason, " for the same reason")
             self._say(
                 f"{event.at:8.2f} s  {event.phase} task {event.task}, attempt {event.attempt}"
-                f" {what}: {reason}"
+                f" {what}{why}"
             )
+
+    def _why(self, job: str, reason: str, again: str) -> str:
+        """The reason, after a colon; `again` if it was printed before."""
+        if (job, reason) in self._told:
+            return again
+        self._told.add((job, reason))
+        return f": {reason}"
 
     def _say(self, text: str) -> None:
         self._console.print(Text(printable(text, lines=True)), soft_wrap=True)
@@ -220,7 +232,3 @@ class Progress:
                 line.ended or wait,
             )
         return table
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else text

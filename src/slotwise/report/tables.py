@@ -167,14 +167,13 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
 
 
 def jobs_table(runs: Sequence[ReportedRun]) -> Table:
-    """The jobs of all runs, for the terminal."""
+    """The jobs of all runs, for the terminal, which shows why jobs failed elsewhere."""
     columns: dict[str, list[Text]] = {}
     for name, run in zip(run_names(runs), runs, strict=True):
         of_run = {"scheduler": [name] * len(run.outcome.jobs)} | job_columns(run)
+        del of_run[FAILED_BECAUSE]
         for title, cells in of_run.items():
             columns.setdefault(title, []).extend(Text(cell) for cell in cells)
-    if not any(cell.plain for cell in columns.get(FAILED_BECAUSE, ())):
-        columns.pop(FAILED_BECAUSE, None)
     return _rich(columns)
 
 

@@ -86,32 +86,39 @@ class Executing:
     def begin(self, launch: Launch, obstacle: str = "", address: str = "") -> Start | None:
         """Begin an attempt; None if this is reported as dropped or as a failure.
 
-        It is dropped if the backend has an obstacle, or if it is invalid. An attempt is begun
-        once: neither it nor an earlier one of its task may begin again. `address` is that of
-        the agent of its host, if there is one.
+        It is dropped if it comes again, or late: an attempt is begun once, and neither it nor
+        an earlier one of its task may begin again. A new attempt that cannot begin, because the
+        backend has an obstacle or another attempt of the task counts, is lost: the state takes
+        it for one that runs. `address` is that of the agent of its host, if there is one.
         """
-        if reason := self._objection(launch) or obstacle:
-            phase, task = launch.phase, launch.task
-            dropped = LaunchDropped(
-                self._now(), phase, task, launch.attempt, launch.host, reason
-            )
-            self._report(dropped)
+        phase, task, attempt = launch.phase, launch.task, launch.attempt
+        objection, is_new = self._objection(launch)
+        if objection and not is_new:
+            host = launch.host
+            self._report(LaunchDropped(self._now(), phase, task, attempt, host, objection))
             return None
-        live = self._jobs[launch.phase.job]
-        name, execution = launch.phase.phase, live.execution
-        live.running.add((name, launch.task))
-        live.begun[name][launch.task] = launch.attempt
-        if live.skips is not None and live.skips(name, launch.task):
+        live = self._jobs[phase.job]
+        name, execution = phase.phase, live.execution
+        if objection:
+            reason = f"{execution.describe(name, task)}: it cannot be started: {objection}"
+            self._report(TaskFailed(self._now(), phase, task, attempt, reason, lost=True))
+            return None
+        live.running.add((name, task))
+        live.begun[name][task] = attempt
+        if obstacle:
+            self.failed(launch, f"it cannot be started: {obstacle}", lost=True)
+            return None
+        if live.skips is not None and live.skips(name, task):
             self._done(live, launch, 0.0)
             return None
         if live.begins is not None:
-            live.begins(name, launch.task, launch.attempt, address)
+            live.begins(name, task, attempt, address)
         try:
-            arguments = execution.arguments(name, launch.task, launch.attempt)
+            arguments = execution.arguments(name, task, attempt)
         except Exception as error:
             self.failed(launch, f"it cannot be started: {_sentence(error)}")
             return None
-        kept = live.kept.get((name, launch.task), b"")
+        kept = live.kept.get((name, task), b"")
         sleeps = isinstance(execution, Sleep)
         return Start(live.runner_key, execution.runner, arguments, kept, sleeps)
 
@@ -273,19 +280,20 @@ class Executing:
         while self._abandoned:
             self.over(next(iter(self._abandoned)))
 
-    def _objection(self, launch: Launch) -> str:
-        """Why a launch is dropped; empty if it is valid."""
+    def _objection(self, launch: Launch) -> tuple[str, bool]:
+        """Why an attempt may not begin, empty if it may; and whether it is a new one."""
         live = self._jobs.get(launch.phase.job)
         if live is None or live.given_up:
-            return "its job is over"
+            return "its job is over", False
         begun = live.begun[launch.phase.phase][launch.task]
+        is_new = launch.attempt > begun % DONE
         if begun >= DONE:
-            return "the task is done"
+            return "the task is done", is_new
         if (launch.phase.phase, launch.task) in live.running:
-            return f"attempt {begun} of the task runs"
-        if launch.attempt <= begun:
-            return f"attempt {begun} of the task was begun before, and is over"
-        return ""
+            return f"attempt {begun} of the task runs", is_new
+        if not is_new:
+            return f"attempt {begun} of the task was begun before, and is over", False
+        return "", True
 
     def _store(self, live: LiveJob, launch: Launch, result: object, seconds: float) -> None:
         """Store a result; after the last one, commit."""

@@ -46,7 +46,8 @@ class LiveBackend(ABC):
     single worker that is stopped for longer than the grace is killed, and its task is reported
     as lost.
 
-    An attempt is begun once. A repeated or late launch is dropped and reported as dropped.
+    An attempt is begun once. A repeated or late launch is dropped and reported as dropped. A
+    new attempt that cannot begin is reported as lost.
     `Executing` stores results and commits jobs. `close` ends all processes and removes the
     output of jobs that are not done.
 
@@ -281,6 +282,10 @@ class LiveBackend(ABC):
         """Where the agent of a host listens; empty if it has none."""
         return ""
 
+    def _placed(self, reason: object, host: str) -> object:
+        """Why an attempt on a host has failed, with the host where there are many."""
+        return reason
+
     def _launch(self, launch: Launch) -> None:
         width = self._jobs.slots_of(launch)
         obstacle, address = self._slots.obstacle(launch.host, width), self._address(launch.host)
@@ -381,7 +386,8 @@ class LiveBackend(ABC):
         elif outcome.status == "done":
             self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
         else:
-            self._jobs.failed(launch, outcome.value, lost=outcome.status == "lost")
+            reason = self._placed(outcome.value, launch.host)
+            self._jobs.failed(launch, reason, lost=outcome.status == "lost")
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, without those during which it was stopped from outside."""

@@ -19,7 +19,7 @@ def whole(share: float) -> int:
 
 
 class ShareNode:
-    """A phase or a pool that shares slots with its siblings below one parent.
+    """A phase or a pool that shares slots with its siblings in one pool.
 
     allocated  slots that it should hold according to the last `Reallocate`
     owed       the guaranteed part of them
@@ -35,12 +35,12 @@ class ShareNode:
     """
 
     __slots__ = (
-        *("allocated", "away", "order", "owed", "parent", "rank", "running", "served"),
+        *("allocated", "away", "order", "owed", "rank", "running", "served"),
         *("starving", "unit", "units_allocated", "units_owed"),
     )
 
-    def __init__(self, order: int, parent: ShareNode | None, unit: int = 1) -> None:
-        self.order, self.parent, self.unit = order, parent, unit
+    def __init__(self, order: int, unit: int = 1) -> None:
+        self.order, self.unit = order, unit
         self.allocated = self.owed = self.served = 0.0
         self.running = self.away = self.starving = 0
         self.units_allocated = self.units_owed = 0

@@ -12,6 +12,7 @@ from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.learned import Learned
+from slotwise.runtime.phase_failures import PhaseFailures
 from slotwise.runtime.phase_wait import WaitingNode
 from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
@@ -35,7 +36,8 @@ class PhaseState(WaitingNode):
 
     `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
     gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
-    from the end of an attempt without a result until none of its tasks runs.
+    from the end of an attempt without a result until none of its tasks runs. It counts against
+    the share of a `pool`.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class PhaseState(WaitingNode):
         "done",
         "dropped",
         "early",
+        "failures",
         "has_homes",
         "homes",
         "id",
@@ -69,6 +72,7 @@ class PhaseState(WaitingNode):
         "max_share",
         "pending",
         "phase",
+        "pool",
         "shares",
         "slot_kind",
         "stopping",
@@ -76,8 +80,6 @@ class PhaseState(WaitingNode):
         "width",
         "work",
     )
-
-    parent: PoolState
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class PhaseState(WaitingNode):
         default_work: float,
         learned: Learned,
     ) -> None:
-        super().__init__(order, pool, phase.unit)
+        super().__init__(order, phase.unit)
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase = job, phase
@@ -121,12 +123,13 @@ class PhaseState(WaitingNode):
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
+        self.failures: PhaseFailures | None = None  # until the first one
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
         """Count against the share of a pool from now on; the caller updates the counts."""
-        self.parent = pool
+        self.pool = pool
         self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
         self._limits, self._excusers = pool.limits, pool.excusers
@@ -153,11 +156,6 @@ class PhaseState(WaitingNode):
         self.max_share = self.phase.slots_most
         self.work.grow(count)
         self.has_passed = False
-
-    @property
-    def pool(self) -> PoolState:
-        """The share of its pool that it counts against."""
-        return self.parent
 
     @property
     def may_launch(self) -> bool:
@@ -219,6 +217,28 @@ class PhaseState(WaitingNode):
         self._cursor = status.index(PENDING, self._cursor)
         return self._numbered(self._cursor)
 
+    def next_task_for(self, hosts: Iterable[str]) -> tuple[int, int, str]:
+        """Like `next_task`, and the one of these hosts, the first one if possible, to take.
+
+        A task takes a host where it has not failed if one of these is such a host.
+        """
+        task, attempt = self.next_task()
+        other = self.failures.other(task, hosts) if self.failures else None
+        return task, attempt, other or next(iter(hosts))
+
+    def avoided(self, lost: Collection[str]) -> Collection[str]:
+        """The hosts where it begins nothing, because its tasks only fail there.
+
+        Empty if no other host could run them. `lost` are the hosts where nothing can begin.
+        Tasks that must run on one host, take several slots, or begin together avoid none.
+        """
+        if self.failures is None or self.is_pinned or self.unit > 1:
+            return ()
+        kind, hosts = self.slot_kind, self._cluster.hosts
+        return self.failures.suspects(
+            host.name for host in hosts if host.slots.get(kind) and host.name not in lost
+        )
+
     def pending_tasks(self) -> Sequence[int]:
         """The numbers of its pending tasks, lowest first. O(tasks)."""
         return [task for task, status in enumerate(self._status) if status == PENDING]
@@ -238,7 +258,7 @@ class PhaseState(WaitingNode):
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """Like `next_task`, among the tasks with input on one of these hosts; also the host."""
         if not self.has_homes:
-            return *self.next_task(), next(iter(hosts))
+            return self.next_task_for(hosts)
         found = self.homes.task_on(hosts)
         return found and (found[0], self._tries.get(found[0], 0) + 1, found[1])
 
@@ -395,6 +415,12 @@ class PhaseState(WaitingNode):
         self._returned.append(task)
         if self.has_homes:
             self.homes.put_back(task)
+
+    def note_failure(self, task: int, host: str) -> None:
+        """A task has failed on a host; another one is better for its next attempt."""
+        if self.failures is None:
+            self.failures = PhaseFailures()
+        self.failures.note(task, host)
 
     def count_bad_end(self, task: int, is_lost: bool) -> int:
         """How often a task has failed (or lost its slot, if `is_lost`), including now."""

@@ -10,8 +10,8 @@ class WaitingNode(ShareNode):
 
     __slots__ = ("deferred_since", "deferred_until", "has_passed", "waited")
 
-    def __init__(self, order: int, parent: ShareNode | None, unit: int) -> None:
-        super().__init__(order, parent, unit)
+    def __init__(self, order: int, unit: int) -> None:
+        super().__init__(order, unit)
         self.end_wait()
         self.has_passed = False
 

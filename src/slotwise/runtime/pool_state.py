@@ -73,6 +73,7 @@ class PoolState(ShareNode):
         "max_share",
         "min_share",
         "min_share_due",
+        "parent",
         "preemption",
         "service",
         "slot_kind",
@@ -81,7 +82,6 @@ class PoolState(ShareNode):
     )
 
     depth: int
-    parent: PoolState | None
 
     def __init__(
         self,
@@ -94,7 +94,8 @@ class PoolState(ShareNode):
         preemption: Preemption | None,
         total: Total | None = None,
     ) -> None:
-        super().__init__(order, parent)
+        super().__init__(order)
+        self.parent = parent
         self.total: Total | None = None
         self.holds_totals = False
         self.below = 0  # number of pool shares directly below it

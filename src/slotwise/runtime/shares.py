@@ -150,7 +150,7 @@ class Shares:
             more += phase.demand
         phase.counted += more
         child: ShareNode = phase
-        pool: PoolState | None = phase.parent
+        pool: PoolState | None = phase.pool
         whole = self.whole
         while pool is not None:
             pool.running += held
@@ -309,6 +309,7 @@ def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseSt
     assert pool.backlogged == sorted(pool.backlogged), "the order below a pool is sorted"
     assert pool.coming >= 0
     for *_, child in pool.backlogged:
-        assert child.parent is pool
+        assert isinstance(child, PoolState | PhaseState)
+        assert (child.parent if isinstance(child, PoolState) else child.pool) is pool
         if pool.below != 1:  # A share without siblings has a place, but needs no order.
             assert child.rank == child.ranked(), "a place in the order is up to date"

@@ -186,6 +186,8 @@ class State(StateRequests, StateHosts, StateGates):
         if self._finished.is_read:
             self._finished.note(phase.id, launch.host, phase.expected(task), event.seconds)
         phase.finish(task, event.seconds * speed)
+        if phase.failures is not None:
+            phase.failures.clear(launch.host)
         done = phase.done
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
@@ -292,6 +294,8 @@ class State(StateRequests, StateHosts, StateGates):
         self._free_slot(phase, ended[0])
         self._outdate_queues()
         phase.put_back(event.task)
+        if isinstance(event, TaskFailed) and not event.lost:
+            phase.note_failure(event.task, ended[0].host)
         if phase.is_gang:
             self._break(phase)
         self._block_if_early(phase, event.task)

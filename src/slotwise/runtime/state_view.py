@@ -36,6 +36,16 @@ class StateView:
         """The ready phases that use this kind of slot, in order of arrival."""
         return self._jobs.in_order(slot_kind)
 
+    def holding(self, slot_kind: str) -> Sequence[PhaseState]:
+        """The ready phases, then those that hold such slots but are ready no longer."""
+        waiting_again = (
+            phase
+            for phases in self.jobs_left()
+            for phase in phases
+            if phase.running and not phase.is_ready and phase.slot_kind == slot_kind
+        )
+        return [*self.ready(slot_kind), *waiting_again]
+
     def wide(self, slot_kind: str) -> Collection[PhaseState]:
         """Those of them that take several slots at once."""
         return self._jobs.wide[slot_kind].values()

@@ -21,7 +21,7 @@ class _Ahead(ShareNode):
     __slots__ = ("is_starving", "node")
 
     def __init__(self, node: ShareNode) -> None:
-        super().__init__(node.order, None, node.unit)
+        super().__init__(node.order, node.unit)
         self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
         self.units_allocated, self.units_owed = node.units_allocated, node.units_owed
         self.running, self.away = node.running, node.away

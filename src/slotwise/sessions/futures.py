@@ -166,8 +166,6 @@ class Future(futures.Future[T], Generic[T]):
         """Its state, and why it has no result."""
         if self._state == PENDING and not self.job:
             return "waiting", "for the results of other calls"
-        if self._state == PENDING and self.task is None:
-            return "not done", ""
         if self._state != FINISHED:
             return STATES[self._state], ""
         error = self._exception

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.model.typed import check_number, check_text
-from slotwise.programs.execution import Execution
-from slotwise.runtime.agents.source import check_runs, dask_workers
+from slotwise.runtime.agents.source import dask_workers
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
@@ -28,14 +27,12 @@ class SessionPlace:
 
     claim    the entry among the sessions on this machine; None for hosts elsewhere
     discard  frees what was reserved, if no backend is made
-    check    refuses jobs that cannot run there
     """
 
     cluster: Cluster
     backend: Callable[[], LiveBackend]
     claim: ClaimOfCores | None
     discard: Callable[[], None]
-    check: Callable[[Execution], None] = lambda execution: None
 
 
 def place_for(
@@ -66,8 +63,19 @@ def place_for(
         lambda: AgentsBackend((), source, hosts, is_open=True),
         None,
         source.close,
-        partial(check_runs, source=source),
     )
+
+
+def check_on_this_machine(cluster: Cluster) -> None:
+    """InputError for a host elsewhere, which does not see the temporary folders of this one."""
+    here = socket.gethostname()
+    for host in cluster.hosts:
+        if host.addresses and here not in host.addresses:
+            raise InputError(
+                f"a command without an output writes to a temporary folder of {here!r}, which"
+                f" host {host.name!r} does not see; name a folder that all hosts see, as in"
+                " output='/shared/out'"
+            )
 
 
 def _claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCores]:

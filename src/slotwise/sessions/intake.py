@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.analysis.explanation import Explanation
-from slotwise.model.decision import Decision, GiveUp
+from slotwise.model.decision import Decision, GiveUp, Launch
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
 from slotwise.model.job import Job, PhaseId
@@ -51,7 +51,7 @@ class Intake:
     ) -> None:
         """InputError for a log that cannot be written; SlotwiseError if no workers start."""
         self.pools, self.objective = PoolTree(header.pools), Objective(**header.objective)
-        self.learning, self.claim, self._place = learning, place.claim, place
+        self.learning, self.claim = learning, place.claim
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
@@ -92,7 +92,6 @@ class Intake:
         """Let a job arrive; the result of the future is that of the job."""
         job = execution.job
         self.check_job(job)
-        self._place.check(execution)
         execution.open()
         future: Future[Any] = Future(self, job.id)
         try:
@@ -268,6 +267,8 @@ class Intake:
                 if job in self.jobs or job in self._calls:
                     self._end_if_over(job)
         for decision in decisions:
+            if isinstance(decision, Launch) and decision.phase.job in self.jobs:
+                self.jobs[decision.phase.job][0].start()
             if isinstance(decision, GiveUp):
                 self._fail(decision.job, decision.reason)
 

@@ -193,12 +193,14 @@ class Session:
         """Run a command in each task of a job: a list of words, or a text for /bin/sh.
 
         output  the folder for what the tasks print, `task-00000.out` and `task-00000.err` and
-                so on. By default a temporary folder, which is removed when the session closes
+                so on. By default a temporary folder, which is removed when the session closes;
+                hosts on other machines need a folder that all of them see
 
         The result of the future is this folder. The other options are those of
         `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
         """
         if output is None:
+            hosts.check_on_this_machine(self._intake.state.cluster)
             output = self._intake.files.new_folder()
         return self.run(slotwise_command(command, output, id=id, **options))
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from slotwise.workload.schema import WorkloadEntry
+from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.text import Lines, Path
 
 LENGTH_MOST = 60
@@ -119,6 +119,8 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
         return "give a text, in quotes" if scalar else "give a text"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         return "give a number, without quotes"
+    if kind == "missing" and path == ("slotwise",):
+        return f"it is missing; begin the file with `slotwise: {VERSION}`"
     if kind == "missing" and isinstance(value, list):
         return PAIR  # The missing part is an item of a pair.
     if kind in REMEDIES:
@@ -134,9 +136,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
+MEANT = {"mapreduce": "program"}
+"""Keys that are meant by words of another spelling."""
+
+
 def _unknown_key(key: str, known: Sequence[str]) -> str:
     key = _short(key)
-    close = get_close_matches(key, known, n=1)
+    close = get_close_matches(MEANT.get(key, key), known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
     return f"unknown key {key!r}; {hint}"
 

@@ -11,16 +11,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from certificates import contexts
 from slotwise.programs.channels.files import FileReader, FileWriter
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.spilling import Spilling
 from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.tcp import Listener, connect
 
-RUNNING = ("shm", "tcp", "spilling shm", "spilling tcp")
+RUNNING = ("shm", "tcp", "tls", "spilling shm", "spilling tcp", "spilling tls")
 """The kinds of channels whose ends run at the same time."""
 
-BLOCKING = ("shm", "tcp")
+BLOCKING = ("shm", "tcp", "tls")
 """The kinds whose writer waits for the reader."""
 
 KINDS = (*RUNNING, "file", "spilling file")
@@ -80,9 +81,10 @@ def reading(
         ring = SharedRing(CAPACITY)
         child = Child(lambda: body(ring.writer()))
         reader = ring.reader()
-    elif medium == "tcp":
-        with Listener("127.0.0.1", SECRET) as listener:
-            child = Child(lambda: body(connect(listener.address, SECRET, "it", 30)))
+    elif medium in ("tcp", "tls"):
+        theirs, ours = contexts("ours") if medium == "tls" else (None, None)
+        with Listener("127.0.0.1", SECRET, theirs) as listener:
+            child = Child(lambda: body(connect(listener.address, SECRET, "it", 30, ours)))
             reader = listener.accept(["it"], 30)["it"]
     else:
         child = Child(lambda: write_file(folder / "written", body))
@@ -112,17 +114,18 @@ def writing(
         child = Child(lambda: read(ring.reader()))
         writer = ring.writer()
     else:
-        port, theirs = os.pipe()
+        port, out = os.pipe()
+        theirs, ours = contexts("ours") if medium == "tls" else (None, None)
 
         def listen() -> object:
-            with Listener("127.0.0.1", SECRET) as listener:
-                os.write(theirs, listener.address.encode())
+            with Listener("127.0.0.1", SECRET, theirs) as listener:
+                os.write(out, listener.address.encode())
                 return read(listener.accept(["it"], 30)["it"])
 
         child = Child(listen)
-        writer = connect(os.read(port, 100).decode(), SECRET, "it", 30)
+        writer = connect(os.read(port, 100).decode(), SECRET, "it", 30, ours)
         os.close(port)
-        os.close(theirs)
+        os.close(out)
     try:
         yield writer, child
     finally:

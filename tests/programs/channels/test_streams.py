@@ -31,6 +31,7 @@ from programs.channels.ends import (
 )
 from slotwise.programs.channels import streams, wire
 from slotwise.programs.channels.broken import BrokenChannelError
+from slotwise.programs.channels.encoding import Packed
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.streams import Reader, Writer
 from tiers import examples
@@ -144,6 +145,35 @@ def test_a_record_that_cannot_be_pickled_is_named(kind: str, tmp_path: Path) -> 
         name, text = child.outcome()
         assert name == "TypeError"
         assert text.startswith("a record of type _thread.lock cannot be pickled")
+
+
+class AlarmedError(Exception):
+    """What a handler of a signal raises."""
+
+
+class Alarming:
+    """A record that is pickled while a signal comes."""
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        signal.raise_signal(signal.SIGUSR1)
+        return Alarming, ()
+
+
+def test_the_exception_of_a_signal_while_a_record_is_pickled_is_raised() -> None:
+    """The record itself can be pickled."""
+    errors = [AlarmedError()]
+
+    def handler(*_: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(AlarmedError):
+            Packed().add([1, Alarming()])
+        Packed().add([1, Alarming()])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("kind", KINDS)

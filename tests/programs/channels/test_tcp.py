@@ -1,31 +1,49 @@
-"""TCP channels: who may connect, what others can do, time-outs, addresses."""
+"""TCP channels with and without TLS: who may connect, what others can do, time-outs."""
 
 from __future__ import annotations
 
-import select
 import socket
+import ssl
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from typing import Any
 
 import pytest
 
+from certificates import contexts
 from programs.channels.ends import SECRET, Child
 from slotwise.programs.channels import handshake, tcp
 from slotwise.programs.channels.broken import BrokenChannelError
+from slotwise.programs.channels.encoding import Packed
+from slotwise.programs.channels.streams import Writer
 from slotwise.programs.channels.tcp import Listener, connect
 
+Ends = tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]
 
-def write(address: str, name: str, secret: bytes = SECRET) -> None:
+
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest) -> Ends:
+    """What a listener and its writers have for TLS."""
+    return contexts("ours") if request.param == "tls" else (None, None)
+
+
+def write(
+    address: str,
+    name: str,
+    tls: ssl.SSLContext | None = None,
+    secret: bytes = SECRET,
+    timeout: float = 30.0,
+) -> None:
     """Write the name of a channel to it."""
-    with connect(address, secret, name, 30) as writer:
+    with connect(address, secret, name, timeout, tls) as writer:
         writer.write(name)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_channels_are_told_apart_by_name(host: str) -> None:
+def test_channels_are_told_apart_by_name(host: str, tls: Ends) -> None:
     """Each reader gets what the writer of its name writes, at hosts of IPv4 and IPv6."""
-    with Listener(host, SECRET) as listener:
-        children = [Child(lambda n=name: write(listener.address, n)) for name in "abc"]
+    with Listener(host, SECRET, tls[0]) as listener:
+        children = [Child(lambda n=name: write(listener.address, n, tls[1])) for name in "abc"]
         early = listener.accept("b", 30)
         found = early | listener.accept(["c", "a"], 30)
         assert {name: list(reader) for name, reader in found.items()} == {
@@ -34,12 +52,12 @@ def test_channels_are_told_apart_by_name(host: str) -> None:
         assert [child.outcome() for child in children] == 3 * [("done", None)]
 
 
-def test_a_peer_with_a_wrong_secret_is_dropped() -> None:
+def test_a_peer_with_a_wrong_secret_is_dropped(tls: Ends) -> None:
     """It is told nothing, and the listener goes on."""
-    with Listener("127.0.0.1", SECRET) as listener:
-        wrong = Child(lambda: write(listener.address, "it", b"a guess"))
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener:
+        wrong = Child(lambda: write(listener.address, "it", tls[1], b"a guess"))
         # Only the right one gets its name through, before or after the wrong one.
-        right = Child(lambda: write(listener.address, "it"))
+        right = Child(lambda: write(listener.address, "it", tls[1]))
         assert list(listener.accept(["it"], 30)["it"]) == ["it"]
         with pytest.raises(BrokenChannelError, match="no writer has come"):
             listener.accept(["other"], 0.3)
@@ -59,7 +77,7 @@ def test_a_listener_with_a_wrong_secret_learns_nothing() -> None:
             received = b""
             while came := peer.recv(1000):
                 received += came
-        assert len(received) == 64
+        assert len(received) == 96
         assert "does not know the secret" in child.outcome()[1]
 
 
@@ -75,23 +93,23 @@ def test_another_server_is_no_listener() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"x", bytes(64), bytes(10_000), b"\x80\x05."])
-def test_peers_that_send_nothing_or_garbage_do_not_block_others(sent: bytes) -> None:
+def test_peers_that_send_nothing_or_garbage_do_not_block_others(sent: bytes, tls: Ends) -> None:
     """More of them than the listener keeps; the right one gets through."""
-    with Listener("127.0.0.1", SECRET) as listener, ExitStack() as peers:
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener, ExitStack() as peers:
         host, port = listener.address.split(":")
         for _ in range(40):
             peer = peers.enter_context(socket.create_connection((host, int(port))))
             if sent:
                 peer.sendall(sent)
-        child = Child(lambda: write(listener.address, "it"))
+        child = Child(lambda: write(listener.address, "it", tls[1]))
         assert list(listener.accept(["it"], 30)["it"]) == ["it"]
         assert child.outcome() == ("done", None)
 
 
-def test_few_unknown_peers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_unknown_peers_are_kept(monkeypatch: pytest.MonkeyPatch, tls: Ends) -> None:
     """The oldest are dropped, so that their descriptors are not used up."""
     monkeypatch.setattr(tcp, "UNKNOWN_MOST", 3)
-    with Listener("127.0.0.1", SECRET) as listener, ExitStack() as peers:
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener, ExitStack() as peers:
         host, port = listener.address.split(":")
         for _ in range(10):
             peers.enter_context(socket.create_connection((host, int(port))))
@@ -100,10 +118,12 @@ def test_few_unknown_peers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(listener._greetings) <= 3
 
 
-def test_unknown_peers_are_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_peers_are_dropped_after_a_time(
+    monkeypatch: pytest.MonkeyPatch, tls: Ends
+) -> None:
     """A peer that does not answer reads the end of its connection."""
     monkeypatch.setattr(handshake, "GREETING_SECONDS", 0.01)
-    with Listener("127.0.0.1", SECRET) as listener:
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener:
         host, port = listener.address.split(":")
         with socket.create_connection((host, int(port))) as peer:
             with pytest.raises(BrokenChannelError, match="no writer has come"):
@@ -113,10 +133,10 @@ def test_unknown_peers_are_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch)
                 pass
 
 
-def test_time_outs_name_what_is_missing() -> None:
+def test_time_outs_name_what_is_missing(tls: Ends) -> None:
     """The listener names the channels; the writer names the address."""
-    with Listener("127.0.0.1", SECRET) as listener:
-        child = Child(lambda: write(listener.address, "b"))
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener:
+        child = Child(lambda: write(listener.address, "b", tls[1]))
         with pytest.raises(BrokenChannelError) as raised:
             listener.accept(["a", "b", "c"], 0.3)
         assert child.outcome() is not None
@@ -125,14 +145,14 @@ def test_time_outs_name_what_is_missing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # It accepts nobody.
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(BrokenChannelError, match=r"authenticate itself within 0\.1 s"):
-            connect(address, SECRET, "it", 0.1)
+            connect(address, SECRET, "it", 0.1, tls[1])
     with pytest.raises(BrokenChannelError, match=f"{address} cannot be reached: "):
-        connect(address, SECRET, "it", 1)
+        connect(address, SECRET, "it", 1, tls[1])
 
 
-def test_a_writer_may_come_again() -> None:
+def test_a_writer_may_come_again(tls: Ends) -> None:
     """Of two authenticated connections of one name, the later is accepted."""
-    with Listener("127.0.0.1", SECRET) as listener:
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener:
         accepted: dict[str, list[object]] = {}
 
         def serve() -> None:
@@ -141,28 +161,31 @@ def test_a_writer_may_come_again() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        first = connect(listener.address, SECRET, "it", 30)
-        with connect(listener.address, SECRET, "it", 30) as second:
+        first = connect(listener.address, SECRET, "it", 30, tls[1])
+        with connect(listener.address, SECRET, "it", 30, tls[1]) as second:
             second.write(2)
-        write(listener.address, "last")
+        write(listener.address, "last", tls[1])
         thread.join()
         assert accepted == {"last": ["last"], "it": [2]}
         first.fail("another one came")
 
 
-def test_a_writer_that_was_cut_off_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_was_cut_off_tries_again(
+    monkeypatch: pytest.MonkeyPatch, tls: Ends
+) -> None:
     """The listener drops it as the oldest of too many peers, or because it was too slow."""
     drops, take = [True, True], Listener._take
 
     def take_or_drop(self: Listener) -> None:
-        take(self)
-        if drops and self._greetings:
+        if drops:
             drops.pop()
-            self._greetings.drop_oldest()
+            self._socket.accept()[0].close()
+        else:
+            take(self)
 
     monkeypatch.setattr(Listener, "_take", take_or_drop)
-    with Listener("127.0.0.1", SECRET) as listener:
-        child = Child(lambda: write(listener.address, "it"))
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener:
+        child = Child(lambda: write(listener.address, "it", tls[1]))
         assert list(listener.accept(["it"], 30)["it"]) == ["it"]
         assert child.outcome() == ("done", None)
     assert drops == []
@@ -178,14 +201,17 @@ def test_a_listener_that_was_stopped_takes_what_has_come(
         while not listener._greetings:
             listener._serve(0.0, 1e6)
         (greeting,) = listener._greetings
-        select.select([greeting.socket], [], [], 30)
+        greeting.socket.setblocking(True)
+        left = greeting._expects - len(greeting._have)
+        greeting.socket.recv(left, socket.MSG_PEEK | socket.MSG_WAITALL)
+        greeting.socket.setblocking(False)
         assert list(listener.accept(["it"], 30)["it"]) == ["it"]
         assert child.outcome() == ("done", None)
 
 
-def test_hundreds_of_idle_peers_keep_no_writer_away() -> None:
+def test_hundreds_of_idle_peers_keep_no_writer_away(tls: Ends) -> None:
     """More than the listener keeps connect before and after the writers."""
-    with Listener("127.0.0.1", SECRET) as listener, ExitStack() as peers:
+    with Listener("127.0.0.1", SECRET, tls[0]) as listener, ExitStack() as peers:
         host, port = listener.address.split(":")
 
         def idle() -> None:
@@ -194,7 +220,9 @@ def test_hundreds_of_idle_peers_keep_no_writer_away() -> None:
         for _ in range(200):
             idle()
         names = [str(number) for number in range(5)]
-        children = [Child(lambda name=name: write(listener.address, name)) for name in names]
+        children = [
+            Child(lambda name=name: write(listener.address, name, tls[1])) for name in names
+        ]
         for _ in range(100):
             idle()
         found = listener.accept(names, 30)
@@ -202,3 +230,207 @@ def test_hundreds_of_idle_peers_keep_no_writer_away() -> None:
             name: [name] for name in names
         }
         assert [child.outcome() for child in children] == 5 * [("done", None)]
+
+
+def refused(way: str) -> ssl.SSLContext | None:
+    """What somebody has who knows the secret, and lacks a certificate of the authority."""
+    if way == "without TLS":
+        return None
+    if way == "another authority":
+        return contexts("others")[1]
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@pytest.mark.parametrize("way", ["without TLS", "no certificate", "another authority"])
+def test_a_listener_with_tls_demands_a_certificate(way: str) -> None:
+    """The secret alone is not enough. The listener goes on."""
+    theirs, ours = contexts("ours")
+    with Listener("127.0.0.1", SECRET, theirs) as listener:
+        wrong = Child(lambda: write(listener.address, "wrong", refused(way), timeout=1.0))
+        right = Child(lambda: write(listener.address, "right", ours))
+        assert list(listener.accept(["right"], 30)["right"]) == ["right"]
+        with pytest.raises(BrokenChannelError, match="no writer has come"):
+            listener.accept(["wrong"], 1.5)
+        assert not any(greeting.is_known for greeting in listener._greetings)
+    assert wrong.outcome()[0] == "BrokenChannelError"
+    assert right.outcome() == ("done", None)
+
+
+def test_a_writer_without_tls_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener does not wait for its certificate; the right one comes after it."""
+    monkeypatch.setattr(handshake, "GREETING_SECONDS", 1000.0)
+    theirs, ours = contexts("ours")
+    with Listener("127.0.0.1", SECRET, theirs) as listener:
+
+        def both() -> None:
+            with pytest.raises(BrokenChannelError, match="or demands TLS"):
+                write(listener.address, "wrong", timeout=1000.0)
+            write(listener.address, "right", ours)
+
+        child = Child(both)
+        assert list(listener.accept(["right"], 20)["right"]) == ["right"]
+        assert child.outcome() == ("done", None)
+
+
+@pytest.mark.parametrize("way", ["plain", "another authority"])
+def test_a_writer_with_tls_demands_a_certificate(way: str) -> None:
+    """Also a listener that knows the secret gets not even the proof of it."""
+    theirs = contexts("others")[0] if way != "plain" else None
+    with Listener("127.0.0.1", SECRET, theirs) as listener:
+        child = Child(lambda: write(listener.address, "it", contexts("ours")[1]))
+        with pytest.raises(BrokenChannelError, match="no writer has come"):
+            listener.accept(["it"], 1.0)
+        name, text = child.outcome()
+    assert name == "BrokenChannelError"
+    told = "WRONG_VERSION_NUMBER" if way == "plain" else "CERTIFICATE_VERIFY_FAILED"
+    assert told in text
+
+
+def test_a_peer_that_is_silent_after_the_handshake_does_not_block_others() -> None:
+    """It has a certificate, and waits like any other unknown peer."""
+    theirs, ours = contexts("ours")
+    with Listener("127.0.0.1", SECRET, theirs) as listener, ExitStack() as peers:
+        host, port = listener.address.split(":")
+
+        def silent() -> None:
+            peer = socket.create_connection((host, int(port)))
+            peers.enter_context(ours.wrap_socket(peer))
+
+        thread = threading.Thread(target=silent)
+        thread.start()
+        child = Child(lambda: write(listener.address, "it", ours))
+        assert list(listener.accept(["it"], 30)["it"]) == ["it"]
+        assert child.outcome() == ("done", None)
+        with pytest.raises(BrokenChannelError, match="no writer has come"):
+            listener.accept(["other"], 0.3)
+        thread.join()
+        assert len(listener._greetings) == 1
+
+
+END_RECORD = bytes.fromhex("170303001a")
+"""How the record of TLS 1.3 begins that has the 9 bytes of the message END, and no other."""
+
+
+class Relay(threading.Thread):
+    """Passes on the records of one writer with TLS, but not that with the end of its stream."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        host, port = address.split(":")
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._there = socket.create_connection((host, int(port)))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self.passed = b""
+        self.has_cut = False
+        self.start()
+
+    def run(self) -> None:
+        """Pass on until the writer has ended; then end the stream as TCP does."""
+        here, _ = self._server.accept()
+        back = threading.Thread(target=self._pass_back, args=(here,))
+        back.start()
+        with here, here.makefile("rb") as records:
+            while head := records.read(5):
+                record = head + records.read(int.from_bytes(head[3:]))
+                self.has_cut = head == END_RECORD
+                if not self.has_cut:
+                    self.passed += record
+                    self._there.sendall(record)
+            self._there.shutdown(socket.SHUT_WR)
+            back.join()
+        self._there.close()
+        self._server.close()
+
+    def _pass_back(self, here: socket.socket) -> None:
+        with suppress(OSError):
+            while data := self._there.recv(1 << 16):
+                here.sendall(data)
+
+
+def test_a_stream_without_its_end_is_broken() -> None:
+    """All records have come; who cuts the connection there cannot pass for the writer."""
+    theirs, ours = contexts("ours")
+    with Listener("127.0.0.1", SECRET, theirs) as listener:
+        relay = Relay(listener.address)
+
+        def body() -> None:
+            with connect(relay.address, SECRET, "it", 30, ours) as writer:
+                writer.write_all([b"in clear" * 40_000, "last"])
+
+        child = Child(body)
+        reader = listener.accept(["it"], 30)["it"]
+        got: list[object] = []
+        with pytest.raises(BrokenChannelError, match="gone without closing"):
+            got += reader
+        reader.close()
+        assert child.outcome() == ("done", None)
+    relay.join()
+    assert relay.has_cut
+    assert got == [b"in clear" * 40_000, "last"]
+    assert len(relay.passed) > 320_000
+    assert b"in clear" not in relay.passed
+
+
+class CutShort:
+    """A socket that sends some bytes of the next message, and then raises an error."""
+
+    def __init__(self, whole: socket.socket, most: int) -> None:
+        self._whole, self._most = whole, most
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._whole, name)
+
+    def sendmsg(self, views: list[memoryview], controls: list[object], flags: int) -> int:
+        """Send some of the first bytes."""
+        self._whole.sendall(b"".join(views)[: self._most])
+        raise RuntimeError("enough")
+
+
+def test_no_record_of_a_frame_that_was_not_sent_whole_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wherever the writer is interrupted, the reader gets what came before, and the reason."""
+    frame = sum(map(len, packed([b"\0" * 8, "second"])))
+    monkeypatch.setattr(tcp, "PIECE_BYTES", frame)
+    for sent in range(tcp.MESSAGE.size + frame):
+        with Listener("127.0.0.1", SECRET) as listener:
+            writers: list[Any] = []
+            connecting = threading.Thread(
+                target=lambda to=listener.address, into=writers: into.append(
+                    connect(to, SECRET, "it", 30)
+                )
+            )
+            connecting.start()
+            (reader,) = listener.accept(["it"], 30).values()
+            connecting.join()
+            (writer,) = writers
+            writer.write("first")
+            writer.flush()
+            line = writer._sink._line
+            line.socket = CutShort(line.socket, sent)
+            failing = threading.Thread(target=lambda one=writer: fail_within(one))
+            failing.start()
+            records = iter(reader)
+            assert next(records) == "first"
+            with pytest.raises(BrokenChannelError, match="enough"):
+                next(records)
+            reader.close()
+            failing.join()
+
+
+def packed(records: list[object]) -> list[memoryview]:
+    """The bytes of a frame of these records."""
+    waiting = Packed()
+    waiting.add(records)
+    return waiting.take()
+
+
+def fail_within(writer: Writer) -> None:
+    """Fail the channel while a frame is sent."""
+    try:
+        writer.write_all([b"\0" * 8, "second"])
+        writer.flush()
+    except RuntimeError as error:
+        writer.fail(str(error))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from certificates import make_certificate
 from slotwise.programs.hosts.files import MissingFilesError, Wanted, fetch, serve_files
 from slotwise.programs.hosts.greeting import (
     RefusedError,
@@ -37,17 +36,7 @@ def securities(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Security
     """What the agent has, and what its readers have."""
     if request.param == "token":
         return TOKEN, reader_token(TOKEN)
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
-    made = ["-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=slotwise"]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *made],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    given = {"ca_file": cert, "cert": cert, "key": key}
+    given = make_certificate(tmp_path)
     purposes = (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH)
     agent, reader = (tls_context(given, purpose) for purpose in purposes)
     return agent, reader

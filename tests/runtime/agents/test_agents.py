@@ -312,3 +312,19 @@ def test_the_limit_of_a_message() -> None:
     """4 GiB, less what the message says besides."""
     assert stream.too_large(2**32 - 2**17) == ""
     assert stream.too_large(2**32).startswith("4,294,967,296 bytes are too many")
+
+
+def test_a_manager_whose_connection_was_lost_is_served_again(loopback: Loopback) -> None:
+    """Its agent may not have heard of the loss; the end of the old one does not end it."""
+    agents = AgentSlots()
+    with Workers(agents) as workers:
+        (slots,) = [agents.add(host) for host in loopback.connect() if host.name == "b"]
+        workers.start(slots[0], "sleep", time.sleep, (600,))
+        workers.wait(0.1)
+        again = loopback.connect_to("b")
+        agents.leave(again)
+        workers.remove(slots)
+        (slot,) = agents.add(again)
+        workers.start(slot, "len", len, ("abc",))
+        assert replies(workers)[0].value == 3
+        assert loopback.agents["b"].poll() is None

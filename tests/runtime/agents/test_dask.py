@@ -10,15 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import dask.config
 import pytest
 from distributed import Client, LocalCluster
+from distributed.security import Security
 
 import slotwise
-from dataflow_nodes import doubled, total
+from certificates import make_certificate
+from dataflow_nodes import doubled, itself, links, total
 from experiments.dask_cluster import dask_cluster
 from gated_cluster import Cluster as Threads
 from runtime.local.calling import TIMEOUT
@@ -26,10 +29,11 @@ from slotwise import Session
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError
-from slotwise.runtime.agents import dask_workers, plugin
+from slotwise.runtime.agents import asking, dask_workers, plugin
 from slotwise.runtime.agents.slots import AgentHost
 
 AGENT = b"slotwise.runtime.agents.agent"
+ROLES = ("client", "scheduler", "worker")
 MARK = f"agents-of-{os.getpid()}"
 
 
@@ -105,13 +109,14 @@ def test_a_worker_that_is_left_out_is_told_of_once(
             raise RefusedError(f"host {name!r}: it runs Python 2.7.1")
         return connected(name, *others)
 
-    connected = dask_workers.connect
-    monkeypatch.setattr(dask_workers, "connect", connect)
+    connected = asking.connect
+    monkeypatch.setattr(asking, "connect", connect)
+    monkeypatch.setattr(asking, "PAUSE_LEAST", 0.0)
     workers = dask_workers.DaskWorkers(client)
     try:
         (host,) = workers.connect()
         assert host.name != left_out
-        assert workers.connect() == []
+        assert workers.connect() == workers.connect() == []
         host.stream.close()
     finally:
         workers.close()
@@ -119,6 +124,24 @@ def test_a_worker_that_is_left_out_is_told_of_once(
         "slotwise: a worker of the Dask cluster is left out:"
         f" host {left_out!r}: it runs Python 2.7.1"
     ]
+
+
+def test_a_command_without_an_output_needs_hosts_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Others do not see the temporary folder to which it would write."""
+    threads = Threads(workers=1)
+    try:
+        with Session(dask=threads.client()) as session:
+            assert Path(session.command("echo here").result(TIMEOUT)).is_dir()
+            monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+            told = "folder of 'elsewhere', which host .* does not see; name a folder that all"
+            with pytest.raises(InputError, match=told):
+                session.command("echo nowhere")
+            output = tmp_path / "out"
+            assert session.command("echo there", output).result(TIMEOUT) == str(output)
+    finally:
+        threads.close()
 
 
 def test_a_worker_whose_agent_cannot_start_is_left_out(
@@ -166,27 +189,6 @@ def test_nothing_is_left_of_a_session_that_is_refused() -> None:
         threads.close()
 
 
-def test_an_error_of_dask_refuses_a_session_and_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A worker cannot read the plugin, because it has another slotwise, or none."""
-    threads = Threads(workers=1)
-    scheduler = threads.local.scheduler
-
-    async def plugin_add(**sent: object) -> None:
-        raise ModuleNotFoundError("No module named 'slotwise'")
-
-    (worker,) = threads.local.workers.values()
-    monkeypatch.setitem(worker.handlers, "plugin-add", plugin_add)
-    try:
-        with pytest.raises(SlotwiseError, match=r"No module named 'slotwise'.*they need"):
-            Session(dask=scheduler.address)
-        assert not [name for name in scheduler.worker_plugins if "slotwise" in name]
-        until(lambda: not [name for name in scheduler.clients if name.startswith("Client")])
-    finally:
-        threads.close()
-
-
 def test_an_address_without_a_scheduler_is_refused_soon() -> None:
     """Within the time that Dask is told, or else within a few seconds."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -197,6 +199,44 @@ def test_an_address_without_a_scheduler_is_refused_soon() -> None:
     ):
         dask_workers.DaskWorkers(address)
     assert dask_workers._find_seconds() == dask_workers.FIND_SECONDS
+
+
+def test_workers_are_not_lost_when_dask_updates_its_client_at_the_same_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks about the scheduler each two seconds, and then keeps no workers."""
+    update, calls = Client._update_scheduler_info, count()
+
+    async def overtaken(self: Client, n_workers: int = 0) -> None:
+        await update(self, n_workers)  # type: ignore[no-untyped-call]
+        if next(calls) % 2 == 0:
+            await update(self)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(Client, "_update_scheduler_info", overtaken)
+    source = dask_workers.DaskWorkers(client)
+    try:
+        for host in (hosts := source.connect()):
+            host.stream.close()
+        assert len(hosts) == 2
+        assert source.connect() == source.connect() == source.connect() == []
+    finally:
+        source.close()
+
+
+def test_the_remedy_for_a_cluster_with_tls_names_its_certificates() -> None:
+    """Without them the address is right, and a longer time does not help."""
+    with pytest.raises(InputError, match=r"ssl_context.*distributed\.comm\.tls\.client\.cert"):
+        dask_workers.DaskWorkers("tls://127.0.0.1:8786")
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """With its setting, before anything is connected."""
+    cert = str(tmp_path / "cert.pem")
+    with (
+        dask.config.set({"distributed.comm.tls.client.cert": cert}),
+        pytest.raises(InputError, match=rf"tls\.client\.cert in .* is '{cert}': No such file"),
+    ):
+        Session(dask="tls://127.0.0.1:8786")
 
 
 @pytest.mark.slow
@@ -322,6 +362,30 @@ def test_a_dataflow_on_a_cluster(client: Client, tmp_path: Path) -> None:
     result = slotwise.run([flow.job("flow", tmp_path / "out")], "fair", dask=client)
     assert not result.failed
     assert (tmp_path / "out" / "part-n-00000").read_text() == "19800\n"
+
+
+def test_a_dataflow_on_a_cluster_with_tls(tmp_path: Path) -> None:
+    """A cluster that demands encryption gives its certificates to the ends of TCP channels."""
+    (tmp_path / "certificate").mkdir()
+    made = make_certificate(tmp_path / "certificate")
+    files = {f"tls_{role}_{key}": made[key] for role in ROLES for key in ("cert", "key")}
+    security = Security(tls_ca_file=made["ca_file"], require_encryption=True, **files)
+    flow = slotwise.Dataflow()
+    numbers = flow.node(doubled, flow.values(range(100)))
+    flow.write(flow.node(itself, flow.node(links, numbers.tcp()).tcp()))
+    with (
+        LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            protocol="tls://",
+            security=security,
+        ) as cluster,
+        Client(cluster, set_as_default=False, security=security) as client,
+    ):
+        result = slotwise.run([flow.job("flow", tmp_path / "out")], "fair", dask=client)
+    assert not result.failed
+    assert (tmp_path / "out" / "part-n-00000").read_text() == "0 2 9900\n"
 
 
 JOBS = """\

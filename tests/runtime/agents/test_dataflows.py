@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,14 +12,18 @@ from hypothesis import strategies as st
 
 import slotwise
 from agent_processes import Loopback, files_named
+from certificates import make_certificate
 from dataflow_nodes import (
+    compared,
     doubled,
     dying_once,
     failing_once,
     itself,
+    links,
     marked_slowly,
     marks,
     number_of,
+    padded,
     reached_at,
     total,
     waiting,
@@ -36,7 +38,6 @@ from slotwise.programs.dataflow.planning import check_fits, plan_dataflow
 from slotwise.programs.dataflow.stages import derive
 from slotwise.programs.work_folder import sweep
 from slotwise.runtime.agents.backend import AgentsBackend
-from slotwise.runtime.agents.source import check_runs
 from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -112,6 +113,12 @@ class Scene:
 def scene(tmp_path: Path) -> Scene:
     """Three hosts with a slot each."""
     return Scene(tmp_path)
+
+
+@pytest.fixture(params=["token", "tls"])
+def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Mapping[str, str] | None:
+    """The certificate that all agents have, or none."""
+    return make_certificate(tmp_path) if request.param == "tls" else None
 
 
 def fits(flow: slotwise.Dataflow) -> bool:
@@ -192,8 +199,11 @@ def test_a_group_that_fails_leaves_no_files(scene: Scene, tmp_path: Path) -> Non
     assert written(scene.output()) == ["36\n"]
 
 
-def test_gangs_meet_at_the_addresses_of_their_hosts(scene: Scene) -> None:
+def test_gangs_meet_at_the_addresses_of_their_hosts(
+    tmp_path: Path, tls: Mapping[str, str] | None
+) -> None:
     """Each reader listens at its own host, and is told of by notes at one of them."""
+    scene = Scene(tmp_path, tls=tls)
     flow = slotwise.Dataflow()
     numbers = flow.node(doubled, flow.values(range(100)))
     flow.write(flow.node(reached_at, numbers.tcp(broadcast=True), copies=2))
@@ -254,8 +264,11 @@ def gang(marker: Path) -> slotwise.Dataflow:
     return flow
 
 
-def test_a_gang_whose_group_is_killed_meets_again(scene: Scene, tmp_path: Path) -> None:
-    """Notes of the attempt before do not count."""
+def test_a_gang_whose_group_is_killed_meets_again(
+    tmp_path: Path, tls: Mapping[str, str] | None
+) -> None:
+    """Notes of the attempt before do not count, and neither does the half of a stream."""
+    scene = Scene(tmp_path, tls=tls)
     (tmp_path / "marker").touch()
     flow = gang(tmp_path / "marker")
     scene.run(flow)
@@ -263,9 +276,11 @@ def test_a_gang_whose_group_is_killed_meets_again(scene: Scene, tmp_path: Path) 
     check(derive(flow.graph()), scene.output())
 
 
-def test_a_gang_whose_host_is_lost_meets_elsewhere(tmp_path: Path) -> None:
+def test_a_gang_whose_host_is_lost_meets_elsewhere(
+    tmp_path: Path, tls: Mapping[str, str] | None
+) -> None:
     """The host on which its groups met is not there any more."""
-    scene = Scene(tmp_path, Cluster(tuple(Host(name, {"task": 1}) for name in "abcd")))
+    scene = Scene(tmp_path, Cluster(tuple(Host(name, {"task": 1}) for name in "abcd")), tls)
     lost: list[str] = []
 
     def hear(events: list[Event], decisions: list[Decision]) -> None:
@@ -282,6 +297,33 @@ def test_a_gang_whose_host_is_lost_meets_elsewhere(tmp_path: Path) -> None:
     assert lost
     assert len(scene.of(HostRemoved)) == 1
     check(derive(flow.graph()), scene.output())
+
+
+def test_all_links_between_hosts_have_tls_where_the_cluster_has(
+    tmp_path: Path, tls: Mapping[str, str] | None
+) -> None:
+    """The middle one of three groups looks at the connections that it has."""
+    flow = slotwise.Dataflow()
+    numbers = flow.node(doubled, flow.values(range(100)))
+    flow.write(flow.node(itself, flow.node(links, numbers.tcp()).tcp()))
+    scene = Scene(tmp_path, tls=tls)
+    scene.run(flow)
+    assert len(set(scene.hosts.values())) == 3
+    assert written(scene.output()) == ["0 2 9900\n" if tls else "2 0 9900\n"]
+
+
+def test_much_passes_between_two_hosts_both_ways(
+    tmp_path: Path, tls: Mapping[str, str] | None
+) -> None:
+    """30 MB come back to the host that has sent them, and are compared with what was sent."""
+    flow = slotwise.Dataflow()
+    sent = flow.node(padded, flow.values(range(300)))
+    back = flow.node(itself, sent.tcp())
+    flow.write(flow.node(compared, sent.shm(), back.tcp()))
+    scene = Scene(tmp_path, Cluster(tuple(Host(name, {"task": 2}) for name in "ab")), tls)
+    scene.run(flow)
+    assert set(scene.hosts.values()) == {"a", "b"}
+    assert written(scene.output()) == ["300 0\n"]
 
 
 def test_nothing_is_left_while_agents_go_on(scene: Scene, tmp_path: Path) -> None:
@@ -302,35 +344,10 @@ def test_nothing_is_left_while_agents_go_on(scene: Scene, tmp_path: Path) -> Non
     assert seen
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Mapping[str, str]:
-    """A certificate that is its own authority, as an agent is given it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    command += ["-subj", "/CN=slotwise", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(command, check=True, capture_output=True)
-    return {"ca_file": str(cert), "cert": str(cert), "key": str(key)}
-
-
-def test_files_are_fetched_by_tls(tmp_path: Path, certificate: Mapping[str, str]) -> None:
+def test_files_are_fetched_by_tls(tmp_path: Path) -> None:
     """With the certificates of the cluster."""
     flow = files(broadcast=True)
-    scene = Scene(tmp_path, tls=certificate)
+    scene = Scene(tmp_path, tls=make_certificate(tmp_path))
     scene.run(flow)
     check(derive(flow.graph()), scene.output())
     assert len(set(scene.hosts.values())) == 3
-
-
-def test_gangs_are_refused_where_all_connections_have_tls(
-    tmp_path: Path, certificate: Mapping[str, str]
-) -> None:
-    """Their channels are not encrypted; files are fetched by TLS, and shm stays on its host."""
-    joined = plan_dataflow("j", gang(tmp_path), tmp_path / "out")
-    check_runs(joined, Loopback(SMALL))
-    source = Loopback(SMALL, tls=certificate)
-    check_runs(plan_dataflow("j", files(), tmp_path / "out"), source)
-    told = "job 'j': the tcp channel from doubled to dying_once would pass .* make it a file"
-    with pytest.raises(InputError, match=told):
-        check_runs(joined, source)

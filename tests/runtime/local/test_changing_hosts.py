@@ -18,7 +18,6 @@ from slotwise.model.event import (
     HostDrained,
     HostLost,
     HostRemoved,
-    LaunchDropped,
     TaskFailed,
     TaskFinished,
 )
@@ -71,7 +70,9 @@ def test_a_removed_host_loses_its_tasks_first(scene: Scene, tmp_path: Path) -> N
     assert all(event.lost for event in events[:2])
     assert events[0].reason.endswith("host a was removed")
     scene.launch(0, "a", attempt=2)
-    assert scene.await_events(LaunchDropped)[-1].reason == "a is not there"
+    refused = scene.await_events(TaskFailed)[-1]
+    assert refused.lost
+    assert refused.reason == "p task 0 of job j: it cannot be started: a is not there"
     await_end(*pids)
     let_go(tmp_path, others)
     assert scene.await_events(TaskFinished)[-1].task == 2

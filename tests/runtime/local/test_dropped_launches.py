@@ -1,4 +1,4 @@
-"""Launches that come late or twice are dropped."""
+"""Launches that come late or twice are dropped; new attempts that cannot begin are lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 
 from runtime.local.scene import PHASE, Play, Scene, let_go, marking, marks, wait_for_marks
-from slotwise.model.decision import GiveUp, Preempt
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, GiveUp, Preempt
 from slotwise.model.event import (
     HostJoined,
     LaunchDropped,
@@ -14,6 +15,12 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
 )
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.programs.calls import Calls
+from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.loop import run
+from slotwise.runtime.state import State
+from slotwise.scheduler import make_scheduler
 
 
 def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
@@ -24,18 +31,28 @@ def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
     return str(event.reason)
 
 
+def lost(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
+    """Why a new attempt is reported as lost at once."""
+    scene.launch(task, host, attempt)
+    event = scene.await_events(TaskFailed)[-1]
+    assert (event.phase, event.task, event.attempt, event.lost) == (PHASE, task, attempt, True)
+    return str(event.reason)
+
+
 def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
     """While it runs, when it has ended, when it was killed: a repeated launch does nothing."""
     scene = play(marking(tmp_path))
     scene.launch(0, "a")
     assert dropped(scene, 0, "a") == "attempt 1 of the task runs"
     assert dropped(scene, 0, "b") == "attempt 1 of the task runs"
-    assert dropped(scene, 0, "a", attempt=2) == "attempt 1 of the task runs"
+    why = "p task 0 of job j: it cannot be started: attempt 1 of the task runs"
+    assert lost(scene, 0, "a", attempt=2) == why
     wait_for_marks(tmp_path, 1)
     let_go(tmp_path, scene.pids("a"))
     scene.await_events(TaskFinished)
     assert dropped(scene, 0, "a") == "the task is done"
-    assert dropped(scene, 0, "a", attempt=2) == "the task is done"
+    why = "p task 0 of job j: it cannot be started: the task is done"
+    assert lost(scene, 0, "a", attempt=2) == why
     scene.launch(1, "a")
     scene.backend.perform(Preempt(PHASE, 1, 1, "a"))
     scene.await_events(TaskKilled)
@@ -61,17 +78,38 @@ def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> 
     assert finished.attempt == 2
 
 
-def test_a_launch_without_a_free_worker_is_dropped(play: Play, tmp_path: Path) -> None:
+def test_a_launch_without_a_free_worker_is_lost(play: Play, tmp_path: Path) -> None:
     """No attempt begins in a slot whose abandoned attempt has not ended."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
-    assert dropped(scene, 1, "b") == "no worker of b is free"
+    why = "p task 1 of job j: it cannot be started: no worker of b is free"
+    assert lost(scene, 1, "b") == why
+    assert dropped(scene, 1, "a") == "attempt 1 of the task was begun before, and is over"
     scene.signal(signal.SIGSTOP, scene.pids("b"))
     scene.await_events(TaskFailed)
-    assert dropped(scene, 1, "b") == "no worker of b is free"
+    assert lost(scene, 1, "b", attempt=2) == why
     let_go(tmp_path, scene.pids("a"))
-    scene.launch(1, "a")
+    scene.launch(1, "a", attempt=3)
     scene.await_events(TaskFinished)
+
+
+def test_a_run_ends_although_backend_and_state_disagree_about_slots() -> None:
+    """The state counts two slots, and there is one: a job that gets no second one fails."""
+
+    def nap(task: int) -> None:
+        import time
+
+        time.sleep(60)
+
+    job, host = Job("j", (Phase("p", Tasks(2)),)), Host("a", {"task": 1})
+    state = State(Cluster((Host("a", {"task": 2}),)))
+    decided: list[Decision] = []
+    with LocalBackend([Calls(job, nap)], Cluster((host,))) as backend:
+        run(
+            make_scheduler("fair"), backend, state, lambda at, heard, made: decided.extend(made)
+        )
+    (reason,) = (made.reason for made in decided if isinstance(made, GiveUp))
+    assert "no worker of a is free" in reason
 
 
 def test_a_launch_of_a_finished_job_is_dropped(play: Play) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.local.scene import PHASE, Play, let_go, marking, wait_for_marks
-from runtime.local.test_dropped_launches import dropped
+from runtime.local.test_dropped_launches import lost
 from slotwise.model.decision import Preempt
 from slotwise.model.event import HostJoined, TaskFailed, TaskFinished, TaskKilled
 
@@ -18,11 +18,11 @@ def test_an_attempt_takes_several_workers_and_runs_in_one(play: Play, tmp_path: 
     scene = play(marking(tmp_path), slots=2)
     scene.launch(0, "a")
     wait_for_marks(tmp_path, 1)
-    assert dropped(scene, 1, "a") == "no worker of a is free"
-    assert dropped(scene, 1, "b") == "fewer than 2 workers of b are free"
+    assert lost(scene, 1, "a").endswith(": no worker of a is free")
+    assert lost(scene, 1, "b", attempt=2).endswith(": fewer than 2 workers of b are free")
     let_go(tmp_path, scene.pids("a"))
     scene.await_events(TaskFinished)
-    scene.launch(1, "a")
+    scene.launch(1, "a", attempt=3)
     scene.await_events(TaskFinished)
     assert scene.calls.results["p"] == {0: 0, 1: 1}
 
@@ -50,7 +50,10 @@ def test_an_attempt_on_an_unresponsive_host_gives_them_back_later(
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("a"))
     scene.await_events(TaskFailed)
-    assert dropped(scene, 1, "a") == "fewer than 2 workers of a are free"
+    assert (
+        lost(scene, 1, "a")
+        == "p task 1 of job j: it cannot be started: fewer than 2 workers of a are free"
+    )
     scene.signal(signal.SIGCONT, scene.pids("a"))
     scene.await_events(HostJoined)
     let_go(tmp_path, scene.pids("a"))

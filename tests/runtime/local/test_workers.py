@@ -279,13 +279,8 @@ def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
         time.sleep(600)
 
     workers.start(0, "key", interrupt, ())
-    # A shell that starts tests in the background may have set it to be ignored.
-    before_it = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            workers.wait(TIMEOUT)
-    finally:
-        signal.signal(signal.SIGINT, before_it)
+    with pytest.raises(KeyboardInterrupt):
+        workers.wait(TIMEOUT)
     pids, before = workers.slots.pids(), time.monotonic()
     workers.close()
     assert time.monotonic() - before < TIMEOUT, "it does not wait for the task"

@@ -1,7 +1,9 @@
-"""Records as frames: a kind, a length, and that many bytes.
+"""Records as frames: a kind, a length, that many bytes, and a last one that is not zero.
 
-A frame holds pickles of lists of records (PICKLES), or one such pickle with large buffers that
-are not copied into it (BUFFERS), or an Arrow table or batch as an Arrow stream.
+Carriers may put zeros for what an interrupted writer has not sent, so a frame that ends with
+zero was not sent whole. A frame holds pickles of lists of records (PICKLES), or one such pickle
+with large buffers that are not copied into it (BUFFERS), or an Arrow table or batch as an Arrow
+stream.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ HEAD = Struct("<BQ")
 """The head of a frame: its kind and the length of its body."""
 
 PICKLES, BUFFERS, TABLE, BATCH = range(1, 5)
+
+WHOLE = b"\x01"
+"""The last byte of a frame."""
 
 LARGE = 1 << 16
 """A buffer of this number of bytes, as of a NumPy array, is not copied into a pickle."""
@@ -69,7 +74,9 @@ class Packed:
         try:
             body = pickled(records, take, buffers)
         except Exception as error:
-            raise _culprit(records, error) from error
+            if refused := _refused(records):
+                raise refused from error
+            raise  # It is of a signal handler.
         if not buffers:
             self._pickles.append(body)
             self.bytes += len(body)
@@ -84,7 +91,7 @@ class Packed:
     def _add_frame(self, kind: int, parts: list[memoryview[int]]) -> None:
         self._end_pickles()
         size = sum(map(len, parts))
-        self._frames += [memoryview(HEAD.pack(kind, size)), *parts]
+        self._frames += [memoryview(HEAD.pack(kind, size)), *parts, memoryview(WHOLE)]
         self.bytes += size
 
     def _end_pickles(self) -> None:
@@ -92,7 +99,7 @@ class Packed:
             self._pickles = []
             lengths = array("Q", [len(pickles), *map(len, pickles)])
             size = lengths.itemsize * len(lengths) + sum(lengths[1:])
-            parts = [HEAD.pack(PICKLES, size), lengths.tobytes(), *pickles]
+            parts = [HEAD.pack(PICKLES, size), lengths.tobytes(), *pickles, WHOLE]
             # One part costs less to send than many; a large pickle is not copied.
             self._frames += map(memoryview, [b"".join(parts)] if size < JOINED_MOST else parts)
 
@@ -132,16 +139,16 @@ def _is_arrow(kind: type) -> bool:
     return kind.__module__ == "pyarrow.lib" and kind.__name__ in ("RecordBatch", "Table")
 
 
-def _culprit(records: Sequence[object], error: Exception) -> TypeError:
-    """The error that names the type of the record that cannot be pickled."""
+def _refused(records: Sequence[object]) -> TypeError | None:
+    """The error that names the type of the first record that cannot be pickled."""
     for record in records:
         try:
             pickled(record, None, [])
-        except Exception as its_error:
+        except Exception as error:
             kind = type(record)
             name = f"{kind.__module__}.{kind.__qualname__}"
             return TypeError(
                 f"a record of type {name} cannot be pickled, so it cannot pass a channel:"
-                f" {type(its_error).__name__}: {its_error}"
+                f" {type(error).__name__}: {error}"
             )
-    return TypeError(f"records cannot be pickled together: {error}")
+    return None

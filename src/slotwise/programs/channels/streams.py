@@ -14,10 +14,11 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from time import monotonic
+from typing import NoReturn
 
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import ByteSink, ByteSource, ReaderLeftError, fill
-from slotwise.programs.channels.encoding import BATCH, HEAD, PICKLES, Packed, decode
+from slotwise.programs.channels.encoding import BATCH, HEAD, PICKLES, WHOLE, Packed, decode
 
 BATCH_BYTES = 1 << 17
 """Records are sent when they have this number of bytes."""
@@ -238,11 +239,20 @@ class Reader:
             return None
         kind, size = HEAD.unpack(head)
         if not PICKLES <= kind <= BATCH:
-            raise BrokenChannelError("the stream is damaged")
-        body = self._room(kind, size)
-        if size and not fill(self._source, body, flush_writers):
+            self._say_why()
+        body = self._room(kind, size + 1)
+        if not fill(self._source, body, flush_writers):
             raise BrokenChannelError("the stream ends within a record")
-        return kind, body
+        if body[size] != WHOLE[0]:
+            self._say_why()
+        return kind, body[:size]
+
+    def _say_why(self) -> NoReturn:
+        """A frame was not sent whole: raise what the writer says about that."""
+        room = memoryview(bytearray(BATCH_BYTES))
+        while self._source.receive(room, flush_writers):
+            pass
+        raise BrokenChannelError("the stream is damaged")
 
     def _room(self, kind: int, size: int) -> memoryview[int]:
         if kind == PICKLES and size <= REUSED_BYTES:

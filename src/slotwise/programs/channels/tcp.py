@@ -1,4 +1,4 @@
-"""Channels over TCP, with authentication of both ends by a secret of the run."""
+"""Channels over TCP, with authentication of both ends by a secret of the run; TLS if wanted."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import select
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from slotwise.programs.addresses import join_address, listening, split_address
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE, hold, release
-from slotwise.programs.channels.handshake import (
-    CutOffError,
-    Greeting,
-    ImpostorError,
-    greet,
-)
+from slotwise.programs.channels.handshake import Greeting, ImpostorError, greet
 from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.wire import (
     DATA,
     END,
     MESSAGE,
+    Connected,
     Wire,
     gone,
     listen_back,
 )
 from slotwise.programs.unknown_peers import UNKNOWN_MOST, UnknownPeers
+
+if TYPE_CHECKING:  # It takes long to import.
+    from ssl import SSLContext
 
 PIECE_BYTES = 1 << 20
 """The number of bytes that one message announces at most."""
@@ -39,12 +39,18 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 TRIES_MOST = 3
 """How often a writer connects if the listener breaks off."""
 
+CUT_OFF = (
+    "it closed the connection during the authentication, as it does if it does not know the"
+    " same secret, or demands TLS"
+)
+
 
 class Listener:
     """Waits for the writers of channels whose readers are in this process."""
 
-    def __init__(self, host: str, secret: bytes) -> None:
-        self._secret = secret
+    def __init__(self, host: str, secret: bytes, tls: SSLContext | None = None) -> None:
+        """With `tls`, writers need a certificate that it accepts, and all is encrypted."""
+        self._secret, self._tls = secret, tls
         self._socket = listening(host)
         self._socket.setblocking(False)
         self._greetings: UnknownPeers[Greeting] = UnknownPeers(
@@ -52,7 +58,7 @@ class Listener:
             UNKNOWN_MOST,
             is_known=lambda greeting: greeting.is_known,
         )
-        self._early: dict[str, socket.socket] = {}
+        self._early: dict[str, Connected] = {}
         self.address = join_address(*self._socket.getsockname()[:2])
         """What `connect` takes; a host and a port."""
         hold(self)
@@ -127,9 +133,12 @@ class Listener:
             return
         peer.setblocking(False)
         try:
-            self._greetings.add(Greeting(peer, self._secret))
-        except OSError:
+            greeting = Greeting(_prepared(peer, self._tls, is_listener=True), self._secret)
+        except (OSError, ValueError):  # It is gone.
             peer.close()
+            return
+        self._greetings.add(greeting)
+        self._step(greeting)
 
     def _step(self, greeting: Greeting) -> None:
         try:
@@ -139,8 +148,7 @@ class Listener:
             return
         if name is not None:
             self._greetings.remove(greeting)
-            greeting.socket.setblocking(True)
-            _prepare(greeting.socket)
+            greeting.socket.settimeout(None)
             if name in self._early:  # Its writer has tried again.
                 self._early[name].close()
             self._early[name] = greeting.socket
@@ -150,9 +158,12 @@ class Listener:
         self._greetings.remove(greeting)
 
 
-def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
+def connect(
+    address: str, secret: bytes, name: str, timeout: float, tls: SSLContext | None = None
+) -> Writer:
     """The writer of a channel whose reader is at the listener with this address.
 
+    With `tls`, the listener needs it, too, and a certificate that it accepts.
     It returns when both have authenticated each other, perhaps before the listener accepts the
     channel. A listener that breaks off is tried again, because it does so if this process is
     too slow. Raises BrokenChannelError if that takes longer than `timeout` seconds.
@@ -162,22 +173,25 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
         tries += 1
         left = max(ends - monotonic(), 1e-3)
         try:
-            connected = socket.create_connection(split_address(address), left)
+            made = socket.create_connection(split_address(address), left)
         except TimeoutError:
             raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
         except OSError as error:
             raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
+        connected: Connected = made
         try:
+            connected = _prepared(made, tls, is_listener=False)
             greet(connected, secret, name, ends)
             connected.settimeout(None)
-            _prepare(connected)
         except BaseException as error:
             connected.close()
-            if isinstance(error, CutOffError | ConnectionError) and tries < TRIES_MOST:
-                continue
-            if isinstance(error, TimeoutError):
+            if isinstance(error, ConnectionError):
+                if tries < TRIES_MOST:
+                    continue
+                reason = f"{address}, for the channel {name}: {CUT_OFF}"
+            elif isinstance(error, TimeoutError):
                 reason = f"{address} did not authenticate itself within {timeout:g} s"
-            elif isinstance(error, (OSError, ImpostorError)):
+            elif isinstance(error, (OSError, ValueError, ImpostorError)):
                 reason = f"{address}, for the channel {name}: {error}"
             else:
                 raise
@@ -240,13 +254,13 @@ class _SocketSource:
         self._there = 0  # The bytes of the current piece that have not been received.
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
-        if not self._there:
+        while not self._there:  # The writer may be interrupted before it gives a number.
             message = self._line.hear(before_wait)
             assert message is not None
             kind, self._there = message
             if kind == END:
                 return 0
-            if kind != DATA or not 0 < self._there <= PIECE_BYTES:
+            if kind != DATA or self._there > PIECE_BYTES:
                 raise BrokenChannelError(GONE)
         count = self._line.receive(into[: self._there], before_wait)
         assert count is not None
@@ -287,10 +301,20 @@ def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
     return []
 
 
-def _prepare(connected: socket.socket) -> None:
-    """Send small batches at once, and notice a host that has gone."""
+def _prepared(
+    connected: socket.socket, tls: SSLContext | None, *, is_listener: bool
+) -> Connected:
+    """The socket to use: it sends small batches at once, and notices a host that has gone.
+
+    OSError or ValueError if the peer has gone.
+    """
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEP_ALIVE.items():
         if hasattr(socket, option):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if tls is None:
+        return connected
+    from slotwise.programs.channels.tls import TlsSocket
+
+    return TlsSocket(connected, tls, is_listener=is_listener)

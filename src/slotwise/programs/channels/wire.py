@@ -13,9 +13,16 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
+from typing import TYPE_CHECKING, TypeAlias
 
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE, ReaderLeftError, hold, release
+
+if TYPE_CHECKING:  # With ssl it takes long to import.
+    from slotwise.programs.channels.tls import TlsSocket
+
+Connected: TypeAlias = "socket.socket | TlsSocket"
+"""A socket with or without TLS."""
 
 DATA, END, FAIL, CREDIT, CLOSE = range(1, 6)
 MESSAGE = Struct("<BQ")
@@ -28,10 +35,11 @@ FAIL_SECONDS = 5.0
 class Wire:
     """The messages on a connected socket, which blocks."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: Connected) -> None:
         self.socket = connected
         self._head = memoryview(bytearray(MESSAGE.size))
         self._have = 0
+        self._has_heard_failure = False
         hold(self)
 
     def tell(self, kind: int, number: int = 0) -> None:
@@ -39,7 +47,12 @@ class Wire:
         self.socket.sendall(MESSAGE.pack(kind, number))
 
     def tell_failure(self, reason: str, filler: int = 0) -> None:
-        """Send FAIL, after so many zeros; errors are ignored."""
+        """Send FAIL, after so many zeros; errors are ignored.
+
+        It is not sent to a peer that has failed itself, which may not read any more.
+        """
+        if self._has_heard_failure:
+            return
         text = reason.encode("utf-8", "replace")[:REASON_BYTES_MOST]
         with suppress(OSError):
             self.socket.settimeout(FAIL_SECONDS)
@@ -63,6 +76,7 @@ class Wire:
         self._have = 0
         kind, number = MESSAGE.unpack(self._head)
         if kind == FAIL:
+            self._has_heard_failure = True
             raise BrokenChannelError(self._reason(number))
         return kind, number
 

@@ -55,14 +55,6 @@ class DataflowStages:
                 found[stage.name] = sizes
         return found
 
-    @property
-    def open_channels(self) -> str:
-        """The first TCP channel of a gang."""
-        gangs = {node for stage in self._staged.stages if stage.gang for node in stage.nodes}
-        channels = self._staged.graph.channels
-        found = (c for c in channels if c.kind == "tcp" and c.writer in gangs)
-        return str(next(found, ""))
-
     def begin(self) -> None:
         """All that stages share is made by their tasks."""
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.streams import Reader, Writer
@@ -18,8 +19,11 @@ from slotwise.programs.channels.tcp import Listener, connect
 from slotwise.programs.dataflow.nodes import Channel, NodeCopy
 from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.programs.hosts import notes
-from slotwise.programs.hosts.here import host_here, is_here
+from slotwise.programs.hosts.here import address_here, host_here, is_here
 from slotwise.task import on_stop_request, stop
+
+if TYPE_CHECKING:  # It takes long to import.
+    from ssl import SSLContext
 
 MEETING_SECONDS = 300.0
 """How long a group waits for others. If one of them fails, the scheduler ends all before."""
@@ -55,11 +59,29 @@ class Meeting:
         if not inputs:
             self._connect(outputs, self._exchange(outputs))
         else:
-            host = host_here() if place.staged.by_name[place.phase].gang else LOOPBACK
-            with Listener(host, self._secret) as listener:
+            host = host_here() if self._is_gang else LOOPBACK
+            with Listener(host, self._secret, self._tls(listens=True)) as listener:
                 self._connect(outputs, self._exchange(outputs, listener.address))
                 self._accept(listener, inputs)
         on_stop_request(None)
+
+    @property
+    def _is_gang(self) -> bool:
+        return self._place.staged.by_name[self._place.phase].gang
+
+    def _tls(self, *, listens: bool) -> SSLContext | None:
+        """What encrypts the channels of a gang where the cluster has TLS.
+
+        Those of a group that meets no other stay on loopback.
+        """
+        if not self._is_gang or not address_here():
+            return None
+        # Imported where they are needed: they take long.
+        from ssl import Purpose
+
+        from slotwise.programs.hosts.security import tls_here
+
+        return tls_here(Purpose.CLIENT_AUTH if listens else Purpose.SERVER_AUTH)
 
     def _exchange(self, channels: list[Channel], own: str = "") -> dict[NodeCopy, str]:
         """Leave a note of the own address, if there is one; the addresses of all readers."""
@@ -94,12 +116,14 @@ class Meeting:
 
     def _connect(self, channels: list[Channel], addresses: Mapping[NodeCopy, str]) -> None:
         graph, copy = self._place.staged.graph, self._copy.copy
+        tls = self._tls(listens=False)
         for channel in channels:
             for reader in graph.readers(channel, copy):
                 key = channel.number, copy, reader
                 address = addresses[NodeCopy(channel.reader, reader)]
-                writer = connect(address, self._secret, _name(key), MEETING_SECONDS)
-                self.writers[key] = writer
+                self.writers[key] = connect(
+                    address, self._secret, _name(key), MEETING_SECONDS, tls
+                )
 
     def _accept(self, listener: Listener, channels: list[Channel]) -> None:
         graph, copy = self._place.staged.graph, self._copy.copy

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import fsspec
 from fsspec.utils import infer_compression
 
-from slotwise.model.errors import InputError
+from slotwise.model.errors import InputError, OutputError
 from slotwise.programs.formats.versions import Version, check_unchanged
 from slotwise.programs.storage import as_os_errors, file_system
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+WRITE_BYTES = 1 << 16
+"""How much of an output is collected before it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class InputFile:
     @property
     def is_compressed(self) -> bool:
         """Whether its name has the suffix of a compressed file (.gz, .bz2, .xz, ...)."""
-        return infer_compression(self.path) is not None
+        return infer_compression(_link(self.path)[1]) is not None
 
 
 def absolute(path: str, base_dir: str | Path | None = None) -> str:
@@ -63,7 +71,14 @@ def open_input(path: str) -> IO[bytes]:
     """Open an input file for reading; decompress a compressed one."""
     if "://" not in path and infer_compression(path) is None:
         return open(path, "rb")
-    return cast("IO[bytes]", fsspec.open(path, "rb", compression="infer").open())
+    opened = fsspec.open(path, "rb", compression="infer")
+    file = cast("IO[bytes]", opened.open())
+    _IN_ARCHIVES[file] = opened.fs
+    return file
+
+
+_IN_ARCHIVES: WeakKeyDictionary[IO[bytes], Any] = WeakKeyDictionary()
+"""The file systems of open files: one of an archive closes the archive when it is deleted."""
 
 
 @contextmanager
@@ -84,10 +99,28 @@ def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
 
 
 def create_output(path: str) -> IO[bytes]:
-    """Create an output file; its directory must exist."""
-    if "://" not in path:
-        return open(path, "wb")
-    return cast("IO[bytes]", fsspec.open(path, "wb").open())
+    """Create an output file; its directory must exist. OutputError if it cannot be created.
+
+    If it is local, also if it cannot be written later.
+    """
+    try:
+        if "://" not in path:
+            return io.BufferedWriter(LocalOutput(path, "wb"), WRITE_BYTES)
+        with as_os_errors():
+            return cast("IO[bytes]", fsspec.open(path, "wb").open())
+    except OSError as error:
+        raise OutputError.of(path, error) from error
+
+
+class LocalOutput(io.FileIO):
+    """A local output file. OutputError if it cannot be written."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write some of these bytes: how many."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OutputError.of(str(self.name), error) from error
 
 
 def _matches(path: str) -> list[InputFile]:
@@ -97,7 +130,7 @@ def _matches(path: str) -> list[InputFile]:
             infos = _infos(fs, inner)
             if "://" in path:
                 names = [info["name"] for info in infos if info["type"] == "file"]
-                files = [_remote(fs, name, _server(path, inner)) for name in names]
+                files = [_remote(fs, name, path, inner) for name in names]
             else:
                 files = [file for info in infos for file in _local(info["name"])]
     except (OSError, ValueError) as error:  # ValueError for a NUL in the path.
@@ -134,18 +167,27 @@ def _local(path: str) -> Iterator[InputFile]:
         )
 
 
-def _server(url: str, inner: str) -> str:
-    """The server of a URL, as in webhdfs://namenode:9870, if names of files lack it."""
-    parts = urlsplit(url)
-    is_apart = "::" not in url and parts.netloc and parts.path == inner
-    return f"{parts.scheme}://{parts.netloc}" if is_apart else ""
+def _link(path: str) -> tuple[str, str, str]:
+    """The link of a chain of URLs that names the file, between what is before and after it.
+
+    As in simplecache::zip://a.txt::s3://bucket/b.zip. A path or a single URL is all of it.
+    """
+    links = path.split("::") if "://" in path else [path]
+    first = next(n for n, link in enumerate(links) if "://" in link or len(links) == 1)
+    before, after = links[:first], links[first + 1 :]
+    return "".join(f"{one}::" for one in before), links[first], "".join(f"::{o}" for o in after)
 
 
-def _remote(fs: Any, name: str, server: str) -> InputFile:
+def _remote(fs: Any, name: str, pattern: str, inner: str) -> InputFile:
+    """The file with this name among those that match a URL, whose path there is `inner`."""
     # A listing may differ from the info of the single file, which tasks will read, too.
     info = fs.info(name)
-    url = server + name if server else fs.unstrip_protocol(name)
-    return InputFile(url, info["size"], Version.of_info(info))
+    before, link, after = _link(pattern)
+    parts = urlsplit(link)
+    # Names of files lack the server of a URL such as webhdfs://namenode:9870/in/*.txt.
+    is_apart = bool(parts.netloc) and parts.path == inner
+    url = f"{parts.scheme}://{parts.netloc}{name}" if is_apart else fs.unstrip_protocol(name)
+    return InputFile(f"{before}{url}{after}", info["size"], Version.of_info(info))
 
 
 def _is_visible(info: dict[str, Any]) -> bool:

@@ -11,6 +11,8 @@ from typing import IO, Any, NamedTuple
 from fsspec.core import url_to_fs
 
 from slotwise.model.errors import InputChanged
+from slotwise.programs.addresses import split_address
+from slotwise.programs.hosts.here import address_here
 
 _MODIFIED = ("mtime", "modified", "last_modified", "LastModified", "updated", "created")
 """Names that file systems of fsspec use for the modification time; the first found is used."""
@@ -90,6 +92,13 @@ def _found(path: str, file: IO[bytes] | None) -> list[Version]:
 
 
 def _changed(path: str, planned: Version, now: str) -> InputChanged:
+    if there := address_here():
+        return InputChanged(
+            f"input {path!r} is not the same on host {os.uname().nodename}"
+            f" ({split_address(there)[0]}) as when its job was planned. Then: {planned}. Here:"
+            f" {now}. All hosts must see the same files; if they do, it has changed: run the"
+            " job again when nothing writes to its input"
+        )
     return InputChanged(
         f"input {path!r} has changed since its job was planned. Then: {planned}. Now: {now}."
         " Run the job again when nothing writes to its input, or use a copy of the input"

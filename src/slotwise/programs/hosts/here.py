@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from slotwise.programs.addresses import split_address
@@ -12,6 +13,9 @@ FOLDER_VARIABLE = "SLOTWISE_FOLDER"
 
 ADDRESS_VARIABLE = "SLOTWISE_ADDRESS"
 """Where the agent of this host serves these files: "10.0.0.3:41234"."""
+
+NAME_VARIABLE = "SLOTWISE_HOST"
+"""The name of this host."""
 
 SECURITY_VARIABLE = "SLOTWISE_SECURITY"
 """What a task needs to fetch files from other agents, in JSON: "token" or "tls"."""
@@ -45,3 +49,17 @@ def host_here() -> str:
 def is_here(address: str) -> bool:
     """Whether files that are served at an address are files on this host."""
     return address in ("", address_here())
+
+
+_LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+
+
+def lacking(error: str, host: str) -> str:
+    """The remedy if an error, as text, says that a host lacks a module; else empty."""
+    found = _LACKS_MODULE.match(error)
+    if found is None:
+        return ""
+    return (
+        f"install {found[1]} on host {host}, in the environment of its Dask worker, or put its"
+        " file where all hosts see it and on the sys.path of the program that began the run"
+    )

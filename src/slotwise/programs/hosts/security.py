@@ -8,6 +8,7 @@ import ssl
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from slotwise.programs.hosts.greeting import Security
 from slotwise.programs.hosts.here import SECURITY_VARIABLE
@@ -16,10 +17,18 @@ from slotwise.programs.hosts.here import SECURITY_VARIABLE
 @cache
 def reader_security() -> Security:
     """What this host's agent has given to fetch files from others."""
-    given = json.loads(os.environ[SECURITY_VARIABLE])
-    if given.get("tls"):
-        return tls_context(given["tls"], ssl.Purpose.SERVER_AUTH)
-    return bytes.fromhex(given["token"])
+    tls = tls_here(ssl.Purpose.SERVER_AUTH)
+    return bytes.fromhex(_given()["token"]) if tls is None else tls
+
+
+@cache
+def tls_here(purpose: ssl.Purpose) -> ssl.SSLContext | None:
+    """The context of tasks on this host for connections to others, or from others.
+
+    None if the agent has given none: the cluster has no TLS.
+    """
+    given = _given().get("tls")
+    return tls_context(given, purpose) if given else None
 
 
 def tls_context(given: Mapping[str, str], purpose: ssl.Purpose) -> ssl.SSLContext:
@@ -40,6 +49,11 @@ def tls_context(given: Mapping[str, str], purpose: ssl.Purpose) -> ssl.SSLContex
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(paths["cert"], paths["key"])
     return context
+
+
+def _given() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(os.environ[SECURITY_VARIABLE])
+    return found
 
 
 def _private(path: str, flags: int) -> int:

@@ -29,7 +29,6 @@ class MapReduceStages:
     ) -> None:
         self.program = known_as(runner.program)
         self.sizes = sizes
-        self.open_channels = ""
         self._job = job.id
         self._layout = runner.layout
         self._splits = splits

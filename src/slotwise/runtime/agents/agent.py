@@ -40,6 +40,7 @@ from slotwise.programs.hosts.greeting import (
 from slotwise.programs.hosts.here import (
     ADDRESS_VARIABLE,
     FOLDER_VARIABLE,
+    NAME_VARIABLE,
     SECURITY_VARIABLE,
 )
 from slotwise.programs.hosts.notes_there import serve_notes
@@ -64,6 +65,7 @@ class Given:
     """What an agent is told at its start.
 
     slots    the number of its slots
+    name     the name of its host
     listen   the address to listen on; the port is any free one
     token    what a manager must know, in hexadecimal digits; or
     tls      "ca_file", "cert" and "key": paths, or the texts of the files
@@ -76,6 +78,7 @@ class Given:
     """
 
     slots: int
+    name: str = ""
     listen: str = "127.0.0.1"
     token: str | None = None
     tls: Mapping[str, str] | None = None
@@ -136,6 +139,7 @@ class Agent:
             security = {"token": reader_token(self._security).hex()}
         return {
             FOLDER_VARIABLE: str(folder),
+            NAME_VARIABLE: self._given.name,
             ADDRESS_VARIABLE: join_address(self._given.listen, self.port),
             SECURITY_VARIABLE: json.dumps(security),
         }
@@ -158,11 +162,12 @@ class Agent:
                 return
 
     def _goes_on(self) -> bool:
-        """Whether the manager that is served may go on; refuse others meanwhile."""
-        while not self._greeted.empty():
-            other, _ = self._greeted.get()
-            other.close()
-        return not self._is_over
+        """Whether the manager that is served may go on.
+
+        It may not when one has come again, because its connection was lost: this one need not
+        have heard of that.
+        """
+        return not self._is_over and self._greeted.empty()
 
     def _end(self, event: int) -> None:
         self._is_over = True

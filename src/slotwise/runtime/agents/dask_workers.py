@@ -16,20 +16,33 @@ from dask.utils import parse_timedelta
 from distributed import Client
 
 from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.programs.hosts.greeting import RefusedError, Security
+from slotwise.model.option_names import option_name
+from slotwise.programs.hosts.greeting import Security
 from slotwise.programs.hosts.security import tls_context
+from slotwise.runtime.agents.asking import Asking
 from slotwise.runtime.agents.lease import Leases
-from slotwise.runtime.agents.plugin import START_SECONDS, AgentPlugin, agent_address, tls_of
-from slotwise.runtime.agents.slots import AgentHost, connect
+from slotwise.runtime.agents.plugin import START_SECONDS, AgentOrder, tls_of
+from slotwise.runtime.agents.slots import AgentHost
 
 LOOK_SECONDS = 1.0
 """How often the manager looks for workers that have come."""
 
+ANSWER_SECONDS = 10.0
+"""How long a session waits at its start for a worker while others can be used."""
+
 TIMEOUT = "distributed.comm.timeouts.connect"
 """In the configuration of Dask: how long a connection may take."""
 
+TLS = "distributed.comm.tls"
+"""There, too: the certificates of a client that is made from an address."""
+
+CERTIFICATES = tuple(f"{TLS}.{key}" for key in ("ca-file", "client.cert", "client.key"))
+
 FIND_SECONDS = 5.0
-"""How long the scheduler may take to answer, if Dask's configuration does not say it."""
+"""How long the first answer of a scheduler may take if Dask's configuration does not say it."""
+
+SCHEDULER_SECONDS = 10.0
+"""How long later answers may take. So a session whose scheduler is frozen ends after this."""
 
 
 class DaskWorkers:
@@ -42,46 +55,54 @@ class DaskWorkers:
     def __init__(self, client: Client | str, slots: int | None = None) -> None:
         """With `slots`, at most so many of each worker. InputError without a scheduler."""
         self._is_mine = isinstance(client, str)
-        client = _client(client) if isinstance(client, str) else client
-        self._client = client
+        self._client = client = _client(client) if isinstance(client, str) else _checked(client)
+        self._scheduler: Any = client.scheduler
         token = os.urandom(16)
-        self._plugin = f"slotwise-agent-{os.urandom(4).hex()}"
+        plugin = f"slotwise-agent-{os.urandom(4).hex()}"
         tls = tls_of(client.security, "client")
-        self.has_tls = tls is not None
-        self._security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
+        security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
+        self._asking = Asking(client, AgentOrder(plugin, token.hex(), slots), security)
         self._connected: dict[str, str] = {}  # by the worker's address, its name
         self._refused: dict[str, str] = {}  # by the worker's address, why
         self._told: set[str] = set()  # addresses
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._leases = Leases(client, self._plugin)
-        try:
-            client.register_plugin(AgentPlugin(self._plugin, token.hex(), slots))
-        except Exception as error:  # Of any kind, raised in a worker by Dask.
-            self.close()
-            raise SlotwiseError(
-                f"agents cannot be started on the workers of the Dask cluster: {error}; they"
-                " need the same version of slotwise"
-            ) from error
+        self._leases = Leases(client, plugin)
 
     def connect(self) -> list[AgentHost]:
         """Connect to the agents of the workers that are there and are not connected.
 
+        One that does not answer within some seconds is left out, and may join later.
         SlotwiseError if there are none of which an agent can be used.
         """
-        hosts = self._new()
+        self._ask()
+        self._asking.wait(ANSWER_SECONDS)
+        hosts = self._take()
         if not hosts and not self._connected:
-            why = "; ".join(self._refused.values())
+            self._asking.wait(START_SECONDS)
+            hosts = self._take()
+        for address, name in self._asking.silent().items():
+            silent = "its Dask worker does not answer; it joins when it does, or restart it"
+            self._refuse(address, f"host {name!r}: {silent}", is_told=True)
+        if not hosts and not self._connected:
+            why = "; ".join(self._refused.values()) or "there are none"
             raise SlotwiseError(
-                f"no worker of the Dask cluster can be used: {why or 'there are none'};"
-                " start some with dask worker"
+                f"no worker of the Dask cluster can be used: {why}; {self.remedy}"
             )
         return hosts
 
-    def watch(self, join: Callable[[AgentHost], None]) -> None:
-        """Call `join` for each host that comes, in a thread of its own, until `close`."""
+    @property
+    def remedy(self) -> str:
+        """What a user can do to have another host."""
+        return f"start a worker, such as by `dask worker {self._scheduler.address}`"
+
+    def watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
+        """Call `join` for each host that comes, in a thread of its own, until `close`.
+
+        Call `end` there if the scheduler has ended, and with it the connection of the client.
+        """
         self._watcher = threading.Thread(
-            target=self._watch, args=(join,), name="slotwise Dask workers", daemon=True
+            target=self._watch, args=(join, end), name="slotwise Dask workers", daemon=True
         )
         self._watcher.start()
 
@@ -99,56 +120,76 @@ class DaskWorkers:
         self._is_over.set()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join(START_SECONDS)
+        self._asking.close()
         if self._client.status == "running":
             self._leases.close()
-            # Of workers that have no agent, or end now; agents also end without a manager.
-            with suppress(Exception):
-                self._client.unregister_worker_plugin(  # type: ignore[no-untyped-call]
-                    self._plugin
-                )
+            with suppress(Exception):  # Of Dask: the cluster ends now.
+                self._asking.end(self._known())
         if self._is_mine:
             self._client.close()  # type: ignore[no-untyped-call]
 
-    def _watch(self, join: Callable[[AgentHost], None]) -> None:
+    def _watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
+        fails = False
         while not self._is_over.wait(LOOK_SECONDS):
+            if self._client.status == "closed":
+                end("the connection to the Dask scheduler has ended")
+                return
             try:
-                for host in self._new():
+                self._ask()
+                for host in self._take():
                     join(host)
+                fails = False
             except Exception as error:  # Of Dask, while the cluster changes or ends.
-                if self._client.status != "running":
-                    return
-                print(f"slotwise: looking for Dask workers failed: {error}", file=sys.stderr)
+                if self._client.status == "running" and not fails:
+                    _say(f"looking for Dask workers fails, and goes on: {error}")
+                    fails = True
 
-    def _new(self) -> list[AgentHost]:
-        """Connections to the agents of workers that are not connected."""
-        workers: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+    def _known(self) -> Mapping[str, Any]:
+        """The workers of the cluster, by address. SlotwiseError if the scheduler is silent.
+
+        What the client keeps of this may be old, or lack the workers: then all hosts would be
+        taken for lost.
+        """
+
+        async def ask() -> Any:
+            return await self._scheduler.identity()
+
+        try:
+            found: Mapping[str, Any] = self._client.sync(  # type: ignore[no-untyped-call]
+                ask, callback_timeout=SCHEDULER_SECONDS
+            )["workers"]
+        except OSError as error:
+            place = self._scheduler.address
+            reason = str(error) or f"timed out after {SCHEDULER_SECONDS:g} s"
+            raise SlotwiseError(
+                f"the Dask scheduler at {place} does not answer: {reason}; try again when it"
+                " does, or start another"
+            ) from error
+        return found
+
+    def _ask(self) -> None:
+        """Ask the workers that are there and are not connected for their agents."""
+        workers = self._known()
         for address in self._connected.keys() - workers.keys():
             del self._connected[address]
             self._leases.drop(address)
-        unknown = [address for address in workers if address not in self._connected]
-        if not unknown:
-            return []
-        found = self._client.run(
-            agent_address, self._plugin, workers=unknown, on_error="return"
-        )
+        new = {a: str(w["name"]) for a, w in workers.items() if a not in self._connected}
+        self._asking.ask(new)
+
+    def _take(self) -> list[AgentHost]:
+        """Connections to the agents of workers that have answered now."""
         hosts = []
-        for address, agent in found.items():
-            if isinstance(agent, BaseException):
-                if isinstance(agent, SlotwiseError):
-                    self._refuse(address, str(agent), is_told=True)
-                    continue
-                # It may still begin.
+        for address, answer in self._asking.answers().items():
+            if isinstance(answer, AgentHost):
+                self._connected[address] = answer.name
+                self._told.discard(address)
+                self._leases.take(address, answer.slots)
+                hosts.append(answer)
+            elif isinstance(answer, OSError):  # It is perhaps leaving.
                 is_told = address in self._refused
-                self._refuse(address, f"{address}: {agent}", is_told=is_told)
-                continue
-            name = str(workers[address]["name"])
-            try:
-                hosts.append(connect(name, tuple(agent), self._security))
-            except RefusedError as error:
-                self._refuse(address, str(error), is_told=True)
+                self._refuse(address, f"{address}: {answer}", is_told=is_told)
             else:
-                self._connected[address] = name
-                self._leases.take(address, hosts[-1].slots)
+                self._refuse(address, str(answer), is_told=True)
         return hosts
 
     def _refuse(self, address: str, why: str, *, is_told: bool) -> None:
@@ -156,11 +197,29 @@ class DaskWorkers:
         self._refused[address] = why
         if is_told and address not in self._told:
             self._told.add(address)
-            print(f"slotwise: a worker of the Dask cluster is left out: {why}", file=sys.stderr)
+            _say(f"a worker of the Dask cluster is left out: {why}")
+
+
+def _say(text: str) -> None:
+    print(f"slotwise: {text}", file=sys.stderr)
+
+
+def _checked(client: object) -> Client:
+    """InputError for what is no client that can be used here."""
+    what = f"a {type(client).__name__}"
+    if isinstance(client, Client):
+        if client.status in ("running", "connecting") and not client.asynchronous:
+            return client
+        what = "asynchronous" if client.asynchronous else client.status
+    raise InputError(
+        f"{option_name('dask')} is {what}; give a distributed.Client that is connected and not"
+        " asynchronous, or the address of its scheduler"
+    )
 
 
 def _client(address: str) -> Client:
     """A client of the scheduler at this address. InputError if there is none."""
+    _check_certificates()
     try:
         return Client(  # type: ignore[no-untyped-call]
             address, set_as_default=False, timeout=_find_seconds()
@@ -169,10 +228,32 @@ def _client(address: str) -> Client:
         reason = str(error)
     # The client that was begun must end now. Later its event loop has ended, and it waits.
     gc.collect()
-    raise InputError(
-        f"there is no Dask scheduler at {address!r}: {reason}; give its address, such as"
-        f" tcp://127.0.0.1:8786, or a longer time in Dask's configuration, {TIMEOUT}"
+    remedy = (
+        "state certificates that it accepts in Dask's configuration"
+        f" ({', '.join(CERTIFICATES)}), or give another address"
+        if address.startswith("tls://")
+        else "give its address, such as tcp://127.0.0.1:8786, tls://... if it has TLS"
     )
+    raise InputError(
+        f"there is no Dask scheduler at {address!r}: {reason}; {remedy}, or a longer time in"
+        f" Dask's configuration, {TIMEOUT}"
+    )
+
+
+def _check_certificates() -> None:
+    """InputError for a file of Dask's configuration that cannot be read; it may be a text."""
+    for setting in CERTIFICATES:
+        path = dask.config.get(setting, None)
+        if not path or "\n" in path:
+            continue
+        try:
+            with open(path):
+                pass
+        except OSError as error:
+            raise InputError(
+                f"{setting} in Dask's configuration is {path!r}: {error.strerror}; give the"
+                " path of a file that can be read"
+            ) from None
 
 
 def _find_seconds() -> float:

@@ -1,4 +1,4 @@
-"""The plugin of a Dask worker that starts an agent beside it."""
+"""The plugin of a Dask worker that starts an agent beside it; begun where a session asks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +19,6 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.typed import check_number
-from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.programs.lock import LOOKS
 from slotwise.programs.work_folder import sweep
 from slotwise.runtime.agents.agent import Given, line_for
@@ -40,30 +40,39 @@ AGENT = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
 """Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
 
 
-class AgentPlugin(WorkerPlugin):
-    """Starts an agent beside a Dask worker, which ends with it.
+@dataclass(frozen=True, slots=True)
+class AgentOrder:
+    """What a session tells each Dask worker about the agent that it wants beside it.
 
-    It has as many slots as the worker has threads, or at most `slots`. Connections need the
-    certificates of the cluster, or without TLS the token.
+    name   of the plugin, which is that of the session
+    token  what proves the manager to the agent where the cluster has no TLS
+    slots  at most so many; by default as many as the worker has threads
     """
 
-    def __init__(self, name: str, token: str, slots: int | None) -> None:
-        self.name = name
-        self._token, self._slots = token, slots
+    name: str
+    token: str
+    slots: int | None
+
+
+class AgentPlugin(WorkerPlugin):
+    """Starts an agent beside a Dask worker, which ends with it."""
+
+    def __init__(self, order: AgentOrder) -> None:
+        self.name, self._order = order.name, order
 
     async def setup(self, worker: Any) -> None:
-        """Start the agent; called by Dask in each worker, also in those that come later.
+        """Start the agent; called by Dask.
 
         An error is kept for `address`: without its agent only this worker is left out.
         """
         self._has_ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._address: tuple[str, int] | SlotwiseError
+        self._address: tuple[str, int] | str
         try:
             given = self._given(worker)
             self._address = await asyncio.to_thread(self._start, given)
         except (SlotwiseError, OSError, ValueError) as error:
-            self._address = RefusedError(f"host {str(worker.name)!r}: {error}")
+            self._address = str(error)
             await self.teardown(worker)
 
     async def teardown(self, worker: Any) -> None:
@@ -78,10 +87,13 @@ class AgentPlugin(WorkerPlugin):
             process.kill()
         self._has_ended.set()
 
-    def address(self) -> tuple[str, int]:
-        """Where the agent listens. RefusedError if it could not be started."""
-        if isinstance(self._address, SlotwiseError):
-            raise self._address
+    def address(self) -> tuple[str, int] | str:
+        """Where the agent listens; or why there is none, with the remedy."""
+        if isinstance(self._address, tuple) and self._has_ended.is_set():
+            return (
+                "its agent has ended, or was killed, perhaps because memory was short; restart"
+                " this Dask worker"
+            )
         return self._address
 
     def wait(self) -> None:
@@ -92,9 +104,10 @@ class AgentPlugin(WorkerPlugin):
         tls = tls_of(worker.security, "worker")
         threads: int = worker.state.nthreads
         return Given(
-            threads if self._slots is None else min(self._slots, threads),
+            threads if self._order.slots is None else min(self._order.slots, threads),
+            str(worker.name),
             urlsplit(worker.address).hostname or "127.0.0.1",
-            None if tls else self._token,
+            None if tls else self._order.token,
             tls,
             folder=worker.local_directory,
             speed=_speed_here(),
@@ -127,10 +140,21 @@ class AgentPlugin(WorkerPlugin):
             sweep(given.folder, LOOKS)  # If it was killed, its files are still there.
 
 
-def agent_address(plugin: str, dask_worker: Any) -> tuple[str, int]:
-    """The address of the agent beside a worker. Runs in the worker."""
-    host, port = dask_worker.plugins[plugin].address()
-    return host, port
+async def begin_agent(order: AgentOrder, dask_worker: Any) -> tuple[str, int] | str:
+    """Start an agent beside a worker, unless there is one. Runs in the worker.
+
+    Where it listens; or why it cannot be used, with the remedy.
+    """
+    if order.name not in dask_worker.plugins:
+        await dask_worker.plugin_add(AgentPlugin(order), order.name, catch_errors=False)
+    found: tuple[str, int] | str = dask_worker.plugins[order.name].address()
+    return f"host {str(dask_worker.name)!r}: {found}" if isinstance(found, str) else found
+
+
+async def end_agent(name: str, dask_worker: Any) -> None:
+    """End the agent beside a worker, if there is one. Runs in the worker."""
+    if name in dask_worker.plugins:
+        await dask_worker.plugin_remove(name)
 
 
 def tls_of(security: Any, role: str) -> dict[str, str] | None:

@@ -56,7 +56,10 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
     try:
         connected = socket.create_connection(address, CONNECT_SECONDS)
     except OSError as error:
-        raise RefusedError(f"host {name!r}: its agent cannot be reached: {error}") from error
+        raise RefusedError(
+            f"host {name!r}: its agent cannot be reached at {join_address(*address)}: {error};"
+            " let this machine connect to all ports of that host, or restart its Dask worker"
+        ) from error
     try:
         tune(connected)
         hello = {"folder": os.getcwd()}
@@ -127,6 +130,12 @@ class AgentSlots:
         for host in hosts[:1]:  # A host may have no slots.
             self._dismiss([host])
             self._leave(host)
+
+    def leave(self, other: AgentHost) -> None:
+        """End the earlier connection to the same agent, which goes on with this one."""
+        for host in list(self._hosts.values()):
+            if (host.name, host.address) == (other.name, other.address):
+                self._leave(host)
 
     def learn(self, key: str, runner: bytes) -> None:
         """Keep the runner of a key, a pickle, for tasks that will be started."""

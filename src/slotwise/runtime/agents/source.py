@@ -1,12 +1,12 @@
-"""Where hosts with agents come from, and what cannot run there."""
+"""Where hosts with agents come from."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from slotwise.model.errors import InputError
+from slotwise.model.option_names import option_name
 from slotwise.model.typed import check_whole
-from slotwise.programs.execution import Execution
 
 if TYPE_CHECKING:  # It needs msgpack, which the extra dask installs.
     from slotwise.runtime.agents.backend import HostSource
@@ -18,7 +18,7 @@ def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
     With `slots`, at most so many of each worker. InputError if there is none, or without Dask.
     """
     if slots is not None:
-        check_whole("dask_slots", slots)
+        check_whole(option_name("dask_slots"), slots)
     try:
         from slotwise.runtime.agents.dask_workers import DaskWorkers
     except ImportError as error:
@@ -26,12 +26,3 @@ def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
             f"a Dask cluster needs dask.distributed ({error}): pip install slotwise[dask]"
         ) from error
     return DaskWorkers(dask, slots)
-
-
-def check_runs(execution: Execution, source: HostSource) -> None:
-    """InputError for a job whose data would pass between these hosts without encryption."""
-    if source.has_tls and (channel := getattr(execution, "open_channels", "")):
-        raise InputError(
-            f"job {execution.job.id!r}: the {channel} would pass between hosts without"
-            " encryption, and the Dask cluster has TLS; make it a file or shm channel"
-        )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, cast
 
 from slotwise import task as running
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.job import Job, PhaseId
+from slotwise.programs.hosts.here import NAME_VARIABLE, lacking
 from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.worker import pickled, summary
@@ -287,9 +290,14 @@ def run_call(
 def failure(error: BaseException) -> bytes:
     """An exception as a `CallResult` holds it: pickled apart from its traceback as text.
 
-    So the text can be read if the exception cannot.
+    So the text can be read if the exception cannot. On a host of a cluster, both name it.
     """
     text = story(error)
+    if host := os.environ.get(NAME_VARIABLE):
+        remedy = lacking(summary(error), host)
+        text = f"on host {host}: {text}"
+        with suppress(Exception):  # Of the code of this exception.
+            error.add_note(f"on host {host}" + (f"; {remedy}" if remedy else ""))
     error.__traceback__ = None
     try:
         packed = pickled(error)

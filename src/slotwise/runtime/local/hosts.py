@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.option_names import option_name
 from slotwise.runtime.local.pacing import SPEED_LEAST
 
 
@@ -19,7 +20,7 @@ def emulated(cluster: Cluster | None) -> Cluster:
     if not names_hosts(cluster):
         raise InputError(
             "there are no hosts to emulate: the workload has no `cluster: hosts`; give it some,"
-            " each with name, slots and speed, or run without --emulate-hosts"
+            f" each with name, slots and speed, or run without {option_name('emulate_hosts')}"
         )
     return on_this_machine(cluster)
 

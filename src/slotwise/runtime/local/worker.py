@@ -288,7 +288,7 @@ def pickled(value: Any) -> bytes:
     """
     try:
         plain = pickle.dumps(value, protocol=5)
-    except Exception:
+    except (pickle.PicklingError, AttributeError, TypeError):
         pass
     else:
         if b"__main__" not in plain:
@@ -303,7 +303,9 @@ def summary(error: BaseException) -> str:
     """The type and message of an error on one line, even if its `__str__` fails."""
     import traceback
 
-    return traceback.format_exception_only(error)[-1].strip()
+    told = traceback.TracebackException(type(error), error, None)
+    told.__notes__ = None
+    return list(told.format_exception_only())[-1].strip()
 
 
 def told(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from slotwise.model.event import HostAdded, HostChange, TaskFinished
 from slotwise.model.host_changes import check_changes, hosts_ever, in_order
 from slotwise.model.job import Job
 from slotwise.model.network import Network
+from slotwise.model.option_names import option_name
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
 SPEED_MOST = 1e12
@@ -71,15 +72,19 @@ class Simulation:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; it must be >= 0")
+            raise InputError(f"{option_name('seed')} is {self.seed}; it must be >= 0")
         if not 0 <= self.noise <= 10:
-            raise InputError(f"noise is {self.noise}; it must be between 0 and 10")
+            raise InputError(
+                f"{option_name('noise')} is {self.noise}; it must be between 0 and 10"
+            )
         for name in "remote_factor", "rack_factor":
             value = getattr(self, name)
             if value is not None and not 1 <= value < inf:
-                raise InputError(f"{name} is {value}; it must be >= 1")
+                raise InputError(f"{option_name(name)} is {value}; it must be >= 1")
         if self.save_seconds is not None and not 0 <= self.save_seconds < inf:
-            raise InputError(f"save_seconds is {self.save_seconds}; give seconds >= 0")
+            raise InputError(
+                f"{option_name('save_seconds')} is {self.save_seconds}; give seconds >= 0"
+            )
         for host, speed in self.speeds.items():
             if not 0 < speed < inf:
                 raise InputError(f"true speed of host {host!r} is {speed}; it must be > 0")
