@@ -147,6 +147,22 @@ def test_an_overdue_pool_gets_slots_for_a_whole_gang(simulated: Callable[..., ob
     assert len(decisions(watch.log, Preempt)) == 3
 
 
+def test_no_slot_is_taken_back_for_tasks_that_leave_room_to_a_gang(
+    simulated: Callable[..., object],
+) -> None:
+    """One slot is missing; the max share holds it free for the gang, which needs four."""
+    pools = [Pool("a", slots_min=3, slots_max=4, preemption=Preemption(least_after=0.5))]
+    jobs = [
+        narrow("first", 2, 10.0, pool="a"),
+        narrow("other", 9, 10.0, pool="c"),
+        gang(4, 1.0, 1.0, pool="a"),
+        narrow("later", 3, 1.0, 1.0, pool="a"),
+    ]
+    watch = simulated(jobs, Cluster.of_slots(5), pools)
+    assert not decisions(watch.log, Preempt)
+    assert starts(watch.log, "gang") == [10.0] * 4
+
+
 def test_slots_that_come_one_by_one_are_not_given_away(
     simulated: Callable[..., object],
 ) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from slotwise.assignment.victims import Victim, Victims
-from slotwise.assignment.wide import path_of, places, slots_stopping
+from slotwise.assignment.wide import Waits, path_of, places, slots_stopping
 from slotwise.model.decision import Preempt
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
@@ -48,12 +48,19 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
 
 
 def _take(
-    snapshot: Snapshot, slot_kind: str, taker: PoolView, missing: int
+    snapshot: Snapshot,
+    slot_kind: str,
+    taker: PoolView,
+    missing: int,
+    spared: Collection[str] = (),
 ) -> Sequence[Preempt]:
-    """Stop tasks with `missing` slots; with fewer if no pool can spare that many."""
+    """Stop tasks with `missing` slots; with fewer if no pool can spare that many.
+
+    spared  hosts on which none is stopped
+    """
     above = list(path_of(taker))
     full = next((pool for pool in above if pool.is_full), None)
-    victims = Victims(snapshot, {pool.key for pool in above})
+    victims = Victims(snapshot, {pool.key for pool in above}, spared)
     taken = victims.take(slot_kind, full, missing)
     missing -= _slots(taken)
     if full is not None and full.of_other_kinds and missing > 0:
@@ -75,24 +82,26 @@ def _take_in_turn(
     snapshot: Snapshot, slot_kind: str, taker: PoolView, missing: int
 ) -> Sequence[Preempt]:
     """Stop tasks for the next phase of a pool that can use their slots."""
-    narrow = 0
+    waits, coming = Waits(snapshot), taker.coming
     for phase in taker.walk():
-        if phase.is_pinned:
-            continue  # No slot is taken back for it.
+        room = phase.max_share - phase.running
+        if phase.is_pinned or room < phase.unit or waits.is_barred(phase):
+            continue  # No slot is taken back for it, or it could not use one.
+        if phase.is_gang and phase.running:
+            continue  # It is broken, and its own tasks stop.
+        count = min(phase.pending, room) if phase.unit == 1 else phase.unit
         if phase.unit == 1:
-            narrow += phase.pending
+            kept = waits.kept_from(phase)
+            taken = _take(snapshot, slot_kind, taker, min(count - coming, missing), kept)
         elif phase.is_gang:
-            if phase.running:
-                continue  # It is broken, and its own tasks stop.
             taken, claimed = _take_for_gang(snapshot, slot_kind, taker, phase, missing)
-            if taken:
-                return taken
             missing -= claimed
-        elif taken := _take_on_one_host(snapshot, slot_kind, taker, phase.width, missing):
+        else:
+            taken = _take_on_one_host(snapshot, slot_kind, taker, phase.width, missing)
+        if taken:
             return taken
-        if narrow:
-            break
-    return _take(snapshot, slot_kind, taker, min(narrow, missing))
+        coming = max(0, coming - count)  # It uses them before the next phase.
+    return ()
 
 
 def _take_for_gang(

@@ -31,12 +31,16 @@ class Victim:
 class Victims:
     """Running tasks that can be stopped for a pool.
 
-    above  the keys of this pool and of the pools that contain it: nothing is taken from these,
-           on any kind of slot
+    above   the keys of this pool and of the pools that contain it: nothing is taken from these,
+            on any kind of slot
+    spared  hosts on which no task is stopped, beside the unresponsive ones
     """
 
-    def __init__(self, snapshot: Snapshot, above: Collection[ShareKey]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, above: Collection[ShareKey], spared: Collection[str] = ()
+    ) -> None:
         self._snapshot, self._above = snapshot, above
+        self._spared = {*snapshot.lost, *spared}
         self._taken_from: Counter[PoolView] = Counter()
 
     def take(self, slot_kind: str, within: PoolView | None, slots_max: int) -> list[Victim]:
@@ -94,9 +98,9 @@ class Victims:
         return taken
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Victim]:
-        """The tasks on responsive hosts, each with the pools whose slots it gives."""
+        """The tasks that are not spared, each with the pools whose slots it gives."""
         for phase, launches in _newest_first(self._snapshot.holding(slot_kind)):
-            if any(launch.host in self._snapshot.lost for launch in launches):
+            if any(launch.host in self._spared for launch in launches):
                 continue
             # Moving slots within a pool that contains the taker does not change that pool.
             path = list(path_of(phase.pool))

@@ -70,7 +70,7 @@ class Waits:
 
         For a gang these hosts hold all of its tasks, or there are none.
         """
-        if phase.is_limited and any(self._needs_room_of(o, phase) for o in self.due):
+        if self.is_barred(phase):
             return {}
         hosts = {
             host: count
@@ -80,6 +80,15 @@ class Waits:
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
             return {}
         return hosts
+
+    def is_barred(self, phase: PhaseView) -> bool:
+        """Whether its launches would take room in a pool that a phase before it needs."""
+        return phase.is_limited and any(self._needs_room_of(one, phase) for one in self.due)
+
+    def kept_from(self, phase: PhaseView) -> set[str]:
+        """The hosts whose free slots are kept from a phase."""
+        kind = phase.pool.slot_kind
+        return {host for _, host in self._keepers if self._is_kept((kind, host), phase)}
 
     def defer(self) -> list[Defer]:
         """The decisions with which waits begin, and with which they continue until due."""

@@ -51,6 +51,11 @@ class PoolView(Protocol):
         ...
 
     @property
+    def coming(self) -> int:
+        """The slots that tasks elsewhere were asked to free for it."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """Whether it holds its max share."""
         ...
