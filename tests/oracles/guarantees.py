@@ -246,7 +246,9 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
         expected: Counter[ShareKey] = Counter()
         share: Counter[ShareKey] = Counter()
         giving = set()
-        for phase in snapshot.ready(kind):
+        ready = list(snapshot.ready(kind))
+        again = [phase for phase in _waiting_again(snapshot) if phase.slot_kind == kind]
+        for phase in (*ready, *again):
             there = [one for _, one in phase.attempts() if one.host not in snapshot.lost]
             staying = {(one.phase, one.task) for one in there}
             stopping = [one for one in asked if one[0] == phase.id]
@@ -254,12 +256,8 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
             if stopping:
                 giving.add(phase.shares[-1])
             expected[phase.shares[-1]] += (len(staying) - len(stopping)) * phase.width
+        for phase in ready:
             can_use = phase.pending * phase.width + phase.running - _away(snapshot, phase)
             share[phase.shares[-1]] += min(phase.allocated, can_use)
-        for phase in _waiting_again(snapshot):
-            if phase.slot_kind == kind:
-                expected[phase.shares[-1]] += len(
-                    [one for _, one in phase.attempts() if one.host not in snapshot.lost]
-                )
         for key in giving:
             assert expected[key] >= floor(share[key] + ROUNDING), f"{key} gives too much"
