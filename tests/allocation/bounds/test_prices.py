@@ -14,7 +14,7 @@ from oracles.orders import optimum
 from slotwise.allocation.bounds import BoundJobs, price_bound
 from slotwise.allocation.bounds.choices import Choices, choices_of
 from slotwise.allocation.bounds.interior import best_prices
-from slotwise.allocation.bounds.prices import bound_by_cases
+from slotwise.allocation.bounds.prices import _settled, _split, bound_by_cases
 from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
 from slotwise.objective.costs import Costs
@@ -189,6 +189,23 @@ def test_cases_raise_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
         assert bounds == sorted(bounds)
         assert bounds[-1] <= best + 1e-6 * max(1.0, abs(best))
         assert bound_by_cases(choices, 17, bounds[0]) == bounds[0]
+
+
+def test_each_case_leaves_out_completions() -> None:
+    """The second job must hold nine of ten slots until 10 s, or it costs much."""
+    jobs = BoundJobs.of(
+        [Line(1.0), Steps(((10.0, 23.0),))], np.zeros(2), [10.0, 90.0], [10.0, 9.0], [1.0, 10.0]
+    )
+    choices = choices_of(jobs, 10.0)
+    assert choices is not None
+    first, choices, mixture = _settled(choices)
+    while split := _split(choices, mixture):
+        halves = (choices.until(*split), choices.after(*split))
+        for half in halves:
+            fewer = (half.completion != choices.completion).any()
+            assert fewer or (half.cost > choices.cost).any()
+        bound, choices, mixture = min(map(_settled, halves), key=lambda case: case[0])
+    assert bound > first + 4.0
 
 
 def test_a_case_keeps_the_completions_on_its_side_of_an_instant() -> None:

@@ -125,19 +125,38 @@ def _settled(choices: Choices) -> tuple[float, Choices, Mixture]:
 def _split(choices: Choices, mixture: Mixture) -> tuple[int, float] | None:
     """The job that mixes cheap and expensive completions most, and a completion between these.
 
-    It is the latest completion of its cost. None if no job mixes completions: then splitting
-    does not improve the bound.
+    Both cases have fewer completions, or a higher cost, of this job. None if no job mixes
+    completions that can be divided so: then splitting does not improve the bound.
     """
     parts = mixture.parts / mixture.parts.sum(axis=1, keepdims=True)
     mean_cost = (parts * choices.cost).sum(axis=1, keepdims=True)
     spread = (parts * np.abs(choices.cost - mean_cost)).sum(axis=1)
-    job = int(np.argmax(spread))
-    if not spread[job] > CLOSE * choices.scale:
-        return None
+    for job in np.argsort(-spread, kind="stable"):
+        if not spread[job] > CLOSE * choices.scale:
+            break
+        instant = _middle(choices, int(job), float(parts[job] @ choices.completion[job]))
+        if instant is not None:
+            return int(job), instant
+    return None
+
+
+def _middle(choices: Choices, job: int, mean: float) -> float | None:
+    """The completion near the mean that divides those of a job; None if none does.
+
+    It is the latest completion of its cost. The first completion divides the others only if the
+    cost jumps there, since it belongs to both cases.
+    """
     completion, cost = choices.completion[job], choices.cost[job]
-    middle = np.abs(completion - parts[job] @ completion).argmin()
+    middle = np.abs(completion - mean).argmin()
     early = cost <= cost[middle] if cost[middle] < cost.max() else cost < cost.max()
-    return (job, float(completion[early].max())) if early.any() else None
+    if not early.any():
+        return None
+    chosen = completion == completion[early].max()
+    first, last = completion.min(), completion.max()
+    if first < completion[chosen][0] or (choices.above[job] > cost)[chosen].any():
+        return float(completion[chosen][0])
+    inner = completion[(first < completion) & (completion < last)]
+    return float(inner.min()) if inner.size else None
 
 
 def _rounds(jobs: BoundJobs, choices: Choices) -> int:
