@@ -125,6 +125,13 @@ class GateObserver(SchedulerPlugin):
         below = sum(self._need(one.name) for one in self.pools.values() if one.parent == name)
         return min(max(self.pools[name].slots_min.get("task", 0), below), self._usable(name))
 
+    def _guaranteed(self, name: str) -> int:
+        """The min share of a pool, or those of the pools in it, within its max share."""
+        inside = [one.name for one in self.pools.values() if one.parent == name]
+        below = sum(map(self._guaranteed, inside))
+        own = self.pools[name].slots_min.get("task", 0)
+        return min(max(own, below), self.pools[name].slots_max.get("task", own + below))
+
     def _usable(self, name: str) -> int:
         """The slots that the tasks of a pool could occupy now, by the max shares there."""
         here = sum(map(self._occupies, self._busy[name])) + len(self._runnable[name])
@@ -190,9 +197,7 @@ class GateObserver(SchedulerPlugin):
 
     def _is_enough(self) -> bool:
         """Whether the threads suffice for all min shares, and for what no pool holds."""
-        least = sum(
-            one.slots_min.get("task", 0) for one in self.pools.values() if one.parent is None
-        )
+        least = sum(self._guaranteed(one.name) for one in self.pools.values() if not one.parent)
         counted = sum(map(self._held, self.pools))
         running = self.scheduler.running
         busy = sum(len(worker.processing) - len(worker.long_running) for worker in running)

@@ -173,6 +173,9 @@ def _flow(*given: float, **named: float) -> Assigner:
 QUEUEINGS = ("dmrs", "dmrs-best", "identical-machine", "map-only")
 """The names of the schedulers that plan a queue of whole tasks for each host."""
 
+ESTIMATING = ("flex", "flex-on-fair", "uwfq", "flowflex", "flowflex-fast", "flowflex-paper")
+"""The names of the allocators that order jobs by their estimated work."""
+
 SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
 """The names of all schedulers of runs."""
 

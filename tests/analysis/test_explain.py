@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import exp
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 import slotwise
 from slotwise.analysis.explain import explain
-from slotwise.analysis.explanation import explanation_lines
+from slotwise.analysis.explanation import Estimated, explanation_lines
 from slotwise.cli.main import app
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
@@ -19,6 +20,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
 from slotwise.record.log_file import LogFile
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
@@ -160,3 +162,67 @@ def test_it_says_that_a_wide_task_waits_for_slots_of_one_host() -> None:
     assert phase.why == "it has waited since 0 s for 2 free slots of one host"
     (phase,) = explain(log, "b", 5.0).phases
     assert phase.why == "it waits for 2 free slots of one host; at most 1 are free on one"
+
+
+def of_stated(name: str, seconds: float, count: int, arrival: float) -> Job:
+    """A job of tasks of equal work."""
+    return Job(name, (Phase("map", Tasks(count, seconds)),), arrival)
+
+
+def test_it_tells_where_an_estimate_comes_from(simulated: Callable[..., object]) -> None:
+    """Before and after five phases were measured; FAIR estimates nothing."""
+    jobs = [of_stated(f"j{n}", 2.0, 3, 4.0 * n) for n in range(6)]
+    jobs.append(of_stated("last", 2.0, 3, 30.0))
+    hidden = simulated(
+        jobs, Cluster.of_slots(1), name="flex", simulation=Simulation(hide_work=True)
+    ).log
+    at_first, measured, at_last = (
+        explain(hidden, name, at).phases[0].estimate
+        for name, at in (("j0", 1.0), ("j0", 2.5), ("last", 30.0))
+    )
+    assert (at_first.origin, measured.origin) == ("assumed", "measured")
+    assert (measured.factor, measured.work) == (1.0, pytest.approx(3.5))
+    assert at_last.origin == "alike"
+    assert 1.0 < at_last.factor < at_first.factor
+    assert at_last.work == pytest.approx(6.0, rel=0.3)
+    stated = simulated(jobs, Cluster.of_slots(1), name="flex").log
+    phase = explain(stated, "last", 30.0).phases[0]
+    assert phase.estimate == Estimated(6.0, 1.0, "stated")
+    assert "work of j" not in str(explain(stated, "last", 30.0))
+    noisy = simulated(
+        jobs, Cluster.of_slots(1), name="flex", simulation=Simulation(noise=0.5)
+    ).log
+    assert explain(noisy, "last", 30.0).phases[0].estimate.origin == "corrected"
+    fair = simulated(jobs, Cluster.of_slots(1)).log
+    assert explain(fair, "j0", 1.0).phases[0].estimate is None
+
+
+def test_it_tells_the_estimates_that_the_allocator_had(
+    simulated: Callable[..., object],
+) -> None:
+    """A hundred phases are measured before; an allocator asks for estimates all the time."""
+    jobs = [of_stated(f"j{n}", 1.0 + n % 7, 2, float(n)) for n in range(100)]
+    jobs.append(of_stated("last", 5.0, 3, 600.0))
+    hidden = Simulation(hide_work=True)
+    log = simulated(jobs, Cluster.of_slots(2), name="flex", simulation=hidden).log
+    state = initial_state(log.header)
+    for turn in log.turns:
+        if turn.now <= 600.0:
+            state.at(turn.now)
+            for entry in (*turn.events, *turn.decisions):
+                state.apply(entry)
+            left = [phase.estimate(turn.now) for phase in state.ready("task")]
+    told = explain(log, "last", 600.0).phases[0].estimate
+    assert [(told.work, told.factor)] == [(work, exp(spread)) for work, spread in left]
+    assert told.origin == "alike"
+
+
+def test_it_tells_the_work_left_of_the_jobs_before_and_after(
+    simulated: Callable[..., object],
+) -> None:
+    """All phases of a job count."""
+    two = Job("two", (Phase("map", Tasks(2, 1.0)), Phase("end", Tasks(1, 4.0), after={"map"})))
+    jobs = [two, of_stated("long", 9.0, 4, 0.0)]
+    log = simulated(jobs, Cluster.of_slots(1), name="flex").log
+    found = explain(log, "long", 0.0)
+    assert "served before it in its pool: two/map (1 of 1, 6 s of work left)" in str(found)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from math import ceil, inf
+from math import ceil, exp, inf
 
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.analysis.explanation import (
+    Estimated,
     Explanation,
     Holding,
     Neighbour,
@@ -27,7 +28,7 @@ from slotwise.runtime.ordering import whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.state import State
-from slotwise.scheduler import QUEUEINGS
+from slotwise.scheduler import ESTIMATING, QUEUEINGS
 
 NEIGHBOURS = 5
 """The number of phases served before and after a phase, and of holders, that are named."""
@@ -43,6 +44,8 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     """
     pool, last, over = None, 0.0, ""
     state = initial_state(log.header)
+    if log.header.scheduler["name"] in ESTIMATING:
+        state.expect_estimates()
     for turn in log.turns:
         last = turn.now
         if pool is None or last <= at:
@@ -103,7 +106,8 @@ def _status(state: State, job: str) -> str:
 
 def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
     is_queued = scheduler in QUEUEINGS
-    before, after = ((), ()) if is_queued else _neighbours(phase)
+    is_estimating = scheduler in ESTIMATING
+    before, after = ((), ()) if is_queued else _neighbours(state, phase, is_estimating)
     path = list(path_to(phase.pool)) if phase.is_ready and not is_queued else []
     over = [p for p in state.shares(phase.slot_kind) if path and p.held > _up(p.share)]
     holders = _holders(state, phase) if phase.pending and not phase.waits_for else []
@@ -125,7 +129,16 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         after=after,
         holders=tuple(holders[:NEIGHBOURS]),
         holders_more=max(0, len(holders) - NEIGHBOURS),
+        estimate=_estimate(state, phase) if is_estimating else None,
     )
+
+
+def _estimate(state: State, phase: PhaseState) -> Estimated | None:
+    """The work that it still has, as the allocator sees it."""
+    if phase.done + phase.dropped == phase.phase.tasks.count:
+        return None
+    work, spread = phase.estimate(state.now)
+    return Estimated(work, exp(spread), phase.work.origin(phase.done))
 
 
 def _holders(state: State, phase: PhaseState) -> list[Holding]:
@@ -271,7 +284,7 @@ def _lacks(state: State, pool: PoolState) -> str:
 
 
 def _neighbours(
-    phase: PhaseState,
+    state: State, phase: PhaseState, is_estimating: bool
 ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
     """The nearest phases of its pool that are served before it and after it."""
     order: Sequence[PhaseView] = list(phase.pool.walk())
@@ -280,9 +293,11 @@ def _neighbours(
     place = order.index(phase)
     before = order[max(0, place - NEIGHBOURS) : place]
     after = order[place + 1 : place + 1 + NEIGHBOURS]
-    return tuple(map(_neighbour, before)), tuple(map(_neighbour, after))
 
+    def neighbour(other: PhaseView) -> Neighbour:
+        held, work = other.running - other.away, None
+        if is_estimating:
+            work = sum(one.work_left(state.now) for one in state.phases_of(other.job.id))
+        return Neighbour(other.job.id, other.id.phase, held, other.allocated, work)
 
-def _neighbour(phase: PhaseView) -> Neighbour:
-    held = phase.running - phase.away
-    return Neighbour(phase.job.id, phase.id.phase, held, phase.allocated)
+    return tuple(map(neighbour, before)), tuple(map(neighbour, after))

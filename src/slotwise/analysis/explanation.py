@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+ORIGINS: Mapping[str, str] = {
+    "measured": "by its done tasks",
+    "stated": "as stated or known from earlier runs",
+    "corrected": "by stated work and by how wrong that was for other phases",
+    "alike": "by phases that have been measured",
+    "assumed": "by assumption, until enough phases have been measured",
+}
+"""Where estimates come from (`slotwise.runtime.learned.Origin`), in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """The work that a phase still has, as the allocator estimates it.
+
+    work    slot-seconds at speed 1
+    factor  at least 1: in two cases of three, the true work is at most this factor more or
+            less; 1 for stated and measured work
+    origin  where the estimate comes from: a key of `ORIGINS`
+    """
+
+    work: float
+    factor: float
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another phase of the same pool: the slots that it holds and its allocation."""
+    """Another phase of the same pool: the slots that it holds and its allocation.
+
+    work  slot-seconds that its job still has, by estimates; None if they do not matter
+    """
 
     job: str
     phase: str
     running: int
     allocated: float
+    work: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +85,7 @@ class PhaseExplained:
     allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
     that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
     slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
+    `estimate` is None if the scheduler does not order jobs by their work, or none is left.
     """
 
     phase: str
@@ -76,6 +105,7 @@ class PhaseExplained:
     after: tuple[Neighbour, ...]
     holders: tuple[Holding, ...] = ()
     holders_more: int = 0
+    estimate: Estimated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +182,8 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
         f" kind {phase.slot_kind}; {wait}, {done}"
     )
     yield f"    because {phase.why}"
+    if phase.estimate is not None:
+        yield f"    {_estimated(phase.estimate)}"
     if phase.silent:
         held = ", ".join(f"{count} on {host}" for host, count in phase.silent.items())
         yield f"    on unresponsive hosts: {held}"
@@ -180,7 +212,16 @@ def _share(share: ShareExplained) -> str:
     return text + (f"; {share.lacks}" if share.lacks else "")
 
 
+def _estimated(estimate: Estimated) -> str:
+    within = f", within a factor of {estimate.factor:.2g}" if estimate.factor > 1 else ""
+    origin = ORIGINS[estimate.origin]
+    return f"its work left is estimated at {estimate.work:.4g} s{within}, {origin}"
+
+
 def _names(neighbours: Sequence[Neighbour]) -> str:
-    return ", ".join(
-        f"{n.job}/{n.phase} ({n.running} of {n.allocated:.4g})" for n in neighbours
-    )
+    return ", ".join(map(_name, neighbours))
+
+
+def _name(one: Neighbour) -> str:
+    work = "" if one.work is None else f", {one.work:.4g} s of work left"
+    return f"{one.job}/{one.phase} ({one.running} of {one.allocated:.4g}{work})"

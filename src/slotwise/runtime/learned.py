@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from math import exp, log, sqrt
-from typing import NamedTuple, Self, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from slotwise.estimation.extrapolation import WORK_LEAST
 from slotwise.estimation.posterior import Normal, Slope, Sums, combined
@@ -32,6 +32,10 @@ PENDING_MOST = 32
 """The measurements to keep until an estimate is asked for; older ones are dropped, if none was
 asked for yet."""
 
+
+Origin = Literal["measured", "stated", "corrected", "alike", "assumed"]
+"""Where an estimate comes from: from done tasks of the phase; from stated work, as it is or
+corrected by how wrong it was for other phases; from phases that are alike; or from nothing."""
 
 TRUSTED = Normal(0.0, 0.0)
 """The error of stated work before any task has finished."""
@@ -152,6 +156,10 @@ class Learned:
         if phase.is_stated and abs(factor - 1) > EXACT:
             self.is_exact = False
 
+    def keep_all(self) -> None:
+        """Drop no measurement from now on, because estimates will be asked for."""
+        self._is_read = True
+
     def of_job(self, job: str) -> OfJob:
         """What the phases of a job share; they ask for it one after another."""
         if job != self._last_job:
@@ -161,7 +169,7 @@ class Learned:
     def estimate(
         self, source: TaskSource, of_job: OfJob | None, scale: float | None
     ) -> Estimate:
-        """An estimate for a phase without finished tasks.
+        """An estimate for a phase without finished tasks. `origin` says where it comes from.
 
         of_job  None if its job has no other phases
         scale   the logarithm of the stated work of its tasks; None: it is not stated
@@ -179,6 +187,12 @@ class Learned:
             error = self._by_stated.next(of_job.by_stated / of_job.count, self._error_of_stated)
             found = self._corrected(scale, error, found)
         return Estimate.of(found)
+
+    def origin(self, is_stated: bool) -> Origin:
+        """What the estimate for a phase without finished tasks is based on."""
+        if is_stated:
+            return "stated" if self.is_exact else "corrected"
+        return "alike" if self._knows_enough else "assumed"
 
     def _by_scale(self, source: TaskSource, scale: float) -> Estimate:
         """By stated work and by all phases that are alike.

@@ -9,7 +9,7 @@ from slotwise.estimation.extrapolation import WORK_LEAST, work_left
 from slotwise.estimation.posterior import expected_if_late
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase
-from slotwise.runtime.learned import Learned, Measured
+from slotwise.runtime.learned import Learned, Measured, Origin
 
 NEVER, AS_STATED = -1, -2
 """Instead of the number of changes at which an estimate was made: it was not, or it holds for
@@ -113,6 +113,10 @@ class PhaseWork:
                 seconds = expected_if_late(found.log, (now - started) * speed)
             factor = seconds / max(self._mean, WORK_LEAST)
         return self._left(now, done, len(running), is_early, factor), spread
+
+    def origin(self, done: int) -> Origin:
+        """Where its estimates come from now."""
+        return "measured" if done else self._learned.origin(self._is_stated)
 
     def learn(self, done: int) -> None:
         """Note how long its done tasks took, for estimates of other phases."""

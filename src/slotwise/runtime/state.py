@@ -131,6 +131,10 @@ class State(StateRequests, StateHosts, StateGates):
             self.has_changed = True
         self._handlers[entry.__class__](entry)
 
+    def expect_estimates(self) -> None:
+        """Keep what tasks took from now on, as an allocator that asks for estimates does."""
+        self._learned.keep_all()
+
     def at(self, now: float) -> State:
         """The state at this instant, for reading only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
