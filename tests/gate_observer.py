@@ -10,7 +10,7 @@ that their parents wait for them.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 from math import inf
 from typing import Any
@@ -41,6 +41,8 @@ class GateObserver(SchedulerPlugin):
         self._runnable: dict[str, set[Hashable]] = defaultdict(set)
         # Of each slot that a pool lacks: since when, and when the next allocation may be.
         self._lacks: dict[tuple[str, int], tuple[float, float]] = {}
+        # What pools needed at most since the last allocation, which holds until the next one.
+        self._allocation, self._needed = -inf, Counter[str]()
         self._turn_began = 0.0
         self._started: list[tuple[Hashable, str]] = []
         self._gate = gate
@@ -109,14 +111,15 @@ class GateObserver(SchedulerPlugin):
     def _is_owed(self, pool: str, other: str) -> bool:
         """Whether a task of a pool may begin although the other pool lacks slots.
 
-        Where their paths part, either the branch of the pool holds no more than its guarantee,
-        or that of the other one holds its guarantee: then the other gets the next slot there.
+        Where their paths part, either the branch of the pool holds no more than its guarantee
+        since the last allocation, or that of the other one holds its guarantee: then the other
+        gets the next slot there.
         """
         pairs = zip(self.pools.path(pool), self.pools.path(other), strict=False)
         mine, its = next(((one, two) for one, two in pairs if one != two), (None, None))
         if mine is None or its is None:
             return True  # One contains the other.
-        return self._held(mine.name) <= self._need(mine.name) or (
+        return self._held(mine.name) <= self._needed[mine.name] or (
             self._held(its.name) >= self._need(its.name)
         )
 
@@ -141,6 +144,9 @@ class GateObserver(SchedulerPlugin):
     def _note_lacks(self) -> None:
         """Note which slots of their min shares pools lack now, and since when."""
         now = time.monotonic()
+        if self._allocation != (allocation := self._gate._state.reallocates_from):
+            self._allocation, self._needed = allocation, Counter()
+        self._needed |= Counter({name: self._need(name) for name in self.pools})
         lacks = {(name, slot) for name in self.pools for slot in self._lacking(name)}
         for ended in self._lacks.keys() - lacks:
             since, _ = self._lacks.pop(ended)
