@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.dask.admitting import Needed
 from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
 from slotwise.dask.failing_open import fails_open
@@ -32,8 +32,6 @@ from slotwise.runtime.agents.lease import is_lease
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.scheduler import make_scheduler
-
-logger = logging.getLogger("slotwise.dask")
 
 CHECK_SECONDS = 1.0
 """How often the watchdog compares what is held with what is free."""
@@ -101,6 +99,7 @@ class Gate(SchedulerPlugin):
         self._computations = Computations(
             self._describe, self._standing, due_after(options.objective)
         )
+        self._needed = Needed(self._computations, self._holding.waits_for)
         self._slots = 0
         self._pools_most = len(options.pools) + POOLS_MORE
         self._launches: list[Launch] = []
@@ -205,9 +204,7 @@ class Gate(SchedulerPlugin):
             # The clocks of workers may be set while a task runs.
             seconds = min(max(0.0, computed), self.now - task.began)
             self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
-        reason = ""
-        if finish == "erred":
-            reason = str(details.get("exception_text") or "it failed")
+        reason = str(details.get("exception_text") or "it failed") if finish == "erred" else ""
         self._computations.ended(End(key, seconds, reason))
 
     def _wake(self) -> None:
@@ -319,21 +316,23 @@ class Gate(SchedulerPlugin):
         """
         task = self._computations.tasks.get(parent)
         if task is None:
-            self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
+            self._exempt(keys)
             return None
-        if task.status == "running":
-            self._scheduler.loop.call_later(NESTED_SECONDS, self._free_nested, parent, keys)
+        self._scheduler.loop.call_later(NESTED_SECONDS, self._free_nested, parent, keys)
         return self._computations.alive[task.phase.job].submitter
 
     @fails_open
     def _free_nested(self, parent: Key, keys: Sequence[Key]) -> None:
-        """Let the graph of a task run that still occupies its thread."""
-        task = self._computations.tasks.get(parent)
-        if task is not None and task.status == "running":
-            self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
-            for key in keys:
-                self._computations.changed(key)
-            self._wake()
+        """Let the graph of a task run that still occupies its thread, or awaits admission."""
+        task, outside = self._computations.tasks.get(parent), self._state.awaiting_admission
+        is_busy = task is not None and task.status == "running"
+        if is_busy or self._computations.jobs_of(keys).intersection(outside):
+            self._exempt(keys)
+
+    def _exempt(self, keys: Sequence[Key]) -> None:
+        """Hold these tasks no longer."""
+        self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
+        self._look_again(keys)
 
     def _set_alarm(self) -> None:
         """Take a turn at the instant at which the scheduler must be asked again."""
@@ -354,6 +353,7 @@ class Gate(SchedulerPlugin):
             return
         self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
         self._look_again(self._restricted.outdated(self._allowed))
+        self._exempt(self._needed.keys(self._state.awaiting_admission))
         if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:

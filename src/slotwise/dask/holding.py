@@ -8,7 +8,8 @@ What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, 
 versions 2024.5.0 and 2026.8.0:
 
 Scheduler.tasks, .running, .plugins                      documented attributes of the scheduler
-TaskState.state, .priority, .prefix, .actor, .processing_on   documented attributes of a task
+TaskState.state, .priority, .prefix, .actor, .processing_on, .waiting_on
+                                                         documented attributes of a task
 TaskState.resource_restrictions, .worker_restrictions, .host_restrictions, .loose_restrictions
                                                          documented; these are written
 WorkerState.nthreads, .processing, .long_running, .address   documented attributes of a worker
@@ -112,6 +113,11 @@ class HeldTasks:
         if task is None or key in self.exempted:
             return "gone"
         return STANDINGS.get(task.state, "gone")
+
+    def waits_for(self, key: Key) -> list[Key]:
+        """The keys without a result on which a task depends."""
+        task = self._scheduler.tasks.get(key)
+        return [other.key for other in task.waiting_on] if task else []
 
     def describe(self, key: Key) -> KeyInfo:
         """The prefix, learned duration and priority of a key."""

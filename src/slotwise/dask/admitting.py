@@ -1,0 +1,56 @@
+"""Finds tasks that must not wait until their computation is admitted to its pool.
+
+A pool runs at most `jobs_max` computations; further ones await admission. Computations that run
+may need tasks of these: results that were lost are computed again as a new computation, and
+graphs share keys. If such tasks awaited admission, both computations would wait for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from slotwise.dask.computations import Computations, Key
+
+PART = 0.01
+"""The part of the time that looking for such tasks may take."""
+
+
+class Needed:
+    """Tasks of computations that await admission, on which admitted ones wait.
+
+    waits_for  the keys without a result on which a key that is blocked depends
+    """
+
+    def __init__(
+        self, computations: Computations, waits_for: Callable[[Key], Iterable[Key]]
+    ) -> None:
+        self._computations, self._waits_for = computations, waits_for
+        self._looks_from = 0.0
+
+    def keys(self, outside: Collection[str]) -> list[Key]:
+        """These keys; `outside` are the jobs that await admission.
+
+        O(blocked tasks and what they depend on). Where that takes long, it finds none until
+        looking has taken only `PART` of the time.
+        """
+        began = time.monotonic()
+        if not outside or began < self._looks_from:
+            return []
+        tasks = self._computations.tasks
+        left = [
+            key
+            for key, task in tasks.items()
+            if task.status == "blocked" and task.phase.job not in outside
+        ]
+        seen, needed = set(left), []
+        while left:
+            for key in self._waits_for(left.pop()):
+                if key not in seen:
+                    seen.add(key)
+                    left.append(key)
+                    if key in tasks and tasks[key].phase.job in outside:
+                        needed.append(key)
+        ended = time.monotonic()
+        self._looks_from = ended + (ended - began) / PART
+        return needed
