@@ -10,7 +10,7 @@ import pytest
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Reallocate
-from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.scheduler import make_scheduler
@@ -91,6 +91,23 @@ def test_a_changed_decision_is_found(logs: dict[tuple[str, str], Log]) -> None:
         assert found.difference.now == log.turns[number].now
         assert found.difference.recorded == decisions[place]
         assert found.difference.decided == was
+
+
+def test_a_log_that_names_phases_without_slots_replays(
+    logs: dict[tuple[str, str], Log],
+) -> None:
+    """Logs of earlier versions do; ours name only those that are allocated slots."""
+    log = again = logs["flex", "greedy"]
+    for number, turn in enumerate(log.turns):
+        decisions = list(turn.decisions)
+        for place, one in enumerate(decisions):
+            if isinstance(one, Reallocate):
+                assert all(one.slots.values())
+                slots = {PhaseId("none", "map"): 0.0} | one.slots
+                decisions[place] = replace(one, slots=slots)
+        again = changed(again, number, decisions)
+    assert again.turns != log.turns
+    assert replay_log(again).is_identical
 
 
 def test_missing_and_extra_decisions_are_found(logs: dict[tuple[str, str], Log]) -> None:

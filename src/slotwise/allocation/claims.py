@@ -26,7 +26,7 @@ measured first; a spread of 0.7 is a factor of 2 either way."""
 def allocate(
     allocator: Allocator, snapshot: Snapshot, virtual: VirtualTime | None = None
 ) -> dict[PhaseId, float]:
-    """How many slots each ready phase should hold now, on each kind of slot.
+    """How many slots each ready phase should hold now, on each kind of slot; without zeros.
 
     `virtual` is for a `FinishReader`: the reference system now.
     """
@@ -47,7 +47,8 @@ def allocate(
     allocation: dict[PhaseId, float] = {}
     for kind, shares in share_all(allocator, claims).items():
         _check(allocator, claims[kind], shares)
-        allocation.update(zip(ids[kind], shares, strict=True))
+        named = zip(ids[kind], shares, strict=True)
+        allocation.update((phase, share) for phase, share in named if share)
     return allocation
 
 

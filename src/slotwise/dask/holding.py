@@ -117,7 +117,7 @@ class HeldTasks:
     def waits_for(self, key: Key) -> list[Key]:
         """The keys without a result on which a task depends."""
         task = self._scheduler.tasks.get(key)
-        return [other.key for other in task.waiting_on] if task else []
+        return [other.key for other in task.waiting_on or ()] if task else []
 
     def describe(self, key: Key) -> KeyInfo:
         """The prefix, learned duration and priority of a key."""

@@ -25,4 +25,7 @@ def check_phase(phase: PhaseState) -> None:
         assert len(attempts) == 1, "a gang runs as a whole"
         assert not phase.done or not phase.pending, "a gang is done as a whole"
     assert not phase.is_broken or (phase.is_gang and phase.running and not phase.done)
+    if phase.done and not phase.launches:
+        again = phase.work.estimate(0.0, phase.done, {}, phase.early)
+        assert phase.work.estimate_idle(phase.done) == again, "what was kept still holds"
     assert phase.waits_for or not phase.lacks_input, "what lacks input waits for it"

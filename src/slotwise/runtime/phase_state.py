@@ -271,8 +271,10 @@ class PhaseState(WaitingNode):
 
     def estimate(self, now: float) -> tuple[float, float]:
         """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
-        if self.done or self.launches:
+        if self.launches:
             left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        elif self.done:
+            left, spread = self.work.estimate_idle(self.done)
         else:
             left, spread = self.work.estimate_unbegun()
         return self.width * left, spread

@@ -27,6 +27,7 @@ class PhaseWork:
         "_each",
         "_elapsed_base",
         "_finished",
+        "_idle",
         "_is_stated",
         "_kept",
         "_known",
@@ -56,6 +57,7 @@ class PhaseWork:
         self._scale = log(max(self._mean, WORK_LEAST)) if self._is_stated else None
         self._learned = learned
         self._known, self._known_at = (0.0, 0.0), NEVER
+        self._idle: float | None = None  # the work left, once it was asked for while none ran
         self._program = job.program, phase.name
         self._of_job = learned.of_job(job.id) if len(job.phases) > 1 else None
         self._measured: Measured | None = None
@@ -91,6 +93,15 @@ class PhaseWork:
             self._known = max(self._total * factor, WORK_LEAST), spread
             self._known_at = changes
         return self._known
+
+    def estimate_idle(self, done: int) -> tuple[float, float]:
+        """`estimate` while no task runs and some are done; computed once for these.
+
+        Most phases wait so if thousands have been measured.
+        """
+        if self._idle is None:
+            self._idle = self._left(0.0, done, 0, False, 1.0)
+        return self._idle, 0.0
 
     def estimate(
         self,
@@ -154,12 +165,12 @@ class PhaseWork:
 
     def grow(self, count: int) -> None:
         """Tasks were added, as large as all others."""
-        self._known_at = NEVER
+        self._known_at, self._idle = NEVER, None
         self._total += self._each * count
 
     def drop(self, task: int) -> None:
         """A task that has not begun is not needed."""
-        self._known_at = NEVER
+        self._known_at, self._idle = NEVER, None
         self._total -= self.expected(task)
 
     def launch(self, task: int, now: float, speed: float) -> None:
@@ -182,12 +193,14 @@ class PhaseWork:
 
     def finish(self, task: int, work: float) -> None:
         """A task is done and took this work."""
+        self._idle = None
         if self._works is not None:
             self._finished += self._works[task]
         self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
 
     def undo(self, task: int, done: int) -> None:
         """One of `done` done tasks is not done any more; the ratio of the estimates stays."""
+        self._idle = None
         before = self._finished if self._works is not None else done
         each = self._works[task] if self._works is not None else 1
         left = max(0.0, before - each) if done > 1 else 0.0

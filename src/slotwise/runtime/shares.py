@@ -93,15 +93,20 @@ class Shares:
             pool.backlogged = []
             pool.rank = None
         for phase_id, phase in ready.items():
-            phase.allocated = share = slots.get(phase_id, 0.0)
-            min_share = phase.phase.slots_min
-            phase.owed = min(share, min_share) if min_share else 0.0
-            pool = phase.pool
-            phase.count_units()
-            pool.allocated += share
-            pool.owed += phase.owed
+            share, pool, rank = slots.get(phase_id, 0.0), phase.pool, phase.rank
+            if (
+                share or phase.allocated or rank is None
+            ):  # Most of thousands had none and get none.
+                phase.allocated = share
+                min_share = phase.phase.slots_min
+                phase.owed = min(share, min_share) if min_share else 0.0
+                phase.count_units()
+                pool.allocated += share
+                pool.owed += phase.owed
+                if phase.pending:
+                    phase.rank = rank = phase.ranked()
             if phase.pending:
-                phase.rank = rank = phase.ranked()
+                assert rank is not None
                 pool.backlogged.append(rank)
         for pool in self.inner_first():
             if pool.parent is not None:
