@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,9 @@ from distributed import Event, worker_client
 import dask
 from gated_cluster import Cluster, until
 from slotwise import Pool
+from slotwise.dask.admitting import Needed
+from slotwise.dask.computations import Computations, KeyInfo, KeyTask
+from slotwise.model.job import PhaseId
 
 SECONDS = 30
 
@@ -27,6 +32,46 @@ def wait_for(name: str) -> int:
     """Wait until an event of Dask is set."""
     Event(name).wait(SECONDS)
     return 1
+
+
+def test_what_is_needed_is_found_through_other_tasks() -> None:
+    """Of a key that runs without the gate, too; but not what only outsiders need."""
+    found = Computations(lambda key: KeyInfo("", None, ()), lambda key: "blocked")
+    jobs = {"in": "abc", "out": "defg"}
+    for job, keys in jobs.items():
+        for number, key in enumerate(keys):
+            found.tasks[key] = KeyTask(PhaseId(job, "p"), number)
+    waits_for = {"a": ["b"], "b": ["d"], "d": ["e"], "f": ["g"], "free": ["f", "unknown"]}
+
+    def needed(outside: list[str], exempted: list[str]) -> list[str]:
+        holding = SimpleNamespace(
+            waits_for=lambda key: waits_for.get(key, ()), exempted=exempted
+        )
+        return sorted(Needed(found, holding).keys(outside))
+
+    assert needed([], ["free"]) == [], "nobody awaits admission"
+    assert needed(["out"], []) == ["d", "e"]
+    assert needed(["out"], ["free"]) == ["d", "e", "f", "g"]
+
+
+def test_looking_takes_little_of_the_time() -> None:
+    """After a look that took long, the next one waits."""
+    found = Computations(lambda key: KeyInfo("", None, ()), lambda key: "blocked")
+
+    def slow(key: object) -> list[object]:
+        time.sleep(0.02)
+        return []
+
+    needed, begun = (
+        Needed(found, SimpleNamespace(waits_for=slow, exempted=["x"])),
+        time.monotonic(),
+    )
+    looked = 0
+    while time.monotonic() < begun + 0.3:
+        before = time.monotonic()
+        needed.keys(["out"])
+        looked += time.monotonic() - before > 0.01
+    assert looked == 1
 
 
 def outside(cluster: Cluster) -> list[str]:

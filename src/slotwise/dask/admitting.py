@@ -8,24 +8,23 @@ graphs share keys. If such tasks awaited admission, both computations would wait
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 
 from slotwise.dask.computations import Computations, Key
+from slotwise.dask.holding import HeldTasks
 
 PART = 0.01
 """The part of the time that looking for such tasks may take."""
 
 
 class Needed:
-    """Tasks of computations that await admission, on which admitted ones wait.
+    """Tasks of computations that await admission, on which others wait.
 
-    waits_for  the keys without a result on which a key that is blocked depends
+    Keys that run without the gate must not wait for these tasks either.
     """
 
-    def __init__(
-        self, computations: Computations, waits_for: Callable[[Key], Iterable[Key]]
-    ) -> None:
-        self._computations, self._waits_for = computations, waits_for
+    def __init__(self, computations: Computations, holding: HeldTasks) -> None:
+        self._computations, self._holding = computations, holding
         self._looks_from = 0.0
 
     def keys(self, outside: Collection[str]) -> list[Key]:
@@ -38,14 +37,15 @@ class Needed:
         if not outside or began < self._looks_from:
             return []
         tasks = self._computations.tasks
-        left = [
+        left = [*self._holding.exempted]
+        left += [
             key
             for key, task in tasks.items()
             if task.status == "blocked" and task.phase.job not in outside
         ]
         seen, needed = set(left), []
         while left:
-            for key in self._waits_for(left.pop()):
+            for key in self._holding.waits_for(left.pop()):
                 if key not in seen:
                     seen.add(key)
                     left.append(key)

@@ -99,7 +99,7 @@ class Gate(SchedulerPlugin):
         self._computations = Computations(
             self._describe, self._standing, due_after(options.objective)
         )
-        self._needed = Needed(self._computations, self._holding.waits_for)
+        self._needed = Needed(self._computations, self._holding)
         self._slots = 0
         self._pools_most = len(options.pools) + POOLS_MORE
         self._launches: list[Launch] = []
