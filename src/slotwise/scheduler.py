@@ -278,5 +278,6 @@ def check_budget(seconds: float | None) -> None:
 def _check_epoch(seconds: float) -> None:
     if not is_number(seconds) or not EPOCH_LEAST <= seconds < inf:
         raise InputError(
-            f"{option_name('epoch_seconds')} is {seconds!r}; give a number >= {EPOCH_LEAST}"
+            f"{option_name('epoch_seconds')} is {seconds!r}; give a finite number"
+            f" >= {EPOCH_LEAST}"
         )

