@@ -27,7 +27,8 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
 
     Slots for a task that occupies several are taken on one host, together with those that are
     free there, and only for as many whole tasks as fit into what is missing. Slots for a gang
-    are taken for all of its tasks together, if they fit into what is missing. A stopped task
+    are taken for all of its tasks together, if they fit into what is missing. None are taken
+    for tasks that must leave room to such a phase, nor on hosts that it keeps. A stopped task
     frees all of its slots, which may be more than are missing. Gangs are stopped as a whole,
     after other tasks.
 
