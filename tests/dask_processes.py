@@ -38,8 +38,8 @@ class DaskProcesses:
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         file = folder / "scheduler.json"
         self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", str(file))
-        _until(file.exists)
-        self.address: str = json.loads(file.read_text())["address"]
+        _until(lambda: _address(file) != "")
+        self.address = _address(file)
 
     def start(self, *names: str, lacks_slotwise: bool = False) -> None:
         """Start workers, and wait until the scheduler knows them."""
@@ -111,6 +111,14 @@ def names_of(client: Client) -> set[str]:
     """The names of the workers of a cluster."""
     workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
     return {str(worker["name"]) for worker in workers.values()}
+
+
+def _address(file: Path) -> str:
+    """The address in a scheduler file; empty while Dask has not written it."""
+    try:
+        return str(json.loads(file.read_text())["address"])
+    except (OSError, ValueError):
+        return ""
 
 
 def _until(condition: Any) -> None:
