@@ -83,6 +83,7 @@ def _take_in_turn(
     snapshot: Snapshot, slot_kind: str, taker: PoolView, missing: int
 ) -> Sequence[Preempt]:
     """Stop tasks for the next phase of a pool that can use their slots."""
+    # Phases of overdue pools wait for no slots near their input, so only these waits matter.
     waits, coming = Waits(snapshot), taker.coming
     for phase in taker.walk():
         room = phase.max_share - phase.running

@@ -94,9 +94,8 @@ class Shares:
             pool.rank = None
         for phase_id, phase in ready.items():
             share, pool, rank = slots.get(phase_id, 0.0), phase.pool, phase.rank
-            if (
-                share or phase.allocated or rank is None
-            ):  # Most of thousands had none and get none.
+            # Where thousands of phases wait, most had no slots and get none: nothing changes.
+            if share or phase.allocated or rank is None:
                 phase.allocated = share
                 min_share = phase.phase.slots_min
                 phase.owed = min(share, min_share) if min_share else 0.0
