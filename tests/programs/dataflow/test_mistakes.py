@@ -85,6 +85,16 @@ def test_what_is_no_job_is_refused(given: Any) -> None:
         slotwise.simulate([given], slots=1)
 
 
+@pytest.mark.parametrize("function", [zip, enumerate, dict])
+def test_a_class_whose_objects_cannot_be_called_is_refused(function: type) -> None:
+    """A class is created with the parameters of its node, and then called with the streams."""
+    flow = Dataflow()
+    flow.write(flow.node(function, flow.values([1]), name="joined"))
+    message = rf"'joined': objects of its class {function.__name__} cannot be called"
+    with pytest.raises(InputError, match=message):
+        slotwise.simulate([flow.job("wrong", "nowhere")], slots=1)
+
+
 def test_a_graph_is_shown_with_its_nodes() -> None:
     """The first five names, and the number of the others."""
     flow = Dataflow()

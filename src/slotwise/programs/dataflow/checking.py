@@ -180,9 +180,19 @@ def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) 
 
 
 def connected(node: Declared) -> None:
-    """InputError if the function of a node cannot take its inputs and parameters."""
+    """InputError if the function of a node cannot take its inputs and parameters.
+
+    The signature of a class does not tell it: some in native code have none, and all have the
+    `__call__` of their type.
+    """
     assert node.function is not None
     given = node.function
+    if isinstance(given, type) and not any("__call__" in vars(one) for one in given.__mro__):
+        name = given.__name__
+        raise InputError(
+            f"node {node.name!r}: objects of its class {name} cannot be called with streams;"
+            f" give a function, such as lambda *streams: {name}(*streams)"
+        )
     try:
         if isinstance(given, type):
             inspect.signature(given).bind(**node.parameters)
