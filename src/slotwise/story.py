@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from types import TracebackType
+
+_MARGIN = re.compile("^ *[|+] ")
+"""What stands before each line about an exception group."""
 
 
 def story(error: BaseException) -> str:
@@ -21,6 +25,17 @@ def story(error: BaseException) -> str:
     where = vars(error).get("slotwise_where", "")  # See slotwise.programs.formats.places.
     text = "".join(traceback.format_exception(error)).strip()
     return f"{where}: {text}" if where else text
+
+
+def error_line(told: str) -> str:
+    """The line of a traceback that names the error, without the rest of its message and notes.
+
+    The last line of text that has no traceback.
+    """
+    lines = [_MARGIN.sub("", line) for line in told.rstrip().splitlines()] or [""]
+    frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
+    after = lines[frames[-1] + 1 :] if frames else []
+    return next((line for line in after if not line.startswith(" ")), lines[-1]).strip()
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:

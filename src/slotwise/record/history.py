@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from math import inf
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 from uuid import uuid4
 
@@ -60,7 +61,7 @@ def create_history(path: str | Path) -> None:
     """
     place = Path(path)
     with _input_errors(path):
-        if not place.exists():
+        if not _is_there(place):
             _make(place)
         _refuse_others(path)
 
@@ -96,7 +97,7 @@ def read_history(path: str | Path) -> list[Observation]:
     """
     place = Path(path)
     with _input_errors(path):
-        if not place.exists():
+        if not _is_there(place):
             raise InputError(
                 f"history {str(path)!r}: there is no such file; name one that"
                 " `slotwise run --history` has written"
@@ -175,6 +176,15 @@ def _connected(place: Path, how: str) -> sqlite3.Connection:
     )
 
 
+def _is_there(place: Path) -> bool:
+    """Whether there is such a file. Raises OSError for a path that cannot be looked up."""
+    try:
+        os.stat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _refuse_others(path: str | Path) -> None:
     """InputError if the file is no history, or a newer one. Takes no lock, changes nothing.
 
@@ -182,7 +192,7 @@ def _refuse_others(path: str | Path) -> None:
     process writes, the file may look damaged to a reader without a lock; such errors are left
     to a later read with a lock.
     """
-    if not Path(path).is_file():
+    if not S_ISREG(os.stat(path).st_mode):
         raise InputError(
             f"history {str(path)!r}: this is a folder, a pipe or a device, not a file;"
             " name another file"

@@ -164,9 +164,8 @@ def test_records_must_be_picklable() -> None:
     last = flow.node(same, bad, name="last")
     with pytest.raises(TypeError, match="cannot pickle") as raised:
         flow.evaluate(last)
-    assert raised.value.__notes__ == [
-        "in the file channel from bad to last; records must be objects that pickle can copy"
-    ]
+    note = "in the file channel from bad to last; records must be objects that pickle can copy"
+    assert note in raised.value.__notes__  # Python 3.14 adds one of its own.
 
 
 @given(flow=dataflows())

@@ -83,9 +83,7 @@ def test_a_request_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     agent, task = socket.socketpair()
     with task:
         write_frame(task, b"[" * 60_000)
-        with pytest.raises(
-            RefusedError, match="no valid request: the JSON is nested too deeply"
-        ):
+        with pytest.raises(RefusedError, match="no valid request: "):
             serve_notes(agent, tmp_path)
         assert task.recv(1) == b""
 

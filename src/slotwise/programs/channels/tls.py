@@ -15,6 +15,8 @@ from threading import Lock
 from time import monotonic
 from typing import TypeVar
 
+from slotwise.programs.hosts.passing import repeated
+
 RECORD_BYTES = 1 << 14
 """The largest record of TLS. OpenSSL sends one at a time."""
 
@@ -42,12 +44,12 @@ class TlsSocket:
 
     def recv(self, size: int, /) -> bytes:
         """Receive some bytes; none at the end of the stream."""
-        return self._do(lambda: self._tls.recv(size), self._ends())
+        return self._do(lambda: repeated(self._tls.recv, size), self._ends())
 
     def recv_into(self, into: memoryview[int], size: int = 0, flags: int = 0) -> int:
         """Receive at least one byte; 0 at the end of the stream."""
         ends = 0.0 if flags & socket.MSG_DONTWAIT else self._ends()
-        return self._do(lambda: self._tls.recv_into(into, size or len(into)), ends)
+        return self._do(lambda: repeated(self._tls.recv_into, into, size or len(into)), ends)
 
     def send(self, data: bytes, /) -> int:
         """Send some bytes; how many."""
@@ -116,7 +118,7 @@ class TlsSocket:
         sent = 0
         try:
             while sent < len(data):
-                sent += self._tls.send(data[sent:])
+                sent += repeated(self._tls.send, data[sent:])
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             if not sent:
                 raise

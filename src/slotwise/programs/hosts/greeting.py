@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 from slotwise.model.errors import SlotwiseError
 from slotwise.programs.addresses import split_address
+from slotwise.programs.hosts.passing import clear_errors
 from slotwise.programs.unknown_peers import GREETING_SECONDS
 
 VERSION = 1
@@ -101,6 +102,7 @@ def _greet(
     try:
         connected = secured(connected, security, is_agent=is_agent)
         if isinstance(connected, ssl.SSLSocket):
+            clear_errors()  # Connections of this thread may have failed before.
             connected.do_handshake()
         role = _role(connected, None if is_agent else hello["role"], ends)
         if isinstance(security, bytes):

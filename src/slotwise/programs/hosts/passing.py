@@ -11,15 +11,44 @@ import fcntl
 import os
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 BLOCK = 1 << 20
 """Bytes that are passed at once: with `splice`, those that a pipe may hold."""
 
 _SECONDS = Struct("ll")
 """A `timeval`."""
+
+
+Found = TypeVar("Found")
+
+
+def clear_errors() -> None:
+    """Clear OpenSSL's queue of errors of this thread, as Python does after unknown ciphers.
+
+    With OpenSSL 3.4 or later, a peer that closes may leave an error there, which Python then
+    takes for one of the next connection that has nothing to receive (cpython#148594).
+    """
+    with suppress(ssl.SSLError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers("unknown")
+
+
+def repeated(call: Callable[..., Found], *given: Any) -> Found:
+    """What a call of a socket that does not block returns; it is repeated after an error.
+
+    The error may be one of another connection (`clear_errors`). A connection that has failed
+    fails again.
+    """
+    try:
+        return call(*given)
+    except (BlockingIOError, ssl.SSLError):
+        raise
+    except OSError:
+        clear_errors()
+        return call(*given)
 
 
 def give_up_after(connected: socket.socket, seconds: float) -> None:

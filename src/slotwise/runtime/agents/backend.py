@@ -15,6 +15,7 @@ from slotwise.programs.hosts.here import lacking
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.arrivals import Ask
+from slotwise.story import error_line
 
 GRACE = 10.0
 """Seconds for which a host may be silent before its tasks begin again elsewhere."""
@@ -113,7 +114,7 @@ class AgentsBackend(LiveBackend):
     def _placed(self, reason: object, host: str) -> object:
         if not isinstance(reason, str):
             return reason
-        remedy = lacking(reason.rpartition("\n")[2], host)
+        remedy = lacking(error_line(reason), host)
         return f"on host {host}: {reason}" + (f"; {remedy}" if remedy else "")
 
     def _forget(self, key: str, folder: str) -> None:

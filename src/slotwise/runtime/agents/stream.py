@@ -13,6 +13,8 @@ from typing import Any
 
 import msgpack
 
+from slotwise.programs.hosts.passing import repeated
+
 CHUNK = 1 << 18
 """Bytes received in one call."""
 
@@ -76,7 +78,7 @@ class MessageStream:
         self._wants_read = False
         try:
             while self._unsent:
-                sent = self._socket.send(self._unsent[0])
+                sent = repeated(self._socket.send, self._unsent[0])
                 if sent < len(self._unsent[0]):
                     self._unsent[0] = self._unsent[0][sent:]
                 else:
@@ -99,7 +101,7 @@ class MessageStream:
         is_over = False
         while True:
             try:
-                data = self._socket.recv(CHUNK)
+                data = repeated(self._socket.recv, CHUNK)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             except OSError:

@@ -18,7 +18,7 @@ from slotwise.programs.hosts.here import NAME_VARIABLE, lacking
 from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.worker import pickled, summary
-from slotwise.story import story
+from slotwise.story import error_line, story
 
 Call = tuple[bytes | StoredResult, ...]
 """The pickle of a function with its arguments, and its inputs, the large ones in files."""
@@ -74,8 +74,8 @@ class CallResult:
             problem = f"its pickle gives {error!r}"
         except BaseException as unreadable:
             problem = summary(unreadable)
-        last = text.splitlines()[-1] if text else ""
-        substitute = SlotwiseError(f"{last} (the exception itself cannot be read: {problem})")
+        told = f"{error_line(text)} (the exception itself cannot be read: {problem})"
+        substitute = SlotwiseError(told)
         substitute.__cause__ = RemoteTraceback(text)
         return substitute
 
