@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from slotwise.results import Plan as Plan
     from slotwise.results import Result as Result
     from slotwise.results import RunInterrupted as RunInterrupted
+    from slotwise.results import RunLost as RunLost
     from slotwise.results import RunUnrecorded as RunUnrecorded
     from slotwise.results import TaskPlan as TaskPlan
     from slotwise.runtime.simulated.outages import Outage as Outage
@@ -119,6 +120,7 @@ PUBLIC = {
     "TaskPlan": "slotwise.results",
     "Result": "slotwise.results",
     "RunInterrupted": "slotwise.results",
+    "RunLost": "slotwise.results",
     "RunUnrecorded": "slotwise.results",
     "Schedule": "slotwise.model.schedule",
     "Piece": "slotwise.model.schedule",

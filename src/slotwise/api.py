@@ -25,7 +25,7 @@ from slotwise.programs.execution import HasInputSizes
 from slotwise.record.log import Log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
-from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
+from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.running import Options, RunSpec, check_options, existing, refuse_log
 from slotwise.runtime.local.hosts import emulated, names_hosts
 from slotwise.runtime.simulated.simulation import Simulation
@@ -140,7 +140,7 @@ def run(
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
     it within seconds. Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result
-    so far.
+    so far, as has RunLost if the hosts of a Dask cluster have gone and no others can join.
     """
     check_options(options, history)
     refuse_log(history, options)
@@ -300,7 +300,7 @@ def compare(
                 result = _run(apart, name, cluster, emulate_hosts, history, mine)
             else:
                 result = _simulate(apart, name, simulation, slots, mine)
-        except (RunInterrupted, RunUnrecorded) as stop:
+        except (RunInterrupted, RunLost, RunUnrecorded) as stop:
             stop.earlier = tuple(results)
             raise
         except KeyboardInterrupt:  # Before the next run has begun.

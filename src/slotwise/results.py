@@ -251,6 +251,19 @@ class RunInterrupted(KeyboardInterrupt):
         self.earlier: tuple[Result, ...] = ()
 
 
+class RunLost(SlotwiseError):
+    """A run has lost all its hosts, and no others can join.
+
+    `result` has what was done until then: the output of these jobs is complete. In a
+    comparison, `earlier` has the results of the runs before it.
+    """
+
+    def __init__(self, reason: SlotwiseError, result: Result) -> None:
+        super().__init__(str(reason))
+        self.result = result
+        self.earlier: tuple[Result, ...] = ()
+
+
 class RunUnrecorded(SlotwiseError):
     """A run has ended, but its log or history could not be written completely.
 

@@ -16,7 +16,7 @@ from slotwise.analysis.metrics import Meter
 from slotwise.assignment.delay import Delay
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision
-from slotwise.model.errors import InputError
+from slotwise.model.errors import HostsLostError, InputError
 from slotwise.model.event import Event
 from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
@@ -30,7 +30,7 @@ from slotwise.opening import is_same_file
 from slotwise.record.log import Header, Log
 from slotwise.record.log_file import LogFile, check_log
 from slotwise.record.remembering import Remembering
-from slotwise.results import Result, RunInterrupted, RunUnrecorded
+from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import Record
@@ -98,7 +98,8 @@ class RunSpec:
         """Run the loop on a backend and measure the result.
 
         The backend is made last: bad input is refused before it starts anything. If the log or
-        the history cannot be written at the end, RunUnrecorded has the result.
+        the history cannot be written at the end, RunUnrecorded has the result; RunLost has it
+        if no host is left.
         """
         header = self.header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
@@ -125,6 +126,8 @@ class RunSpec:
                 run_loop(scheduler, backend, state, _all_of(records))
         except KeyboardInterrupt:
             raise RunInterrupted(_result(meter, log, file)) from None
+        except HostsLostError as error:
+            raise RunLost(error, _result(meter, log, file)) from error
         except InputError as error:
             if not state.is_done:
                 raise

@@ -27,7 +27,7 @@ from slotwise.model.option_names import as_in_commands
 from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
-from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
+from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunUnrecorded, TaskPlan
 from slotwise.runtime.local.hosts import names_hosts
 from slotwise.runtime.signals import ENDING
 from slotwise.sources import Source
@@ -55,7 +55,7 @@ def exit_codes() -> Iterator[None]:
             sys.stdout.flush()
     except SlotwiseError as error:
         say(f"slotwise: {error}", style="red")
-        raise typer.Exit(2) from error
+        raise typer.Exit(1 if isinstance(error, RunLost) else 2) from error
     except RunInterrupted as stop:
         result = stop.result
         done = [name for name, times in result.jobs.items() if times["completion"] is not None]
@@ -115,11 +115,11 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 @contextmanager
 def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
-    """If a run is stopped or not fully recorded, show its result and the results of earlier
-    runs before the error message."""
+    """If a run is stopped, lost or not fully recorded, show its result and the results of
+    earlier runs before the error message."""
     try:
         yield
-    except (RunInterrupted, RunUnrecorded) as stop:
+    except (RunInterrupted, RunLost, RunUnrecorded) as stop:
         with suppress(typer.Exit):
             finish([*stop.earlier, stop.result], as_json, report)
         raise

@@ -5,6 +5,7 @@ SlotwiseError
  ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
  ├─ OutputError       a part of the output cannot be written (its task fails)
  ├─ InputChanged      an input file changed since the job was planned (its task fails)
+ ├─ HostsLostError    all hosts of a run have gone, and no others can join (exit code 1)
  └─ MissingExtraError an optional dependency is not installed (exit code 2)
 """
 
@@ -27,6 +28,10 @@ class RecordError(SlotwiseError, TypeError):
 
 class InputChanged(SlotwiseError):
     """An input file changed since its job was planned."""
+
+
+class HostsLostError(SlotwiseError):
+    """All hosts have gone, and no others can join: what has begun cannot go on."""
 
 
 class OutputError(SlotwiseError):

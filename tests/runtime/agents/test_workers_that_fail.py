@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import dask.config
 import pytest
@@ -221,3 +223,23 @@ def test_a_client_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
             Session(dask=client)
         with pytest.raises(InputError, match="dask is a DaskProcesses; give"):
             Session(dask=cluster)
+
+
+def test_a_run_shows_what_was_done_before_all_hosts_were_lost(tmp_path: Path) -> None:
+    """Its exit code is that of jobs that failed."""
+    (tmp_path / "jobs.yaml").write_text(
+        "slotwise: 1\njobs:\n"
+        "  - {id: quick, phases: [{name: all, tasks: 1, work: 0.01}]}\n"
+        "  - {id: long, phases: [{name: all, tasks: 1, work: 60}]}\n"
+    )
+    command = [sys.executable, "-m", "slotwise", "run", "jobs.yaml", "--dask"]
+    with dask_processes(tmp_path, "a") as cluster:
+        command += [cluster.address]
+        with Popen(command, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True) as run:
+            assert run.stderr is not None
+            assert any("quick: done" in line for line in run.stderr)
+            cluster.scheduler.kill()
+            shown, said = run.communicate(timeout=TIMEOUT)
+    assert run.returncode == 1, said
+    assert "quick" in shown
+    assert "slotwise: no host is left, and none can join" in said

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import HostsLostError
 from slotwise.model.event import HostAdded, HostRemoved
 from slotwise.programs.execution import Execution
 from slotwise.programs.hosts.here import lacking
@@ -129,10 +129,10 @@ class AgentsBackend(LiveBackend):
     def _look_for_hosts(self) -> None:
         """Say once when no host is left that responds, and when one is there again.
 
-        SlotwiseError if no host is left, and none can join.
+        HostsLostError if no host is left, and none can join.
         """
         if self._none_come and not self._slots.of_host:
-            raise SlotwiseError(
+            raise HostsLostError(
                 f"no host is left, and none can join: {self._none_come}; start the cluster"
                 " again, then run again the jobs that are not done"
             )
