@@ -126,6 +126,21 @@ def test_a_frozen_worker_does_not_delay_a_session(
             assert list(session.map(abs, [-1, -2])) == [1, 2]
 
 
+def test_a_cluster_of_frozen_workers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no session that they could join later."""
+    for name in ("ANSWER_SECONDS", "START_SECONDS"):
+        monkeypatch.setattr(dask_workers, name, 0.5)
+    remedy = "host 'a': its Dask worker does not answer; restart it; start a worker, such as"
+    with (
+        dask_processes(tmp_path, "a") as cluster,
+        frozen(cluster.workers["a"]),
+        pytest.raises(SlotwiseError, match=remedy),
+    ):
+        Session(dask=cluster.address)
+
+
 def test_jobs_fail_when_their_hosts_end_with_the_scheduler(tmp_path: Path) -> None:
     """The workers of Dask end with it; no others can join."""
     with (

@@ -81,10 +81,12 @@ class DaskWorkers:
         if not hosts and not self._connected:
             self._asking.wait(START_SECONDS)
             hosts = self._take()
+        is_none = not hosts and not self._connected
+        remedy = "restart it" if is_none else "it joins when it does, or restart it"
         for address, name in self._asking.silent().items():
-            silent = "its Dask worker does not answer; it joins when it does, or restart it"
-            self._refuse(address, f"host {name!r}: {silent}", is_told=True)
-        if not hosts and not self._connected:
+            silent = f"host {name!r}: its Dask worker does not answer; {remedy}"
+            self._refuse(address, silent, is_told=True)
+        if is_none:
             why = "; ".join(self._refused.values()) or "there are none"
             raise SlotwiseError(
                 f"no worker of the Dask cluster can be used: {why}; {self.remedy}"
