@@ -114,6 +114,37 @@ def test_a_late_job_keeps_its_finish_until_it_proves_to_be_larger() -> None:
     assert virtual.finish == {"a": 12, "b": 16}
 
 
+def test_a_job_that_came_anew_counts_only_with_what_the_reference_lacks_of_it() -> None:
+    """Its finish stays while its size does; when it proves larger once more, 1 comes anew."""
+    jobs = [sized("a", 4), sized("b", 16)]
+    virtual = advanced(advanced(EMPTY, jobs, TREE, 0.0, 4), jobs, TREE, 3.0, 4)
+    jobs = [sized("a", 8), sized("b", 16)]
+    for now in (3.0, 3.0, 3.25, 4.5):
+        virtual = advanced(virtual, jobs, TREE, now, 4)
+        assert virtual.finish == {"a": 12, "b": 16}
+    virtual = advanced(virtual, [sized("a", 9), sized("b", 17)], TREE, 5.25, 4)
+    assert virtual.late == {}
+    assert virtual.finish == {"a": 13, "b": 17}
+    jobs = [sized("a", 9), sized("b", 17)]
+    virtual = advanced(virtual, jobs, TREE, 5.75, 4)
+    assert virtual.late == {"a": (13, 9)}
+    virtual = advanced(virtual, [sized("a", 10), sized("b", 17)], TREE, 5.75, 4)
+    assert virtual.finish == {"a": virtual.now + 1, "b": 17}
+
+
+def test_a_job_that_came_anew_and_is_cancelled_counts_with_the_rest_that_it_can_have_had() -> (
+    None
+):
+    """Of 100 the reference had completed 4 and it had attained 6; a second later, 10."""
+    jobs = [sized("a1", 4), sized("b", 20)]
+    virtual = advanced(advanced(EMPTY, jobs, TREE, 0.0, 4), jobs, TREE, 2.0, 4)
+    virtual = advanced(virtual, [sized("a1", 100, 6), sized("b", 20)], TREE, 2.0, 4)
+    assert virtual.finish == {"a1": 100, "b": 20}
+    for now in (3.0, 3.25):
+        virtual = advanced(virtual, [sized("a2", 30), sized("b", 20)], TREE, now, 4)
+        assert virtual.finish == {"a2": 40, "b": 20}
+
+
 def test_a_better_estimate_moves_the_finish() -> None:
     """A job taken for 10 that proves to be 2 passes one of 4 of the same user."""
     virtual = advanced(EMPTY, [sized("a1", 10), sized("a2", 4)], TREE, 0.0, 4)

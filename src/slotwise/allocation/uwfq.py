@@ -97,17 +97,18 @@ def advanced(
     late = {name: end for name, end in late.items() if name in real}
     known = {one.job for user in users.values() for one in user.jobs}
     for one in jobs:
-        name, size = one.job.id, one.size
+        name, over = one.job.id, 0.0
         if name in late:
-            if size <= late[name].size * (1 + CLOSE):
+            if one.size <= late[name].size * (1 + CLOSE):
                 continue
-            size -= late.pop(name).size  # It was underestimated: the rest comes now.
+            over = late.pop(name).size  # It was underestimated: the rest comes now.
         elif name in known:
             continue
         pool = one.job.pool
         user = users.setdefault(pool, _User(pool, user_weight(pools, pool), reached, 0.0, []))
         weight = one.job.share_weight
-        user.jobs.append(VirtualJob(name, user.clock, size, weight, one.attained))
+        size = one.size - over
+        user.jobs.append(VirtualJob(name, user.clock, size, weight, one.attained, over))
     finish = {name: end.finish for name, end in late.items()}
     for user in users.values():
         finish.update((name, at) for name, at in user.finishes() if name in real)
@@ -133,9 +134,9 @@ def _updated(one: VirtualJob, real: Mapping[str, Sized], served: float) -> Virtu
     """The job with its present estimate; if it is over, with the work that it can have had."""
     now = real.get(one.job)
     if now is None:
-        size = min(one.size, one.attained + served)
-        return one._replace(size=size, attained=size)
-    return one._replace(size=now.size, attained=now.attained)
+        size = min(one.size, max(0.0, one.attained + served - one.before))
+        return one._replace(size=size, attained=one.before + size)
+    return one._replace(size=max(0.0, now.size - one.before), attained=now.attained)
 
 
 @dataclass(slots=True)
@@ -203,7 +204,7 @@ def _advance(
             is_over = user.end <= reached
             for one in user.serve(inf if is_over else step * user.weight):
                 user.begun += one.size / user.weight
-                late[one.job] = VirtualEnd(user.begun, one.size)
+                late[one.job] = VirtualEnd(user.begun, one.before + one.size)
             if not user.jobs:
                 del users[user.name]
         if is_last:

@@ -15,8 +15,10 @@ class VirtualJob(NamedTuple):
     """A job that is not complete in the reference, though it may be over in reality.
 
     begun     its user's clock when it came
-    size      its estimated work in all, slot-seconds
+    size      its estimated work in all, slot-seconds, without `before`
     attained  the service that it had really attained at the last decision, slot-seconds
+    before    its work in all as it was estimated when it was complete in the reference, slot-
+              seconds, if it proved to be larger and came again; else 0
     """
 
     job: str
@@ -24,6 +26,7 @@ class VirtualJob(NamedTuple):
     size: float
     weight: float
     attained: float
+    before: float = 0.0
 
 
 class VirtualUser(NamedTuple):
@@ -40,7 +43,10 @@ class VirtualUser(NamedTuple):
 
 
 class VirtualEnd(NamedTuple):
-    """The virtual finish of a job that is complete in the reference, but not in reality."""
+    """The virtual finish of a job that is complete in the reference, but not in reality.
+
+    size  its estimated work in all, slot-seconds
+    """
 
     finish: float
     size: float
