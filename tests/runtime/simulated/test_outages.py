@@ -24,7 +24,7 @@ from slotwise.model.event import (
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.runtime.simulated.backend import SimulatedBackend
-from slotwise.runtime.simulated.outages import Outage
+from slotwise.runtime.simulated.outages import Outage, Reports
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
 
@@ -192,6 +192,13 @@ def test_the_grace_begins_when_the_outage_is_noticed() -> None:
     backend = backend_of(Outage("h1", 0.5, 6), heartbeat=2.0)
     backend.perform(launch(0))
     assert until_quiet(backend) == [HostLost(2.0, "h1"), lost(7.0, 0), HostJoined(8.0, "h1")]
+
+
+@pytest.mark.parametrize("heartbeat", [5e-324, 1e-320, 1e-300, 1e-9])
+def test_a_heartbeat_shorter_than_any_difference_of_instants_is_none(heartbeat: float) -> None:
+    """Ends are known at once, and no number is too large."""
+    reports = Reports(cluster(heartbeat))
+    assert [reports.next(host, 1.0) for host in ("h1", "h2")] == pytest.approx([1, 1])
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,10 @@ class Reports:
         if not self._heartbeat:
             return at
         first = self._first[host]
-        return max(at, first + ceil((at - first) / self._heartbeat) * self._heartbeat)
+        beats = (at - first) / self._heartbeat
+        if beats == inf:
+            return at  # A heartbeat below any difference of two instants.
+        return max(at, first + ceil(beats) * self._heartbeat)
 
 
 class Unreachables:
