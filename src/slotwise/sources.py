@@ -20,6 +20,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange
 from slotwise.model.job import Job, PhaseId
+from slotwise.model.option_names import option_name
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
@@ -203,8 +204,13 @@ def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
     """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
     if isinstance(slots, WHOLE):
         return Cluster.of_slots(int(slots))
-    if slots is not None:
+    if isinstance(slots, Mapping):
         return Cluster((Host("cluster", dict(slots)),))
+    if slots is not None:
+        raise InputError(
+            f"{option_name('slots')} is {slots!r}; give a whole number >= 1, or one for each"
+            " kind"
+        )
     return workload.cluster or Cluster.of_slots(processors())
 
 

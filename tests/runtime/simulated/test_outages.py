@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -352,6 +352,21 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
         (lambda: Simulation(speeds={"h1": 0.0}), "true speed of host 'h1' is 0.0; it must be"),
         (lambda: Simulation(speeds={"h1": float("inf")}), "is inf; it must be > 0"),
         (
+            lambda: Simulation(seed=cast("Any", float("nan"))),
+            "seed is nan; give a whole number >= 0",
+        ),
+        (lambda: Simulation(seed=cast("Any", "x")), "seed is 'x'; give a whole number >= 0"),
+        (
+            lambda: Simulation(noise=cast("Any", "x")),
+            "noise is 'x'; it must be between 0 and 10",
+        ),
+        (
+            lambda: Simulation(hide_work=cast("Any", "no")),
+            "hide_work is 'no'; give True or False",
+        ),
+        (lambda: simulated(Simulation(), slots=2.5), "slots is 2.5; give a whole number >= 1"),
+        (lambda: simulated(Simulation(), slots="2"), "slots is '2'; give a whole number >= 1"),
+        (
             lambda: simulated(Simulation(outages=(Outage("h3", 3, 2),))),
             "outage h3=3+2: there is no host 'h3'; known: h1, h2",
         ),
@@ -368,7 +383,7 @@ def test_invalid_values_are_refused(make: Callable[[], object], words: str) -> N
     assert words in str(refused.value)
 
 
-def simulated(simulation: Simulation) -> object:
+def simulated(simulation: Simulation, slots: Any = None) -> object:
     """The result of a small job."""
     workload = Workload((Job("a", (Phase("map", Tasks(1, 1.0)),)),), cluster())
-    return simulate(workload, simulation=simulation)
+    return simulate(workload, simulation=simulation, slots=slots)

@@ -15,6 +15,7 @@ from slotwise.model.host_changes import check_changes, hosts_ever, in_order
 from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.model.option_names import option_name
+from slotwise.model.typed import is_number, is_whole
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
 SPEED_MOST = 1e12
@@ -71,11 +72,17 @@ class Simulation:
     hide_work: bool = False
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"{option_name('seed')} is {self.seed}; it must be >= 0")
-        if not 0 <= self.noise <= 10:
+        if not is_whole(self.seed) or self.seed < 0:
             raise InputError(
-                f"{option_name('noise')} is {self.noise}; it must be between 0 and 10"
+                f"{option_name('seed')} is {self.seed!r}; give a whole number >= 0"
+            )
+        if not is_number(self.noise) or not 0 <= self.noise <= 10:
+            raise InputError(
+                f"{option_name('noise')} is {self.noise!r}; it must be between 0 and 10"
+            )
+        if not isinstance(self.hide_work, bool):
+            raise InputError(
+                f"{option_name('hide_work')} is {self.hide_work!r}; give True or False"
             )
         for name in "remote_factor", "rack_factor":
             value = getattr(self, name)
