@@ -67,7 +67,11 @@ def test_the_first_rule_that_matches_names_the_pool(
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
         ({"ahead": -1}, "ahead is -1: give a number >= 0"),
         ({"objective": "sla"}, "penalty 'sla' needs what computations of Dask cannot state"),
-        ([], "known keys: scheduler"),
+        ([], "the value is []: give keys and values, in braces { }; known keys: scheduler"),
+        (
+            {"pools": [{"name": "default"}, {"name": "a", "parent": "default"}]},
+            "pools[0]: pool 'default' has pools below it, but it holds the computations",
+        ),
     ],
 )
 def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
@@ -84,7 +88,8 @@ def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
         ({"pol": "reports"}, "unknown key 'pol'; did you mean 'pool'?"),
         ({"deadline": -1}, "deadline is -1: give a number >= 0"),
         ({"priority": "urgent"}, "priority is 'urgent': give 'very_high'"),
-        (5, "known keys: pool, weight"),
+        (5, "slotwise=5: the value is 5: give keys and values, in braces { }"),
+        ({"pool": 5, "x": "y" * 10_000}, "slotwise={'pool': 5, 'x': 'yyyyy"),
     ],
 )
 def test_wrong_annotations_are_refused(wrong: Any, message: str) -> None:
@@ -93,6 +98,7 @@ def test_wrong_annotations_are_refused(wrong: Any, message: str) -> None:
     with pytest.raises(InputError) as error:
         options.submitter(f"Client-{UNIQUE}", wrong)
     assert message in str(error.value)
+    assert len(str(error.value)) < 300
 
 
 def test_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.scheduler import ALLOCATORS
 from slotwise.workload.building import build_objective, build_pools
-from slotwise.workload.complaint import complaint, place
+from slotwise.workload.complaint import complaint, place, short
 from slotwise.workload.entry import Entry, Name, Place, Positive, Seconds
 from slotwise.workload.schema import ObjectiveEntry, PoolEntry, Priority
 from slotwise.workload.text import Lines, parse_text, read_text
@@ -123,12 +123,19 @@ class GateOptions:
     @classmethod
     def of_mapping(cls, data: Any, lines: Lines | None = None) -> GateOptions:
         """Options from plain data, as YAML gives them. InputError as `read`."""
+        whole = "the file" if lines else "the value"
         lines = lines or Lines("")
         try:
             entry = GateEntry.model_validate(data)
         except ValidationError as error:
-            raise InputError(complaint(error, data, lines, GateEntry)) from error
+            raise InputError(complaint(error, data, lines, GateEntry, whole)) from error
         pools = build_pools(entry.pools, lines)
+        if "default" in pools.inner:
+            number = list(pools).index("default")
+            raise InputError(
+                f"{place(('pools', number), lines)}: pool 'default' has pools below it, but it"
+                " holds the computations that are in no other pool; give it another name"
+            )
         for pool in pools.values():
             if pool.preemption is not None:
                 raise InputError(
@@ -162,8 +169,9 @@ class GateOptions:
         try:
             entry = AnnotationEntry.model_validate(annotation)
         except ValidationError as error:
-            what = complaint(error, annotation, Lines(""), AnnotationEntry)
-            raise InputError(f"annotation slotwise={annotation!r}: {what}") from error
+            what = complaint(error, annotation, Lines(""), AnnotationEntry, "the value")
+            given = short(repr(annotation))
+            raise InputError(f"annotation slotwise={given}: {what}") from error
         tree = PoolTree(self.pools)
         rule = next((r for r in self.rules if r.matches(name, annotation, address)), None)
         if rule is not None:

@@ -18,9 +18,16 @@ LENGTH_MOST = 60
 
 
 def complaint(
-    error: ValidationError, data: Any, lines: Lines, model: type[BaseModel] = WorkloadEntry
+    error: ValidationError,
+    data: Any,
+    lines: Lines,
+    model: type[BaseModel] = WorkloadEntry,
+    whole: str = "the file",
 ) -> str:
-    """Return the message for the first error in the order of the file, of this schema."""
+    """Return the message for the first error in the order of the file, of this schema.
+
+    `whole` is how the message calls all of the data.
+    """
     faults = [(_real(fault, data), fault) for fault in error.errors()]
     first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
     # If a value may have one of several types, pydantic reports an error for each of them. The
@@ -29,14 +36,14 @@ def complaint(
     same = [fault for p, fault in faults if p == path]
     same = [fault for fault in same if not fault["type"].endswith("_type")] or same
     says = ", or ".join(dict.fromkeys(_remedy(fault, path, data, model) for fault in same))
-    return f"{place(path, lines)}{_value(same[0], path, data)}: {says}"
+    return f"{place(path, lines, whole)}{_value(same[0], path, data)}: {says}"
 
 
-def place(path: Path, lines: Lines) -> str:
+def place(path: Path, lines: Lines, whole: str = "the file") -> str:
     """A path in its usual notation, with its line: jobs[2].phases[0].work (line 14)."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{_short(step)}" for step in path)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{short(step)}" for step in path)
     text = "".join(steps)
-    text = text.lstrip(".") or "the file"
+    text = text.lstrip(".") or whole
     known = (lines.get(path[:length]) for length in range(len(path), 0, -1))
     line = next((line for line in known if line is not None), None)
     return text if line is None else f"{text} (line {line})"
@@ -72,10 +79,11 @@ def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
         return ""
     plain = value is None or isinstance(value, bool)
     text = json.dumps(value) if plain else repr(value)
-    return f" is {_short(text)}"
+    return f" is {short(text)}"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text, or its first characters and three dots."""
     return text if len(text) < LENGTH_MOST else text[: LENGTH_MOST - 3] + "..."
 
 
@@ -141,7 +149,7 @@ MEANT = {"mapreduce": "program"}
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
-    key = _short(key)
+    key = short(key)
     close = get_close_matches(MEANT.get(key, key), known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
     return f"unknown key {key!r}; {hint}"
