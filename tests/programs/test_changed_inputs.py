@@ -210,7 +210,7 @@ def test_links_are_followed_anywhere_in_a_path(tmp_path: Path) -> None:
 
 def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
     """Python would raise ValueError."""
-    with pytest.raises(InputError, match="embedded null"):
+    with pytest.raises(InputError, match=r"embedded null (byte|character in path)"):
         find_inputs(["a\0b"], tmp_path)
 
 

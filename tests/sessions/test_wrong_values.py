@@ -220,11 +220,19 @@ def test_runs_and_sessions_refuse_options_of_a_wrong_type(
 
 
 @pytest.mark.parametrize("name", ["dmrs", "dmrs-best"])
-@pytest.mark.parametrize("option", ["epoch_seconds", "budget_seconds"])
-def test_schedulers_with_queues_refuse_options_of_a_wrong_type(name: str, option: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("epoch_seconds", "give a finite number >= 1e-06"),
+        ("budget_seconds", "give a number of seconds >= 0"),
+    ],
+)
+def test_schedulers_with_queues_refuse_options_of_a_wrong_type(
+    name: str, option: str, remedy: str
+) -> None:
     """They have no epochs; the options are checked nevertheless."""
     wrong: dict[str, Any] = {option: "x"}
-    refuses(lambda: simulate([JOB], name, **wrong), f"{option} is 'x'; give a ")
+    refuses(lambda: simulate([JOB], name, **wrong), f"{option} is 'x'; {remedy}")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -67,4 +68,8 @@ def test_json_that_is_nested_deeply_is_no_greeting(
     greeting._prove(peer, TOKEN, is_agent=False, ends=ends)
     write_frame(peer, b"[" * 60_000)
     thread.join()
-    assert refused[0].startswith("no valid greeting: ")
+    # Python 3.14 reads as far as the end of the text.
+    why = "the JSON is nested too deeply"
+    if sys.version_info >= (3, 14):
+        why = "Expecting value: line 1 column 60001 (char 60000)"
+    assert refused == [f"no valid greeting: {why}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -81,9 +82,12 @@ def test_notes_lie_in_folders_of_attempts_only(
 def test_a_request_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     """As any other one that is not valid; the connection is closed."""
     agent, task = socket.socketpair()
+    # Python 3.14 reads as far as the end of the text.
+    is_read = sys.version_info >= (3, 14)
+    why = "Expecting value" if is_read else "the JSON is nested too deeply"
     with task:
         write_frame(task, b"[" * 60_000)
-        with pytest.raises(RefusedError, match="no valid request: "):
+        with pytest.raises(RefusedError, match=f"no valid request: {why}"):
             serve_notes(agent, tmp_path)
         assert task.recv(1) == b""
 

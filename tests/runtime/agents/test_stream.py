@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from certificates import contexts
+from slotwise.programs.hosts.passing import repeated
 from slotwise.runtime.agents.stream import Message, MessageStream, tune
 
 Pair = tuple[MessageStream, MessageStream]
@@ -65,6 +66,7 @@ def test_a_peer_that_closes_does_not_end_the_streams_of_others(stack: ExitStack)
     far.send(["answer"])
     far.flush()
     time.sleep(0.01)
+    # OpenSSL before 3.4 leaves no error: there, `test_only_errors_that_stay_are_raised` checks.
     for _ in range(2):
         with suppress(EOFError):
             far.receive()
@@ -72,3 +74,38 @@ def test_a_peer_that_closes_does_not_end_the_streams_of_others(stack: ExitStack)
         other_far.send(["more"])
         other_far.flush()
         assert received(other_near) == [["more"]]
+
+
+@pytest.mark.parametrize("last", [b"data", ConnectionResetError(), ssl.SSLWantReadError()])
+def test_only_errors_that_stay_are_raised(last: bytes | OSError) -> None:
+    """The first one may be of another connection; the second call tells of this one."""
+    outcomes: list[bytes | OSError] = [BrokenPipeError(), last]
+
+    def receive(size: int) -> bytes:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome[:size]
+
+    if isinstance(last, OSError):
+        with pytest.raises(type(last)):
+            repeated(receive, 2)
+    else:
+        assert repeated(receive, 2) == b"da"
+    assert outcomes == []
+
+
+@pytest.mark.parametrize(
+    "error", [BlockingIOError(), ssl.SSLWantReadError(), ssl.SSLEOFError()]
+)
+def test_what_tells_of_this_connection_is_raised_at_once(error: OSError) -> None:
+    """A call that would block is not repeated, nor is one after an error of TLS itself."""
+    calls = []
+
+    def receive() -> bytes:
+        calls.append(1)
+        raise error
+
+    with pytest.raises(type(error)):
+        repeated(receive)
+    assert calls == [1]

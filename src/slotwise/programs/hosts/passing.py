@@ -22,7 +22,6 @@ BLOCK = 1 << 20
 _SECONDS = Struct("ll")
 """A `timeval`."""
 
-
 Found = TypeVar("Found")
 
 
