@@ -71,6 +71,19 @@ def test_it_shows_limits_and_admission(log: Log) -> None:
     assert explain(log, "w1", 0.0).phases[0].running == 8
 
 
+def test_it_says_that_tasks_stopped_before_are_left(simulated: Callable[..., object]) -> None:
+    """Under LAS the task of x, stopped after 6 s, comes first again at 11.5 s, until 23.5 s."""
+    pools = [Pool(name, preemption=Preemption(fair_after=5.0, fraction=1.0)) for name in "ab"]
+    maps = Phase("map", Tasks(1, 20.0))
+    jobs = [Job("x", (maps,), pool="a"), Job("y", (maps,), 1.0, "b")]
+    log = simulated(jobs, Cluster.of_slots(1), pools, "las").log
+    lacks = {at: explain(log, "y", at).phases[0].shares[0].lacks for at in (13.0, 20.0)}
+    takes = "below its share for too long: it takes the missing slots back"
+    leaves = "it leaves tasks that were stopped before until they have run longer"
+    assert lacks[13.0] == "below its share: it takes the missing slots back at 17 s"
+    assert lacks[20.0] == f"{takes}; {leaves}"
+
+
 def test_it_names_the_queues_in_which_tasks_wait() -> None:
     """With queues at hosts nothing is allocated; the tasks before its own are counted."""
     cluster = Cluster((Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5)))

@@ -304,3 +304,44 @@ def test_in_a_full_pool_slots_come_from_siblings(simulated: Simulate) -> None:
     log = simulated(jobs, Cluster.of_slots(6), pools).log
     assert preempted(log) == [(3.0, "x", 2)]
     assert held(log, 3.0) == {"x": 2, "y": 1, "z": 2}
+
+
+def test_a_task_stopped_for_a_share_then_runs_twice_as_long(simulated: Simulate) -> None:
+    """Under LAS a killed task has attained nothing and comes first again.
+
+    The attempts of x take 6, 12 and 20 s, those of y in between 5.5, 11 and 20 s.
+    """
+    pools = [Pool(name, preemption=Preemption(fair_after=5.0, fraction=1.0)) for name in "ab"]
+    jobs = [job("x", "a", 1, 20.0), job("y", "b", 1, 20.0, arrival=1.0)]
+    watch = simulated(jobs, Cluster.of_slots(1), pools, "las")
+    stopped = [(6.0, "x", 0), (11.5, "y", 0), (23.5, "x", 0), (34.5, "y", 0)]
+    assert preempted(watch.log) == stopped
+    assert watch.state.completed == {"x": 54.5, "y": 74.5}
+
+
+@pytest.mark.parametrize(
+    ("preemption", "taken"),
+    [
+        (Preemption(least_after=2.0), [(14.0, "x", 1)]),
+        (Preemption(fair_after=2.0), [(14.0, "x", 0)]),
+    ],
+)
+def test_only_a_min_share_stops_a_task_again_before(
+    simulated: Simulate, preemption: Preemption, taken: list[tuple[float, str, int]]
+) -> None:
+    """A task of x ran for 10 s until it was stopped for y. At 11 s it begins again.
+
+    Then it is the newest task, but a share takes the other one.
+    """
+    pools = [
+        Pool("a"),
+        Pool("b", preemption=Preemption(fair_after=5.0)),
+        Pool("c", slots_min=1, preemption=preemption),
+    ]
+    jobs = [
+        job("x", "a", 2),
+        job("y", "b", 1, 1.0, arrival=5.0),
+        job("z", "c", 1, 1.0, arrival=12.0),
+    ]
+    log = simulated(jobs, Cluster.of_slots(2), pools).log
+    assert preempted(log) == [(10.0, "x", 1), *taken]

@@ -274,6 +274,10 @@ def _lacks(state: State, pool: PoolState) -> str:
     for what, due in (("its min share", pool.min_share_due), ("its share", pool.fair_due)):
         if due <= state.now:
             words.append(f"below {what} for too long: it takes the missing slots back")
+            if what == "its share" and _spares(state, pool.slot_kind):
+                words.append(
+                    "it leaves tasks that were stopped before until they have run longer"
+                )
         elif due < inf:
             words.append(f"below {what}: it takes the missing slots back at {due:.6g} s")
     if words or pool.held >= whole(pool.share):
@@ -281,6 +285,15 @@ def _lacks(state: State, pool: PoolState) -> str:
     if pool.preemption is None or pool.preemption.fair_after == inf:
         return "below its share, but it has no time-out after which it takes slots back"
     return f"below its share, but not below {pool.preemption.fraction:.3g} of it"
+
+
+def _spares(state: State, slot_kind: str) -> bool:
+    """Whether a task runs on such slots that is stopped for a min share only."""
+    return any(
+        phase.spared_until(launch.task) > state.now
+        for phase in state.holding(slot_kind)
+        for _, launch in phase.attempts()
+    )
 
 
 def _neighbours(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from slotwise.assignment.victims import Victim, Victims
 from slotwise.assignment.wide import Waits, path_of, places, slots_stopping
@@ -32,6 +33,11 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     frees all of its slots, which may be more than are missing. Gangs are stopped as a whole,
     after other tasks.
 
+    A task that was stopped for a pool before is stopped for a share again only when it has run
+    twice as long as before (`PhaseView.spared_until`); for a min share, at any time. So a task
+    that takes D seconds loses less than 2 D to shares, even if these follow the tasks and go
+    back and forth.
+
     Each call serves one pool; the next call sees its decisions. O(running tasks) if a pool
     takes something, otherwise O(overdue pools).
     """
@@ -39,128 +45,133 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
         overdue = snapshot.overdue(slot_kind)
         if not overdue:
             continue
-        for taker in sorted(overdue, key=_depth, reverse=True):
-            missing = taker.missing(snapshot.now)
-            if missing > 0:
-                take = _take_in_turn if snapshot.has_wide else _take
-                if taken := take(snapshot, slot_kind, taker, missing):
-                    return taken
+        for pool in sorted(overdue, key=_depth, reverse=True):
+            least, missing = pool.missing_least(snapshot.now), pool.missing(snapshot.now)
+            taken: Sequence[Preempt] = ()
+            if least > 0:
+                taken = _Taker(snapshot, slot_kind, pool, is_least=True).take(least)
+            if not taken and missing > least:
+                taken = _Taker(snapshot, slot_kind, pool, is_least=False).take(missing)
+            if taken:
+                return taken
     return ()
 
 
-def _take(
-    snapshot: Snapshot,
-    slot_kind: str,
-    taker: PoolView,
-    missing: int,
-    spared: Collection[str] = (),
-) -> Sequence[Preempt]:
-    """Stop tasks with `missing` slots; with fewer if no pool can spare that many.
+@dataclass(frozen=True, slots=True)
+class _Taker:
+    """A pool that takes back slots of a kind: of its min share, or of its whole share."""
 
-    spared  hosts on which none is stopped
-    """
-    above = list(path_of(taker))
-    full = next((pool for pool in above if pool.is_full), None)
-    victims = Victims(snapshot, {pool.key for pool in above}, spared)
-    taken = victims.take(slot_kind, full, missing)
-    missing -= _slots(taken)
-    if full is not None and full.of_other_kinds and missing > 0:
-        # Its max share is for several kinds: stopping tasks of other kinds makes room in it,
-        # and slots of this kind come from elsewhere.
-        room = [
-            victim
-            for other in full.of_other_kinds
-            for victim in victims.take(other.slot_kind, other, missing)
-        ]
-        room = _first_with(room, missing)
-        free = sum(snapshot.free(slot_kind).values())
-        slots = victims.take(slot_kind, None, _slots(room) - free)
-        taken += [*_first_with(room, free + _slots(slots)), *slots]
-    return _stop(snapshot, taker, taken)
+    snapshot: Snapshot
+    slot_kind: str
+    pool: PoolView
+    is_least: bool
 
+    def take(self, missing: int) -> Sequence[Preempt]:
+        """The tasks to stop for as many slots."""
+        if self.snapshot.has_wide:
+            return self._take_in_turn(missing)
+        return self._take(missing)
 
-def _take_in_turn(
-    snapshot: Snapshot, slot_kind: str, taker: PoolView, missing: int
-) -> Sequence[Preempt]:
-    """Stop tasks for the next phase of a pool that can use their slots."""
-    # Phases of overdue pools wait for no slots near their input, so only these waits matter.
-    waits, coming = Waits(snapshot), taker.coming
-    for phase in taker.walk():
-        room = phase.max_share - phase.running
-        if phase.is_pinned or room < phase.unit or waits.is_barred(phase):
-            continue  # No slot is taken back for it, or it could not use one.
-        if phase.is_gang and phase.running:
-            continue  # It is broken, and its own tasks stop.
-        count = min(phase.pending, room) if phase.unit == 1 else phase.unit
-        if phase.unit == 1:
-            kept = waits.kept_from(phase)
-            taken = _take(snapshot, slot_kind, taker, min(count - coming, missing), kept)
-        elif phase.is_gang:
-            taken, claimed = _take_for_gang(snapshot, slot_kind, taker, phase, missing)
-            missing -= claimed
-        else:
-            taken = _take_on_one_host(snapshot, slot_kind, taker, phase.width, missing)
-        if taken:
-            return taken
-        coming = max(0, coming - count)  # It uses them before the next phase.
-    return ()
+    def _take(self, missing: int, spared: Collection[str] = ()) -> Sequence[Preempt]:
+        """Stop tasks with `missing` slots; with fewer if no pool can spare that many.
 
+        spared  hosts on which none is stopped
+        """
+        slot_kind = self.slot_kind
+        full = next((pool for pool in path_of(self.pool) if pool.is_full), None)
+        victims = self._victims(spared)
+        taken = victims.take(slot_kind, full, missing)
+        missing -= _slots(taken)
+        if full is not None and full.of_other_kinds and missing > 0:
+            # Its max share is for several kinds: stopping tasks of other kinds makes room in
+            # it, and slots of this kind come from elsewhere.
+            room = [
+                victim
+                for other in full.of_other_kinds
+                for victim in victims.take(other.slot_kind, other, missing)
+            ]
+            room = _first_with(room, missing)
+            free = sum(self.snapshot.free(slot_kind).values())
+            slots = victims.take(slot_kind, None, _slots(room) - free)
+            taken += [*_first_with(room, free + _slots(slots)), *slots]
+        return self._stop(taken)
 
-def _take_for_gang(
-    snapshot: Snapshot, slot_kind: str, taker: PoolView, phase: PhaseView, missing: int
-) -> tuple[Sequence[Preempt], int]:
-    """Stop tasks so that all tasks of a gang have room, or none.
-
-    If there is room when the tasks that were asked to stop have ended, none is stopped. The
-    other number is then the slots that the gang will take of those which are missing.
-    """
-    above = list(path_of(taker))
-    full = next((pool for pool in above if pool.room < phase.unit), None)
-    free, stopping = snapshot.free(slot_kind), slots_stopping(snapshot, slot_kind)
-    coming = {
-        host.name: free.get(host.name, 0) + stopping[host.name]
-        for host in snapshot.cluster.hosts
-        if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= phase.width
-    }
-    if places(phase, coming.values()) >= phase.pending:
-        return (), max(0, phase.unit - sum(stopping.values()))
-    if missing < phase.unit:
-        return (), 0
-    victims = Victims(snapshot, {pool.key for pool in above})
-    return _stop(snapshot, taker, victims.for_gang(slot_kind, full, coming, phase)), 0
-
-
-def _take_on_one_host(
-    snapshot: Snapshot, slot_kind: str, taker: PoolView, width: int, missing: int
-) -> Sequence[Preempt]:
-    """Stop tasks on the host where a task of this width needs the fewest slots from others."""
-    above = list(path_of(taker))
-    full = next((pool for pool in above if pool.room < width), None)
-    victims = Victims(snapshot, {pool.key for pool in above})
-    free, stopping = snapshot.free(slot_kind), slots_stopping(snapshot, slot_kind)
-    lacks: dict[str, int] = {}
-    for host in snapshot.cluster.hosts:
-        if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= width:
-            coming = stopping[host.name]
-            lacks[host.name] = width - free.get(host.name, 0) - coming
-            if lacks[host.name] <= 0:  # A task of the pool will run there.
-                missing -= max(0, width - coming)
-    if missing < width:
+    def _take_in_turn(self, missing: int) -> Sequence[Preempt]:
+        """Stop tasks for the next phase of the pool that can use their slots."""
+        # Phases of overdue pools wait for no slots near their input: only these waits matter.
+        waits, coming = Waits(self.snapshot), self.pool.coming
+        for phase in self.pool.walk():
+            room = phase.max_share - phase.running
+            if phase.is_pinned or room < phase.unit or waits.is_barred(phase):
+                continue  # No slot is taken back for it, or it could not use one.
+            if phase.is_gang and phase.running:
+                continue  # It is broken, and its own tasks stop.
+            count = min(phase.pending, room) if phase.unit == 1 else phase.unit
+            if phase.unit == 1:
+                kept = waits.kept_from(phase)
+                taken = self._take(min(count - coming, missing), kept)
+            elif phase.is_gang:
+                taken, claimed = self._take_for_gang(phase, missing)
+                missing -= claimed
+            else:
+                taken = self._take_on_one_host(phase.width, missing)
+            if taken:
+                return taken
+            coming = max(0, coming - count)  # It uses them before the next phase.
         return ()
-    found = victims.by_host(slot_kind, full, lacks)
-    order = sorted(found, key=lambda host: (lacks[host], snapshot.cluster.position[host]))
-    return _stop(snapshot, taker, found[order[0]]) if order else ()
 
+    def _take_for_gang(self, phase: PhaseView, missing: int) -> tuple[Sequence[Preempt], int]:
+        """Stop tasks so that all tasks of a gang have room, or none.
 
-def _stop(snapshot: Snapshot, taker: PoolView, victims: Sequence[Victim]) -> Sequence[Preempt]:
-    preemption = snapshot.pools.preemption(taker.name)
-    assert preemption is not None
-    until = snapshot.now + preemption.grace if preemption.grace > 0 else None
-    return [
-        Preempt(a.phase, a.task, a.attempt, a.host, until, taker.name)
-        for victim in victims
-        for a in victim.launches
-    ]
+        If there is room when the tasks that were asked to stop have ended, none is stopped. The
+        other number is then the slots that the gang will take of those which are missing.
+        """
+        snapshot, slot_kind = self.snapshot, self.slot_kind
+        full = next((pool for pool in path_of(self.pool) if pool.room < phase.unit), None)
+        free, stopping = snapshot.free(slot_kind), slots_stopping(snapshot, slot_kind)
+        coming = {
+            host.name: free.get(host.name, 0) + stopping[host.name]
+            for host in snapshot.cluster.hosts
+            if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= phase.width
+        }
+        if places(phase, coming.values()) >= phase.pending:
+            return (), max(0, phase.unit - sum(stopping.values()))
+        if missing < phase.unit:
+            return (), 0
+        return self._stop(self._victims().for_gang(slot_kind, full, coming, phase)), 0
+
+    def _take_on_one_host(self, width: int, missing: int) -> Sequence[Preempt]:
+        """Stop tasks on the host where a task of this width needs the fewest from others."""
+        snapshot, slot_kind = self.snapshot, self.slot_kind
+        full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
+        free, stopping = snapshot.free(slot_kind), slots_stopping(snapshot, slot_kind)
+        lacks: dict[str, int] = {}
+        for host in snapshot.cluster.hosts:
+            if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= width:
+                coming = stopping[host.name]
+                lacks[host.name] = width - free.get(host.name, 0) - coming
+                if lacks[host.name] <= 0:  # A task of the pool will run there.
+                    missing -= max(0, width - coming)
+        if missing < width:
+            return ()
+        found = self._victims().by_host(slot_kind, full, lacks)
+        position = snapshot.cluster.position
+        order = sorted(found, key=lambda host: (lacks[host], position[host]))
+        return self._stop(found[order[0]]) if order else ()
+
+    def _victims(self, spared: Collection[str] = ()) -> Victims:
+        above = {pool.key for pool in path_of(self.pool)}
+        return Victims(self.snapshot, above, self.is_least, spared)
+
+    def _stop(self, victims: Sequence[Victim]) -> Sequence[Preempt]:
+        preemption = self.snapshot.pools.preemption(self.pool.name)
+        assert preemption is not None
+        until = self.snapshot.now + preemption.grace if preemption.grace > 0 else None
+        return [
+            Preempt(a.phase, a.task, a.attempt, a.host, until, self.pool.name)
+            for victim in victims
+            for a in victim.launches
+        ]
 
 
 def _slots(victims: Iterable[Victim]) -> int:

@@ -31,15 +31,20 @@ class Victim:
 class Victims:
     """Running tasks that can be stopped for a pool.
 
-    above   the keys of this pool and of the pools that contain it: nothing is taken from these,
-            on any kind of slot
-    spared  hosts on which no task is stopped, beside the unresponsive ones
+    above     the keys of this pool and of the pools that contain it: nothing is taken from
+              these, on any kind of slot
+    is_least  whether its min share is missing: then tasks may be stopped again at any time
+    spared    hosts on which no task is stopped, beside the unresponsive ones
     """
 
     def __init__(
-        self, snapshot: Snapshot, above: Collection[ShareKey], spared: Collection[str] = ()
+        self,
+        snapshot: Snapshot,
+        above: Collection[ShareKey],
+        is_least: bool,
+        spared: Collection[str] = (),
     ) -> None:
-        self._snapshot, self._above = snapshot, above
+        self._snapshot, self._above, self._is_least = snapshot, above, is_least
         self._spared = {*snapshot.lost, *spared}
         self._taken_from: Counter[PoolView] = Counter()
 
@@ -99,9 +104,12 @@ class Victims:
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Victim]:
         """The tasks that are not spared, each with the pools whose slots it gives."""
+        now = self._snapshot.now
         for phase, launches in _newest_first(self._snapshot.holding(slot_kind)):
             if any(launch.host in self._spared for launch in launches):
                 continue
+            if not self._is_least and any(phase.spared_until(a.task) > now for a in launches):
+                continue  # It was stopped before, and would never end if that went on.
             # Moving slots within a pool that contains the taker does not change that pool.
             path = list(path_of(phase.pool))
             giving = [pool for pool in path if pool.key not in self._above]

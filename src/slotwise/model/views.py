@@ -75,6 +75,10 @@ class PoolView(Protocol):
         """The shares of other kinds with which it has a common min and max share."""
         ...
 
+    def missing_least(self, now: float) -> int:
+        """Slots of its min share that it may take back now; `missing` includes them."""
+        ...
+
     def missing(self, now: float) -> int:
         """Slots that it may take back now, without those already being taken back for it."""
         ...
@@ -191,6 +195,14 @@ class PhaseView(Protocol):
 
     def attempts(self) -> Iterable[tuple[float, Launch]]:
         """The start and launch of each running attempt, without those asked to stop."""
+        ...
+
+    def spared_until(self, task: int) -> float:
+        """Until when a running task is not stopped for the share of a pool, if it ever is.
+
+        It is stopped before only for a min share. It has run twice as long then as the longest
+        of its attempts that was stopped for a pool.
+        """
         ...
 
     def hosts_stopping(self) -> Iterable[str]:

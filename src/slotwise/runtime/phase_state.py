@@ -25,6 +25,10 @@ from slotwise.runtime.task_homes import (
     TaskHomes,
 )
 
+SPARED = 2.0
+"""How many times as long as its longest stopped attempt a task runs before it is stopped again
+for the share of a pool. Above 1, it ends at last, even if shares go back and forth."""
+
 
 class PhaseState(WaitingNode):
     """A phase in progress. It changes only through its methods, and each is O(1).
@@ -49,6 +53,7 @@ class PhaseState(WaitingNode):
         "_limits",
         "_returned",
         "_status",
+        "_stopped_after",
         "_tries",
         "behind",
         "blocked",
@@ -123,6 +128,7 @@ class PhaseState(WaitingNode):
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
+        self._stopped_after: dict[int, float] = {}
         self.failures: PhaseFailures | None = None  # until the first one
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
@@ -202,6 +208,10 @@ class PhaseState(WaitingNode):
         for task, (launch, started, _) in self.launches.items():
             if task not in self.stopping:
                 yield started, launch
+
+    def spared_until(self, task: int) -> float:
+        """Until when a running task is stopped for no pool's share, only for a min share."""
+        return self.launches[task][1] + SPARED * self._stopped_after.get(task, 0.0)
 
     def hosts_stopping(self) -> Iterable[str]:
         """The host of each running attempt that was asked to stop."""
@@ -402,6 +412,13 @@ class PhaseState(WaitingNode):
     def is_done(self, task: int) -> bool:
         """Whether a task is done, and its output is there."""
         return self._status[task] == DONE
+
+    def note_stopped(self, task: int, attempt: int, now: float) -> None:
+        """An attempt ends because it was asked to stop; it matters if that was for a pool."""
+        entry = self.launches.get(task)
+        if entry and entry[0].attempt == attempt and self.stopping.get(task) is not None:
+            ran = now - entry[1]
+            self._stopped_after[task] = max(ran, self._stopped_after.get(task, 0.0))
 
     def keep(self, task: int, work: float) -> None:
         """Add to the kept work of a stopped task, which need not be done again."""

@@ -182,18 +182,21 @@ class PoolState(ShareNode):
             return map(_CHILD, pool.backlogged)
         return map(_CHILD, chain.from_iterable(_walk(pool)))
 
+    def missing_least(self, now: float) -> int:
+        """Slots of its min share that it may take back now; see `missing`."""
+        if self.min_share_due > now:
+            return 0
+        missing = whole(min(self.owed, self.usable)) - self.expected
+        if self.total is not None:
+            missing = min(missing, self.total.missing())
+        return self._usable_of(missing)
+
     def missing(self, now: float) -> int:
         """Slots that it may take back now, without those already being taken back for it."""
-        missing = 0
-        if self.min_share_due <= now:
-            missing = whole(min(self.owed, self.usable)) - self.expected
-            if self.total is not None:
-                missing = min(missing, self.total.missing())
-        if self.fair_due <= now:
-            missing = max(missing, whole(self.share) - self.expected)
-        if missing > 0 and self.holds_totals:
-            missing = min(missing, self._launchable() - self.coming)
-        return max(0, missing)
+        least = self.missing_least(now)
+        if self.fair_due > now:
+            return least
+        return max(least, self._usable_of(whole(self.share) - self.expected))
 
     def spare(self) -> int:
         """The whole slots that can be taken from it before it is below its share.
@@ -227,6 +230,12 @@ class PoolState(ShareNode):
             self.fair_due = now + preemption.fair_after
             begun.append(self.fair_due)
         return begun
+
+    def _usable_of(self, missing: int) -> int:
+        """Those of its missing slots that tasks below it may hold."""
+        if missing > 0 and self.holds_totals:
+            missing = min(missing, self._launchable() - self.coming)
+        return max(0, missing)
 
     def _launchable(self) -> int:
         """Further slots that tasks below it may hold, given the limits of the pools there."""

@@ -71,6 +71,11 @@ class SharesByKind:
             shares.recount(of_kind[kind], lost)
         self._line_up()
 
+    @property
+    def has_overdue(self) -> bool:
+        """Whether a pool may take slots back."""
+        return any(shares.overdue for shares in self.of.values())
+
     def taker(self, pool: str | None, slot_kind: str) -> PoolState | None:
         """The share of a pool for which a task of a kind is asked to stop; None without a pool.
 

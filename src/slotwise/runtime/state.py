@@ -89,6 +89,7 @@ class State(StateRequests, StateHosts, StateGates):
         limits = {False: attempts_max, True: losses_max}
         super().__init__(cluster, pools, default_work, limits)
         self._waits: list[tuple[float, PhaseId]] = []
+        self._spared: list[float] = []  # when tasks may be stopped again for a pool's share
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
             JobsClosed: self._jobs_closed,
@@ -166,6 +167,11 @@ class State(StateRequests, StateHosts, StateGates):
                     wake = until
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
+        spared = self._spared
+        while spared and spared[0] <= now:
+            heappop(spared)
+        if spared and spared[0] < wake and self._shares.has_overdue:
+            wake = spared[0]
         return None if wake == inf else wake
 
     # Events.
@@ -220,6 +226,9 @@ class State(StateRequests, StateHosts, StateGates):
         self._jobs.forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
+        stopped = self._phases.get(event.phase)
+        if stopped is not None:
+            stopped.note_stopped(event.task, event.attempt, event.at)
         phase = self._put_back(event)
         if phase is not None:
             if not phase.is_gang:
@@ -254,6 +263,8 @@ class State(StateRequests, StateHosts, StateGates):
         if offers is not None and not free.by_host:
             offers.take_last(now)
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
+        if launch.attempt > 1:
+            heappush(self._spared, phase.spared_until(launch.task))
         if self._queues.by_host:
             self._queues.launched(launch)
         shares.settle(phase, width)
