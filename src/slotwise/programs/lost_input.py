@@ -9,6 +9,11 @@ if TYPE_CHECKING:  # Worker processes import this module, but need none of these
     from pathlib import Path
 
 
+CHANGED = (
+    "is missing or incomplete; find out what removes or changes files there while jobs run"
+)
+
+
 class IncompleteFileError(OSError):
     """The end of a file is missing."""
 
@@ -24,29 +29,33 @@ class LostInputError(BaseException):
 
     phase    the phase whose output is lost
     outputs  its tasks, each with the number of the attempt that wrote the output
-    place    the file that is missing or incomplete
+    place    the first file that is lost
+    why      what is wrong with it, after its name
     """
 
-    def __init__(self, phase: str, outputs: tuple[tuple[int, int], ...], place: str) -> None:
-        super().__init__(phase, outputs, place)
-        self.phase, self.outputs, self.place = phase, outputs, place
+    def __init__(
+        self,
+        phase: str,
+        outputs: tuple[tuple[int, int], ...],
+        place: str,
+        why: str = CHANGED,
+    ) -> None:
+        super().__init__(phase, outputs, place, why)
+        self.phase, self.outputs, self.place, self.why = phase, outputs, place, why
 
     @classmethod
     def of(
-        cls, phase: str, lost: Iterable[tuple[int, int, str | Path]]
+        cls, phase: str, lost: Iterable[tuple[int, int, str | Path]], why: str = CHANGED
     ) -> LostInputError | None:
         """The error for these tasks, attempts and files; None if there are none."""
         found = tuple(lost)
         if not found:
             return None
         outputs = tuple((task, attempt) for task, attempt, _ in found)
-        return cls(phase, outputs, str(found[0][2]))
+        return cls(phase, outputs, str(found[0][2]), why)
 
     def __str__(self) -> str:
-        return (
-            f"{self.place} is missing or incomplete; find out what removes or changes files"
-            " there while jobs run"
-        )
+        return f"{self.place} {self.why}"
 
 
 class LostAttemptError(BaseException):

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,12 +25,17 @@ JOB = work_folder_name()
 LARGE = 64
 
 
+def refuse(seconds: float) -> None:
+    """Instead of a pause before another try."""
+    raise AssertionError("a silent host is not tried again")
+
+
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TaskFile, int]]:
     """A file of an agent, larger than the buffers of a connection, and the agent."""
     monkeypatch.setattr(fetching, "reader_security", lambda: reader_token(TOKEN))
-    monkeypatch.setattr(fetching, "PAUSES", (0.01, 0.01))
-    monkeypatch.setattr(files, "SECONDS", 0.5)
+    monkeypatch.setattr(fetching, "time", SimpleNamespace(sleep=refuse))
+    monkeypatch.setattr(files, "SILENT_SECONDS", 0.5)
     monkeypatch.setattr(greeting, "GREETING_SECONDS", 0.5)
     source = Loopback(Cluster((Host("a", {"task": 1}),)), tmp_path)
     try:
@@ -54,8 +60,10 @@ def test_an_agent_that_does_not_greet_has_lost_its_files(
     """The kernel of its host accepts connections meanwhile."""
     file, agent = served
     os.kill(agent, signal.SIGSTOP)
-    with pytest.raises(LostInputError):
+    with pytest.raises(LostInputError) as caught:
         fetched([file], 1, tmp_path / "copy")
+    place = f"map-0-1/pairs at {file.address} cannot be fetched: "
+    assert str(caught.value).startswith(place)
 
 
 def test_an_agent_that_sends_no_more_has_lost_its_files(
@@ -72,5 +80,5 @@ def test_an_agent_that_sends_no_more_has_lost_its_files(
     fetched([file], 1, tmp_path / "copy")
     assert (tmp_path / "copy-0").stat().st_size > LARGE << 20
     monkeypatch.setattr(files, "receive_into", freeze)
-    with pytest.raises(LostInputError):
+    with pytest.raises(LostInputError, match=r"cannot be fetched: the agent at .* is silent"):
         fetched([file], 1, tmp_path / "other")

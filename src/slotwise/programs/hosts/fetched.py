@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slotwise.programs.hosts.files import MissingFilesError, Wanted, fetch
+from slotwise.programs.hosts.greeting import SilentError
 from slotwise.programs.hosts.here import is_here
 from slotwise.programs.hosts.security import reader_security
 from slotwise.programs.hosts.task_files import TaskFile, lost_of
 from slotwise.programs.shuffle.partitioned import PartitionedWriter, Place
 
 PAUSES = (0.2, 1.0)
-"""Seconds before another try to fetch from a host that cannot be reached."""
+"""Seconds before another try to fetch from a host that cannot be reached.
+
+There is none for a host that is silent: the next task that reads from it may try again.
+"""
 
 
 def fetched(files: Sequence[TaskFile], count: int, copies: Path) -> list[Place]:
@@ -52,8 +56,8 @@ def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
             assert lost is not None
             raise lost from error
         except ConnectionError as error:
-            if pause is None:
-                lost = lost_of(files)
+            if pause is None or isinstance(error, SilentError):
+                lost = lost_of(files, f"cannot be fetched: {error}")
                 assert lost is not None
                 raise lost from error
             time.sleep(pause)

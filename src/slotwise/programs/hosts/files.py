@@ -23,6 +23,7 @@ from slotwise.programs.hosts.greeting import (
     HELLO_MOST,
     RefusedError,
     Security,
+    SilentError,
     reach,
     read_frame,
     write_frame,
@@ -32,7 +33,10 @@ from slotwise.programs.lost_input import IncompleteFileError
 from slotwise.programs.work_folder import NAME
 
 SECONDS = 30.0
-"""How long the other side may do nothing before the connection is given up."""
+"""How long the other side may do nothing before an agent gives up the connection."""
+
+SILENT_SECONDS = 15.0
+"""The same for a task: somewhat longer than until the tasks of a silent host are given up."""
 
 PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}")
 """A part of a path that is served."""
@@ -141,12 +145,15 @@ def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 class Fetching:
-    """A connection to the agent of another host. Raises ConnectionError if it is gone."""
+    """A connection to the agent of another host. Raises ConnectionError if it is gone.
+
+    SilentError, one of these, if it has said nothing for `SILENT_SECONDS`.
+    """
 
     def __init__(self, address: str, security: Security) -> None:
         self._address = address
-        self._socket = reach(address, security, "reader", SECONDS)
-        give_up_after(self._socket, SECONDS)
+        self._socket = reach(address, security, "reader", SILENT_SECONDS)
+        give_up_after(self._socket, SILENT_SECONDS)
 
     def ask(self, folder: str, wanted: Wanted) -> None:
         """Ask for parts of a file; several requests may be sent before `copy`."""
@@ -159,7 +166,7 @@ class Fetching:
         """Write the `count` parts that were asked for next to a descriptor.
 
         Returns the sizes of the blocks of each. None if the agent does not have the file;
-        ConnectionError if it is gone or silent.
+        ConnectionError if it is gone, SilentError if it is silent.
         """
         with self._noticing():
             (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
@@ -180,7 +187,7 @@ class Fetching:
         try:
             yield
         except (BlockingIOError, TimeoutError) as error:
-            raise ConnectionError(f"the agent at {self._address} is silent") from error
+            raise SilentError(f"the agent at {self._address} is silent") from error
         except (EOFError, ConnectionError, ssl.SSLError) as error:
             raise ConnectionError(f"the agent at {self._address} is gone: {error}") from error
         except OSError as error:

@@ -41,6 +41,10 @@ class RefusedError(SlotwiseError):
     """The other side is not the one that was expected, or cannot work with this one."""
 
 
+class SilentError(ConnectionError):
+    """The other side has said nothing for so long that trying again would take too long."""
+
+
 def reader_token(token: bytes) -> bytes:
     """The token of tasks."""
     return hmac.digest(token, b"reader", "sha256")
@@ -49,10 +53,12 @@ def reader_token(token: bytes) -> bytes:
 def reach(address: str, security: Security, role: Role, seconds: float) -> socket.socket:
     """A connection of a task to the agent of another host, with this timeout.
 
-    ConnectionError if it cannot be reached, or refuses.
+    ConnectionError if it cannot be reached, or refuses; SilentError if it does not answer.
     """
     try:
         connected = socket.create_connection(split_address(address), seconds)
+    except TimeoutError as error:
+        raise SilentError(f"{address}: {error}") from error
     except OSError as error:  # Also if the network is down, or the host is switched off.
         raise ConnectionError(f"{address}: {error}") from error
     try:
@@ -61,7 +67,9 @@ def reach(address: str, security: Security, role: Role, seconds: float) -> socke
     except BaseException as error:
         connected.close()
         if isinstance(error, RefusedError):
-            raise ConnectionError(f"{address}: {error}") from error
+            is_silent = isinstance(error.__cause__, TimeoutError)
+            kind = SilentError if is_silent else ConnectionError
+            raise kind(f"{address}: {error}") from error
         raise
     connected.settimeout(seconds)
     return connected

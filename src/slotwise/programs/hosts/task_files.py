@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from slotwise.programs.blocks import is_complete
 from slotwise.programs.hosts.here import is_here
-from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.lost_input import CHANGED, LostInputError
 
 
 class TaskFile(NamedTuple):
@@ -42,8 +42,8 @@ def lost_here(files: Iterable[TaskFile]) -> LostInputError | None:
     return lost_of(file for file in here if not is_complete(file.path))
 
 
-def lost_of(lost: Iterable[TaskFile]) -> LostInputError | None:
-    """The error for files that are lost; None if there are none.
+def lost_of(lost: Iterable[TaskFile], why: str = CHANGED) -> LostInputError | None:
+    """The error for files that are lost, and why they are; None if there are none.
 
     It names those of one phase. Those of others are found by the next attempt.
     """
@@ -51,4 +51,5 @@ def lost_of(lost: Iterable[TaskFile]) -> LostInputError | None:
     for file in lost:
         found = by_phase.setdefault(file.phase, [])
         found.append((file.task, file.attempt, file.place))
-    return next((LostInputError.of(phase, found) for phase, found in by_phase.items()), None)
+    errors = (LostInputError.of(phase, found, why) for phase, found in by_phase.items())
+    return next(errors, None)
