@@ -56,6 +56,14 @@ def test_the_first_rule_that_matches_names_the_pool(
     assert found.pool == pool
 
 
+def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
+    """Its annotation holds nevertheless."""
+    pools = [{"name": "lab"}, {"name": "alice", "parent": "lab"}]
+    options = GateOptions.of_mapping({"pools": pools})
+    found = options.submitter(f"Client-lab-{UNIQUE}", {"weight": 2, "deadline": 60})
+    assert (found.pool, found.weight, found.deadline) == ("default", 2.0, 60.0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

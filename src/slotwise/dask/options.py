@@ -89,8 +89,8 @@ class GateOptions:
     objective  what to minimize
     pools      the pools with their shares
     rules      the first one that matches says in which pool a computation is. If none does, its
-               annotation says it, else the name of its client if a pool has it; otherwise it is
-               in the pool "default"
+               annotation says it, else the name of its client if that is a pool without others
+               below it; otherwise it is in the pool "default"
     ahead      tasks that each worker may have beyond its threads; None: by their length
     log        file to write the log to
     """
@@ -179,7 +179,7 @@ class GateOptions:
         elif entry.pool is not None:
             pool = entry.pool
         else:
-            pool = name if name in tree else "default"
+            pool = name if name in tree and name not in tree.inner else "default"
         if self.pools and pool not in tree and pool != "default":
             known = ", ".join(tree)
             raise InputError(f"there is no pool {pool!r}; the pools are {known} and default")
