@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import vl_convert
 
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.report import write_report
@@ -44,6 +45,16 @@ def test_pictures_fit_a_window_of_1200_pixels(hostile_pictures):
         if path.suffix == ".svg":
             [width] = re.findall(r'^<svg[^>]* width="([0-9.]+)"', path.read_text("utf-8"))
             assert float(width) <= 1200 - 15 - 2 * (24 + 25) - 30
+
+
+def test_long_names_keep_their_ends(make):
+    """Names that differ only there are different in axes and legends."""
+    names = [f"nightly-report-of-all-sales-2026-{month}" for month in ("01", "02")]
+    pictures = {p.name: p for p in draw_all(scene_of([make("fair", names)]))}
+    for name in ("jobs", "held-by-job"):
+        svg = vl_convert.vegalite_to_svg(pictures[name].spec())
+        texts = {*re.findall(r">([^<]*)</text>", svg)}
+        assert {"nightly-r…s-2026-01", "nightly-r…s-2026-02"} <= texts
 
 
 @pytest.mark.parametrize("missing", ["altair", "vl_convert"])

@@ -17,6 +17,7 @@ from slotwise.report.pictures.picture import (
     coloured,
     job_colour,
     label_axis,
+    legend,
     source,
     time_axis,
     tooltip,
@@ -52,7 +53,7 @@ def draw_by_pool(scene: Scene) -> Picture:
     colour = alt.Color(
         field="pool",
         type="nominal",
-        legend=alt.Legend(title="pool", symbolType="square"),
+        legend=legend("pool", symbolType="square"),
         scale=alt.Scale(
             domain=list(scene.pool_colours), range=list(scene.pool_colours.values())
         ),

@@ -17,6 +17,12 @@ window of 1,200 pixels."""
 LEGEND_MOST = 20
 """Pictures with more jobs have no legend, because its colours could not be distinguished."""
 
+_SHORT = (
+    "length(datum.label) > 19"
+    " ? slice(datum.label, 0, 9) + '…' + slice(datum.label, -9) : datum.label"
+)
+"""Long names without their middle: names often differ only at their ends."""
+
 _LABELS = 130
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 
@@ -75,7 +81,18 @@ def row_axis(rows: list[str]) -> alt.Y:
 
 def label_axis(**options: Any) -> alt.Axis:
     """A y axis with labels of the same width in every picture, so that time axes align."""
-    return alt.Axis(minExtent=_LABELS, maxExtent=_LABELS, labelLimit=_LABELS - 8, **options)
+    return alt.Axis(
+        minExtent=_LABELS,
+        maxExtent=_LABELS,
+        labelLimit=_LABELS - 8,
+        labelExpr=_SHORT,
+        **options,
+    )
+
+
+def legend(title: str, **options: Any) -> alt.Legend:
+    """A legend of names; tooltips have them in full."""
+    return alt.Legend(title=title, labelExpr=_SHORT, **options)
 
 
 def job_colour(scene: Scene) -> alt.Color:
@@ -83,8 +100,8 @@ def job_colour(scene: Scene) -> alt.Color:
     if len(scene.jobs) > LEGEND_MOST:
         return alt.Color(field="colour", type="nominal", scale=None)
     scale = alt.Scale(domain=list(scene.job_colours), range=list(scene.job_colours.values()))
-    legend = alt.Legend(title="job", symbolType="square", symbolOpacity=1)
-    return alt.Color(field="job", type="nominal", legend=legend, scale=scale)
+    names = legend("job", symbolType="square", symbolOpacity=1)
+    return alt.Color(field="job", type="nominal", legend=names, scale=scale)
 
 
 def coloured(scene: Scene, job: str) -> dict[str, str]:

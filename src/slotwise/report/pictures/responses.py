@@ -13,6 +13,7 @@ from slotwise.report.pictures.picture import (
     Picture,
     Rows,
     label_axis,
+    legend,
     row_axis,
     source,
     tooltip,
@@ -124,13 +125,11 @@ def _response_axis(unit: TimeUnit, rows: Rows) -> alt.X:
 def _run_colour(scene: Scene) -> alt.Color:
     colours = cycle(scene.names, RUNS)
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    legend = alt.Legend(title="scheduler")
-    return alt.Color(field="run", type="nominal", scale=scale, legend=legend)
+    return alt.Color(field="run", type="nominal", scale=scale, legend=legend("scheduler"))
 
 
 def _run_shape(scene: Scene) -> alt.Shape:
     shapes = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
     chosen = cycle(scene.names, shapes)
     scale = alt.Scale(domain=list(chosen), range=list(chosen.values()))
-    legend = alt.Legend(title="scheduler")
-    return alt.Shape(field="run", type="nominal", scale=scale, legend=legend)
+    return alt.Shape(field="run", type="nominal", scale=scale, legend=legend("scheduler"))
