@@ -21,6 +21,7 @@ from slotwise.allocation.bounds import (
     height_bound_sum,
     lower_bound,
 )
+from slotwise.allocation.bounds.jobs import Parts
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
 from slotwise.objective.cost import MET, Cost, Curve, Hinge, Line, Steps
@@ -262,3 +263,25 @@ def test_the_component_bounds_have_their_stated_values() -> None:
     assert height_bound_sum(jobs) == 2 + 3
     assert height_bound_max(jobs) == 3
     assert due_date_bound(jobs, 5) == pytest.approx(5)
+
+
+@given(
+    st.floats(1e3, 1e9),
+    st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3),
+)
+@settings(max_examples=examples(50, slow=2_000))
+def test_a_job_that_comes_long_after_a_short_one(late: float, work: list[float]) -> None:
+    """Instants are rounded by more than the work of the first job: it is done long before."""
+    first, tail, second = work
+    jobs = BoundJobs.of(
+        costs=[Line(1.0), Line(1.0)],
+        arrival=[0.0, late],
+        work=[first, second],
+        rate=[1.0, 1.0],
+        height=[first + tail, second],
+        parts=Parts.of([(0, first, 1.0, 0.0, tail), (1, second, 1.0, 0.0, 0.0)]),
+    )
+    assert lower_bound(jobs, 2.0, "max") <= late + second
+    total = first + tail + late + second
+    assert lower_bound(jobs, 2.0, "sum") <= total
+    assert lower_bound(jobs, 2.0, "sum", value=total) <= total

@@ -59,8 +59,12 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
         if np.any(due * grace < heights):
             return False
         instants, needed = needs(parts.work, min_share, parts.rate, np.maximum(due, heights))
+        # What is needed has the rounding of instants, which may be much larger than the work.
+        rounded = SAFE * capacity * instants
         # When all work can be done, the needed work can be done, whatever the rounding.
-        available = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
+        available = np.where(
+            instants < room.full, room.after(instants * grace) * grace + rounded, np.inf
+        )
         return bool(np.all(needed <= available))
 
     return are_in_time
