@@ -38,8 +38,8 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     that takes D seconds loses less than 2 D to shares, even if these follow the tasks and go
     back and forth.
 
-    Each call serves one pool; the next call sees its decisions. O(running tasks) if a pool
-    takes something, otherwise O(overdue pools).
+    Each call serves one pool; the next call sees its decisions. O(n log n) with n running
+    tasks if a pool lacks slots that it may take, otherwise O(overdue pools).
     """
     for slot_kind in snapshot.cluster.capacity:
         overdue = snapshot.overdue(slot_kind)
