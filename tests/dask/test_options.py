@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotwise.dask import install
 from slotwise.dask.holding import ahead_of
 from slotwise.dask.options import GateOptions, client_name
 from slotwise.model.errors import InputError
@@ -70,7 +71,14 @@ def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
         ({"pols": []}, "pols: unknown key 'pols'; did you mean 'pools'?"),
         ({"scheduler": "best"}, "scheduler is 'best': unknown; give one of fifo, fair"),
         ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),
-        ({"pools": [{"name": "a", "preemption": {}}]}, "Dask cannot stop a running task"),
+        (
+            {"pools": [{"name": "a", "preemption": {}}]},
+            "pools[0].preemption: Dask cannot stop a running task; leave it out",
+        ),
+        (
+            {"pools": [{"name": "a", "preemption": 1}]},
+            "pools[0].preemption is 1: Dask cannot stop a running task; leave it out",
+        ),
         ({"rules": [{"client": "a"}]}, "rules[0].pool: it is missing; add it"),
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
         ({"ahead": -1}, "ahead is -1: give a number >= 0"),
@@ -135,3 +143,9 @@ def test_workers_have_more_tasks_ahead_if_these_are_short(
 ) -> None:
     """As many as end during the delay of a message; none where little is gained."""
     assert ahead_of(threads, seconds) == ahead
+
+
+def test_pools_that_are_no_list_are_refused() -> None:
+    """Before the cluster is asked for anything."""
+    with pytest.raises(InputError, match=r"^pools is 'x': give a list, in brackets"):
+        install(None, pools="x")

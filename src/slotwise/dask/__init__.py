@@ -31,7 +31,8 @@ def install(client: Any, **options: Any) -> None:
     they are those under `slotwise:` in the configuration of Dask. InputError for options that
     do not fit. slotwise must be installed where the scheduler runs.
     """
-    if pools := options.get("pools"):
+    pools = options.get("pools")
+    if isinstance(pools, list | tuple):
         options["pools"] = [encode_pool(one) if isinstance(one, Pool) else one for one in pools]
     gate = Gate(GateOptions.of_mapping(options) if options else GateOptions.configured())
     if not client.run_on_scheduler(_has_gate, gate.options):

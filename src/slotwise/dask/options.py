@@ -49,12 +49,22 @@ class Rule(Entry):
         )
 
 
+class GatePool(PoolEntry):
+    """A pool of the gate."""
+
+    @field_validator("preemption", mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> None:
+        if value is not None:
+            raise ValueError("Dask cannot stop a running task; leave it out")
+
+
 class GateEntry(Entry):
     """The whole configuration."""
 
     scheduler: str = "flex"
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
-    pools: list[PoolEntry] = Field(default_factory=list)
+    pools: list[GatePool] = Field(default_factory=list)
     rules: list[Rule] = Field(default_factory=list)
     ahead: Annotated[int, Field(ge=0, le=1_000)] | None = None
     log: Place | None = None
@@ -136,11 +146,6 @@ class GateOptions:
                 f"{place(('pools', number), lines)}: pool 'default' has pools below it, but it"
                 " holds the computations that are in no other pool; give it another name"
             )
-        for pool in pools.values():
-            if pool.preemption is not None:
-                raise InputError(
-                    f"pool {pool.name!r}: Dask cannot stop a running task; leave out preemption"
-                )
         for number, rule in enumerate(entry.rules):
             if rule.pool not in pools and rule.pool != "default":
                 known = ", ".join([*pools, "default"])
