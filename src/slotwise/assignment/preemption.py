@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from slotwise.assignment.victims import Victim, Victims
+from slotwise.assignment.victims import Stoppable, Victim, Victims
 from slotwise.assignment.wide import Waits, path_of, places, slots_stopping
 from slotwise.model.decision import Preempt
 from slotwise.model.snapshot import Snapshot
@@ -41,6 +42,7 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     Each call serves one pool; the next call sees its decisions. O(n log n) with n running
     tasks if a pool lacks slots that it may take, otherwise O(overdue pools).
     """
+    stoppable = Stoppable(snapshot)
     for slot_kind in snapshot.cluster.capacity:
         overdue = snapshot.overdue(slot_kind)
         if not overdue:
@@ -49,9 +51,11 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
             least, missing = pool.missing_least(snapshot.now), pool.missing(snapshot.now)
             taken: Sequence[Preempt] = ()
             if least > 0:
-                taken = _Taker(snapshot, slot_kind, pool, is_least=True).take(least)
+                taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=True).take(least)
             if not taken and missing > least:
-                taken = _Taker(snapshot, slot_kind, pool, is_least=False).take(missing)
+                taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=False).take(
+                    missing
+                )
             if taken:
                 return taken
     return ()
@@ -62,6 +66,7 @@ class _Taker:
     """A pool that takes back slots of a kind: of its min share, or of its whole share."""
 
     snapshot: Snapshot
+    stoppable: Stoppable
     slot_kind: str
     pool: PoolView
     is_least: bool
@@ -70,7 +75,21 @@ class _Taker:
         """The tasks to stop for as many slots."""
         if self.snapshot.has_wide:
             return self._take_in_turn(missing)
-        return self._take(missing)
+        return self._take(missing, self._avoided())
+
+    def _avoided(self) -> Collection[str]:
+        """Hosts where its tasks would not begin, because they only fail there.
+
+        A slot that is taken there would go to another pool, and be taken again.
+        """
+        avoided: list[set[str]] = []
+        for phase in self.pool.walk():
+            inside = takewhile(lambda pool: pool is not self.pool, path_of(phase.pool))
+            if self._room(phase) >= phase.unit and not any(pool.is_full for pool in inside):
+                avoided.append(set(phase.avoided(self.snapshot.lost)))
+                if not avoided[-1]:
+                    return ()
+        return set.intersection(*avoided) if avoided else ()
 
     def _take(self, missing: int, spared: Collection[str] = ()) -> Sequence[Preempt]:
         """Stop tasks with `missing` slots; with fewer if no pool can spare that many.
@@ -101,14 +120,14 @@ class _Taker:
         # Phases of overdue pools wait for no slots near their input: only these waits matter.
         waits, coming = Waits(self.snapshot), self.pool.coming
         for phase in self.pool.walk():
-            room = phase.max_share - phase.running
-            if phase.is_pinned or room < phase.unit or waits.is_barred(phase):
+            room = self._room(phase)
+            if room < phase.unit or waits.is_barred(phase):
                 continue  # No slot is taken back for it, or it could not use one.
             if phase.is_gang and phase.running:
                 continue  # It is broken, and its own tasks stop.
             count = min(phase.pending, room) if phase.unit == 1 else phase.unit
             if phase.unit == 1:
-                kept = waits.kept_from(phase)
+                kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
                 taken = self._take(min(count - coming, missing), kept)
             elif phase.is_gang:
                 taken, claimed = self._take_for_gang(phase, missing)
@@ -159,9 +178,14 @@ class _Taker:
         order = sorted(found, key=lambda host: (lacks[host], position[host]))
         return self._stop(found[order[0]]) if order else ()
 
+    @staticmethod
+    def _room(phase: PhaseView) -> int:
+        """The slots taken back that a phase may still hold; none are for pinned ones."""
+        return 0 if phase.is_pinned else phase.max_share - phase.running
+
     def _victims(self, spared: Collection[str] = ()) -> Victims:
         above = {pool.key for pool in path_of(self.pool)}
-        return Victims(self.snapshot, above, self.is_least, spared)
+        return Victims(self.stoppable, above, self.is_least, spared)
 
     def _stop(self, victims: Sequence[Victim]) -> Sequence[Preempt]:
         preemption = self.snapshot.pools.preemption(self.pool.name)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import itemgetter
 
 from slotwise.assignment.wide import path_of, places
 from slotwise.model.decision import Launch
+from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
+
+_Attempts = tuple[PhaseView, Sequence[Launch]]
+"""A running task, or all of a gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,25 @@ class Victim:
         return self.phase.width * len(self.launches)
 
 
+class Stoppable:
+    """The running tasks that may be stopped, the newest first: found once for all pools.
+
+    Otherwise each overdue pool would look at all of them in each turn while they are spared.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._found: dict[tuple[str, bool], Sequence[_Attempts]] = {}
+
+    def of(self, slot_kind: str, is_least: bool) -> Sequence[_Attempts]:
+        """Those on slots of a kind; for a min share, those that were stopped before, too."""
+        key = slot_kind, is_least
+        if key not in self._found:
+            now = inf if is_least else self.snapshot.now
+            self._found[key] = list(_newest_first(self.snapshot.holding(slot_kind), now))
+        return self._found[key]
+
+
 class Victims:
     """Running tasks that can be stopped for a pool.
 
@@ -39,13 +63,13 @@ class Victims:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        stoppable: Stoppable,
         above: Collection[ShareKey],
         is_least: bool,
         spared: Collection[str] = (),
     ) -> None:
-        self._snapshot, self._above, self._is_least = snapshot, above, is_least
-        self._spared = {*snapshot.lost, *spared}
+        self._stoppable, self._above, self._is_least = stoppable, above, is_least
+        self._spared = {*stoppable.snapshot.lost, *spared}
         self._taken_from: Counter[PoolView] = Counter()
 
     def take(self, slot_kind: str, within: PoolView | None, slots_max: int) -> list[Victim]:
@@ -103,18 +127,22 @@ class Victims:
         return taken
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Victim]:
-        """The tasks that are not spared, each with the pools whose slots it gives."""
-        now = self._snapshot.now
-        for phase, launches in _newest_first(self._snapshot.holding(slot_kind)):
-            if any(launch.host in self._spared for launch in launches):
-                continue
-            if not self._is_least and any(phase.spared_until(a.task) > now for a in launches):
-                continue  # It was stopped before, and would never end if that went on.
-            # Moving slots within a pool that contains the taker does not change that pool.
-            path = list(path_of(phase.pool))
-            giving = [pool for pool in path if pool.key not in self._above]
-            if giving and (within is None or within in path):
-                yield Victim(phase, launches, giving)
+        """The tasks that may be stopped, each with the pools whose slots it gives."""
+        giving: dict[PhaseId, Sequence[PoolView]] = {}
+        for phase, launches in self._stoppable.of(slot_kind, self._is_least):
+            if phase.id not in giving:
+                giving[phase.id] = self._giving(phase, within)
+            if giving[phase.id] and all(a.host not in self._spared for a in launches):
+                yield Victim(phase, launches, giving[phase.id])
+
+    def _giving(self, phase: PhaseView, within: PoolView | None) -> Sequence[PoolView]:
+        """The pools whose slots a task of a phase gives; none if one cannot spare them."""
+        path = list(path_of(phase.pool))
+        if within is not None and within not in path:
+            return ()
+        # Moving slots within a pool that contains the taker does not change that pool.
+        giving = [pool for pool in path if pool.key not in self._above]
+        return giving if all(pool.spare() >= phase.width for pool in giving) else ()
 
     def _can_give(self, victim: Victim, taken_from: Mapping[PoolView, int]) -> bool:
         """Whether none of its pools drops below its share without its slots."""
@@ -131,29 +159,30 @@ def _freed(victim: Victim, hosts: Container[str]) -> Counter[str]:
     return freed
 
 
-def _newest_first(
-    phases: Sequence[PhaseView],
-) -> Iterator[tuple[PhaseView, Sequence[Launch]]]:
-    """All running tasks, the newest first, then gangs; those on guaranteed slots last.
+def _newest_first(phases: Sequence[PhaseView], now: float) -> Iterator[_Attempts]:
+    """The tasks not spared at `now`, the newest first, then gangs; guaranteed ones last.
 
     A job's own min share is spared as long as other tasks can be stopped.
     """
     running: list[tuple[bool, float, int, int, PhaseView, Sequence[Launch]]] = []
     for phase in phases:
+        attempts = list(phase.attempts())
+        # A task that was stopped before would never end if that went on.
+        free = [(since, a) for since, a in attempts if phase.spared_until(a.task) <= now]
         if not phase.is_gang:
-            for started, launch in phase.attempts():
+            for started, launch in free:
                 running.append((False, -started, -phase.order, -launch.task, phase, (launch,)))
-        elif attempts := list(phase.attempts()):
+        elif attempts and len(free) == len(attempts):
             gang = [launch for _, launch in attempts]
             running.append((True, -attempts[0][0], -phase.order, 0, phase, gang))
     running.sort(key=itemgetter(0, 1, 2, 3))
     left = {phase.id: phase.running - phase.away for phase in phases}
-    spared = []
+    guaranteed = []
     for *_, phase, launches in running:
         slots = phase.width * len(launches)
         if left[phase.id] - slots >= phase.phase.slots_min:
             left[phase.id] -= slots
             yield phase, launches
         else:
-            spared.append((phase, launches))
-    yield from spared
+            guaranteed.append((phase, launches))
+    yield from guaranteed

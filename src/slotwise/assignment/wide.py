@@ -30,8 +30,9 @@ LOOK_SECONDS = 1.0
 class Waits:
     """The waits of phases of wide tasks and gangs at one instant, and the slots that they keep.
 
-    due  the phases whose waits are due: first those of overdue pools, then by the instant from
-         which they have been due
+    due  the phases whose waits are due: first those with the most overdue pools, so that a pool
+         takes slots before others within the same one, then by the instant from which they have
+         been due
 
     O(such phases + hosts with free slots + running wide tasks); for each gang that is due also
     O(hosts log hosts + running tasks).
@@ -47,7 +48,7 @@ class Waits:
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
         found = [
-            (not phase.overrides_delay, due, phase.order, phase)
+            (-phase.overdue, due, phase.order, phase)
             for phase in self._wide
             if phase.pending and (due := self._due(phase)) <= snapshot.now
         ]
@@ -63,7 +64,7 @@ class Waits:
     def in_order(self, slot_kind: str) -> list[PhaseView]:
         """The phases that may launch: of overdue pools, then those that are due, then all."""
         phases = [p for p in self._snapshot.backlogged(slot_kind) if p.may_launch]
-        return sorted(phases, key=lambda p: (not p.overrides_delay, self._turn(p.id)))
+        return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
 
     def offered(self, slot_kind: str, phase: PhaseView) -> Mapping[str, int]:
         """The hosts with enough free slots for a task that are not kept from its phase.
@@ -208,7 +209,7 @@ class Waits:
 
     def _precedes(self, keeper: PhaseView, phase: PhaseView) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
-        if phase.overrides_delay and not keeper.overrides_delay:
+        if phase.overdue > keeper.overdue:
             return False
         return self._turn(keeper.id) < self._turn(phase.id)
 

@@ -189,6 +189,11 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def overdue(self) -> int:
+        """The number of its pools that are overdue."""
+        ...
+
+    @property
     def overrides_delay(self) -> bool:
         """Whether one of its pools is overdue, so that it must not wait for locality."""
         ...

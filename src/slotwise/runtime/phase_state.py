@@ -29,6 +29,9 @@ SPARED = 2.0
 """How many times as long as its longest stopped attempt a task runs before it is stopped again
 for the share of a pool. Above 1, it ends at last, even if shares go back and forth."""
 
+STOPPED_LEAST = 1e-3
+"""The least seconds that a stopped attempt counts: it may be stopped as soon as it begins."""
+
 
 class PhaseState(WaitingNode):
     """A phase in progress. It changes only through its methods, and each is O(1).
@@ -177,7 +180,7 @@ class PhaseState(WaitingNode):
         Such a phase is served after all others.
         """
         return any(
-            share.total is not None and share.total.is_turn_of_others(share)
+            share.total is not None and share.total.is_turn_of_others(share, self.unit)
             for share in self._limits
         )
 
@@ -202,6 +205,11 @@ class PhaseState(WaitingNode):
     def overrides_delay(self) -> bool:
         """Whether one of its pools is overdue, so that it must not wait for locality."""
         return bool(self._excusers) and any(share.is_overdue for share in self._excusers)
+
+    @property
+    def overdue(self) -> int:
+        """The number of its pools that are overdue."""
+        return sum(share.is_overdue for share in self._excusers)
 
     def attempts(self) -> Iterable[tuple[float, Launch]]:
         """The start and launch of each running attempt, without those asked to stop."""
@@ -417,8 +425,8 @@ class PhaseState(WaitingNode):
         """An attempt ends because it was asked to stop; it matters if that was for a pool."""
         entry = self.launches.get(task)
         if entry and entry[0].attempt == attempt and self.stopping.get(task) is not None:
-            ran = now - entry[1]
-            self._stopped_after[task] = max(ran, self._stopped_after.get(task, 0.0))
+            longest = self._stopped_after.get(task, STOPPED_LEAST)
+            self._stopped_after[task] = max(now - entry[1], longest)
 
     def keep(self, task: int, work: float) -> None:
         """Add to the kept work of a stopped task, which need not be done again."""

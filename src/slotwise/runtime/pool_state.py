@@ -338,8 +338,8 @@ class Total:
             self._service = max(self._service, self._served[part.slot_kind])
             self._served[part.slot_kind] = self._service + slots / part.allocated
 
-    def is_turn_of_others(self, part: PoolState) -> bool:
-        """Whether the rest of the max share should go to slots of other kinds.
+    def is_turn_of_others(self, part: PoolState, unit: int) -> bool:
+        """Whether `unit` slots of a kind would take room in the max share from other kinds.
 
         These are kinds with free slots and a backlog for which the pool holds a smaller part of
         its share, or has had less service.
@@ -352,7 +352,7 @@ class Total:
                 and self._turn(other) < mine
             ):
                 wanted += max(1, whole(other.share) - other.held)
-        return wanted > 0 and wanted >= self.max_share - self.running
+        return wanted > 0 and wanted > self.max_share - self.running - unit
 
     def _owed(self) -> int:
         owed = sum([min(part.owed, part.usable) for part in self.parts.values()])

@@ -65,8 +65,8 @@ class Shares:
         """Mark the pools whose time-out has passed as overdue."""
         alarms, now = self.alarms, self.now
         while alarms and alarms[0][0] <= now:
-            *_, pool = heappop(alarms)
-            if pool.min_share_due <= now or pool.fair_due <= now:
+            due, _, pool = heappop(alarms)
+            if due in (pool.min_share_due, pool.fair_due):  # The shortage has not ended.
                 self._note_overdue(pool)
                 self._rerank(pool)
 
