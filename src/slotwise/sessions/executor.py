@@ -50,9 +50,9 @@ class SessionExecutor(futures.Executor):
         """The results of `fn` for the items of the iterables, in order.
 
         A task makes `chunksize` calls. All tasks are submitted at once; with `buffersize`, as
-        in Python 3.14, so many at once and one more for each result that is taken. `Session.map`
-        chooses both numbers. ValueError if one is below 1; TypeError for a `buffersize` that is
-        no whole number; TimeoutError.
+        in Python 3.14, so many at once, and one more for each result that is taken.
+        `Session.map` chooses both numbers. ValueError if one is below 1; TypeError for a
+        `buffersize` that is no whole number; TimeoutError.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
