@@ -90,7 +90,7 @@ def test_an_output_on_a_disk_that_is_read_only(
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     command.write(JOBS.replace("out/large", "disk/large"))
     assert command.run("run", "jobs.yaml", "--slots", "2") == 2
-    assert f"cannot be written: '{tiny_disk}' may not be changed" in command.stderr
+    assert f"cannot be written: '{tiny_disk}' is not writable" in command.stderr
     assert command.left() == []
 
 

@@ -102,7 +102,7 @@ def test_a_link_to_a_folder_is_an_output(tmp_path: Path) -> None:
 
 def test_a_device_is_no_folder() -> None:
     """Neither is a pipe or a socket."""
-    assert "needs a directory at '/dev/null', which is none" in refusal(
+    assert "needs a directory at '/dev/null', which is not one" in refusal(
         Path("/tmp"), "/dev/null/out"
     )
 
@@ -116,7 +116,7 @@ def test_a_name_is_too_long(tmp_path: Path) -> None:
 
 def test_a_folder_that_the_user_may_not_change(tmp_path: Path, nobody: None) -> None:
     """The message names it."""
-    with pytest.raises(InputError, match=r"cannot be written: '/' may not be changed"):
+    with pytest.raises(InputError, match=r"cannot be written: '/' is not writable"):
         writable.check_writable(Writer("/new/out"))
 
 

@@ -51,12 +51,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""Schedule many jobs on a shared machine. Every result has a proven lower bound.
+    help="""Schedule many jobs on a shared machine or Dask cluster. Every result has a proven lower bound.
 
     A workload file describes the jobs: `slotwise plan --help` shows one.""",
 )
 app.add_typer(trace, name="trace")
-app.command(name="history")(show_history)
 
 EXAMPLE = """
 A workload file, **jobs.yaml**:
@@ -338,6 +337,7 @@ app.command(name="report")(report_logs)
 app.command(name="replay")(replay_log)
 app.command(name="explain")(explain_log)
 app.command(name="show")(show_dataflow)
+app.command(name="history")(show_history)
 
 
 def main() -> None:

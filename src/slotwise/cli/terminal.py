@@ -61,9 +61,10 @@ def exit_codes() -> Iterator[None]:
         done = [name for name, times in result.jobs.items() if times["completion"] is not None]
         if len(done) > DONE_MOST:
             done[DONE_MOST:] = [f"{len(done) - DONE_MOST} more jobs"]
+        count = result.metrics["tasks_done"]
         say(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
-            f" {result.metrics['tasks_done']} tasks; done: {', '.join(done) or 'no job'}"
+            f" {count} task{'' if count == 1 else 's'}; done: {', '.join(done) or 'no job'}"
             + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
         )
         raise typer.Exit(130) from stop

@@ -53,10 +53,10 @@ def _local_obstacle(path: str) -> str:
     found = next(parent for parent in (whole, *whole.parents) if os.path.lexists(parent))
     if not os.path.isdir(found):
         link = f" to {os.readlink(found)!r}" if os.path.islink(found) else ""
-        what = f"a symbolic link{link} that leads to none" if link else "which is none"
+        what = f"a symbolic link{link} that leads to none" if link else "which is not one"
         return f"needs a directory at {str(found)!r}, {what}; correct this, or name another"
     if not os.access(found, os.W_OK | os.X_OK, effective_ids=True):
-        return f"cannot be written: {str(found)!r} may not be changed; name another"
+        return f"cannot be written: {str(found)!r} is not writable; name another"
     longest = os.pathconf(found, "PC_NAME_MAX")
     for name in whole.relative_to(found).parts:
         if (size := len(os.fsencode(name))) > longest:
