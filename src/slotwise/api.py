@@ -7,7 +7,7 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from math import inf
@@ -21,15 +21,23 @@ from slotwise.model.event import HostAdded
 from slotwise.model.host_changes import with_kinds
 from slotwise.model.network import Network
 from slotwise.model.option_names import option_name
+from slotwise.model.typed import is_number
 from slotwise.programs.execution import HasInputSizes
 from slotwise.record.log import Log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
-from slotwise.running import Options, RunSpec, check_options, existing, refuse_log
+from slotwise.running import (
+    Options,
+    RunSpec,
+    check_options,
+    checked_names,
+    checked_simulation,
+    existing,
+    refuse_log,
+)
 from slotwise.runtime.local.hosts import emulated, names_hosts
 from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.scheduler import make_scheduler
 from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
 
 if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
@@ -73,7 +81,7 @@ def _simulate(
     from slotwise.runtime.simulated.backend import SimulatedBackend
     from slotwise.workload.placement import place_blocks
 
-    truth = simulation or Simulation()
+    truth = checked_simulation(simulation)
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
     stated = cluster_of(source.workload, slots)
@@ -275,7 +283,7 @@ def compare(
     the exception has the results of the earlier runs as `earlier`.
     """
     check_options(options, history)
-    names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
+    names = checked_names([schedulers] if isinstance(schedulers, str) else schedulers)
     apiece = {name: _apart(options, name) for name in names}
     for mine in apiece.values():
         refuse_log(history, mine)
@@ -313,16 +321,6 @@ def compare(
     return results
 
 
-def _check_names(schedulers: Iterable[str]) -> list[str]:
-    """The names of schedulers. InputError for an unknown name and for one given twice."""
-    names = list(schedulers)
-    for name in names:
-        make_scheduler(name)
-        if names.count(name) > 1:
-            raise InputError(f"scheduler {name!r} is named twice; name each one once")
-    return names
-
-
 def replay(log: Log | str | Path) -> Replay:
     """Make all decisions of a log again with its own scheduler, and compare them."""
     from slotwise.analysis.replay import replay_log
@@ -351,6 +349,8 @@ def explain(
     from slotwise.analysis.timeline import timeline_of
     from slotwise.analysis.waits import worst_waits
 
+    if at is not None and not is_number(at):
+        raise InputError(f"{option_name('at')} is {at!r}; give an instant in seconds")
     with following(log) as read:
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)

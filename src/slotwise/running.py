@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -238,6 +238,31 @@ def check_options(options: Options, history: object) -> None:
             f"progress is {progress!r}; give a function of an instant, its events and its"
             " decisions"
         )
+
+
+def checked_names(schedulers: Iterable[str] | None) -> list[str]:
+    """The names of schedulers. InputError for none, an unknown one, and one given twice."""
+    names = list(schedulers) if isinstance(schedulers, Iterable) else []
+    if not names:
+        raise InputError(
+            f"{option_name('schedulers')} is {schedulers!r}; name some, such as"
+            " ['fifo', 'fair', 'flex']"
+        )
+    for name in names:
+        make_scheduler(name)
+        if names.count(name) > 1:
+            raise InputError(f"scheduler {name!r} is named twice; name each one once")
+    return names
+
+
+def checked_simulation(simulation: object) -> Simulation:
+    """The simulation that was given; by default one that is exact."""
+    if not isinstance(simulation, Simulation | None):
+        raise InputError(
+            f"simulation is {simulation!r}; give a slotwise.Simulation, such as"
+            " slotwise.Simulation(seed=1)"
+        )
+    return simulation or Simulation()
 
 
 def refuse_log(history: str | Path | None, options: Options) -> None:

@@ -1,11 +1,14 @@
 """What is meant is taken: lists where tuples stand, one name for a set of one."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 import slotwise
 from slotwise import Calls, InputError, Job, Objective, Phase, Pool, Tasks, mapreduce
+
+JOB = Job("j", (Phase("a", Tasks(1, 1.0)),))
 
 
 def test_lists_and_single_names_are_accepted() -> None:
@@ -94,3 +97,20 @@ def test_results_are_short_in_print() -> None:
     job = Job("j", (Phase("a", Tasks(200, 3.0)),))
     assert len(repr(slotwise.simulate(job, slots=2))) < 100
     assert len(repr(slotwise.plan(job, slots=2))) < 300
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: slotwise.simulate([JOB], simulation={"seed": 1}), "simulation is {'seed': 1}"),
+        (lambda: slotwise.compare([JOB], []), "schedulers is []; name some"),
+        (lambda: slotwise.compare([JOB], None), "schedulers is None; name some"),  # type: ignore[arg-type]
+        (lambda: slotwise.explain(slotwise.simulate([JOB]).log, "j", "x"), "at is 'x'; give"),  # type: ignore[call-overload]
+        (lambda: slotwise.read_log(5), "log is 5; give a path"),  # type: ignore[arg-type]
+        (lambda: slotwise.replay(5), "log is 5; give a path"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(act: Callable[[], object], says: str) -> None:
+    """Each with the value that was given."""
+    with pytest.raises(InputError, match=re.escape(says)):
+        act()

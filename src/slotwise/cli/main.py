@@ -51,7 +51,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""Schedule many jobs on a shared machine or Dask cluster. Every result has a proven lower bound.
+    help="""Schedule many jobs on a shared machine or Dask cluster.
+
+    Every result has a proven lower bound.
 
     A workload file describes the jobs: `slotwise plan --help` shows one.""",
 )
