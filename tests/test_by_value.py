@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import pickle
 import subprocess
 import sys
@@ -61,6 +62,12 @@ def test_a_cached_function_keeps_its_parameters_and_not_its_cache() -> None:
     assert other.cache_info().currsize == 0
     assert other(1) == 2
     assert other.__name__ == "local"
+
+
+def test_a_cached_function_without_a_name_of_its_own_is_sent() -> None:
+    """A cache around a partial function, or around a function of another module."""
+    for cached in functools.cache(functools.partial(pow, 2)), functools.cache(operator.neg):
+        assert pickle.loads(pickled_by_value(cached))(3) == cached(3)
 
 
 def test_a_cached_function_that_can_be_imported_is_sent_by_name() -> None:

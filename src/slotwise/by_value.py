@@ -7,6 +7,7 @@ import io
 import pickle
 from collections import ChainMap
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -33,9 +34,10 @@ def _reduced(cached: functools._lru_cache_wrapper[Any]) -> str | tuple[Any, ...]
 
     cloudpickle sends it by name in any case.
     """
-    by_value = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
-    if cached.__module__ not in by_value and "<locals>" not in cached.__qualname__:
-        return cached.__qualname__
+    if cached.__module__ not in {"__main__", *cloudpickle.list_registry_pickle_by_value()}:
+        with suppress(pickle.PicklingError, AttributeError):
+            pickle.dumps(cached)  # By name, which must lead to this function.
+            return cached.__qualname__
     return _cached_again, (cached.cache_parameters(), cached.__wrapped__)
 
 
