@@ -68,7 +68,8 @@ class Scheduling:
     preempt: Annotated[
         str | None,
         typer.Option(
-            help="When pools reclaim slots, in seconds: least=5,fair=30,fraction=0.5,grace=2."
+            help="When pools reclaim slots, in seconds: least=5,fair=30; also fraction=0.5,"
+            " grace=2."
         ),
     ] = None
     slow_start: Annotated[
