@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,15 @@ def write(path: Path, name: str = "j") -> Log:
         for turn in log.turns:
             record(turn.now, turn.events, turn.decisions)
     return log
+
+
+def test_each_turn_of_a_live_run_is_in_the_file_at_once(tmp_path: Path) -> None:
+    """A log of a session or a gate, which run for days, can be read meanwhile."""
+    path, turns = tmp_path / "run.jsonl", turns_of("j")
+    with LogFile(path, replace(HEADER, backend="live")) as record:
+        for count, turn in enumerate(turns, 1):
+            record(turn.now, turn.events, turn.decisions)
+            assert list(read_log(path).turns) == turns[:count]
 
 
 @pytest.mark.parametrize(

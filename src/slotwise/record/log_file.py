@@ -34,7 +34,8 @@ class LogFile:
     """A log on disk: a record for the loop that writes each turn as it comes.
 
     An earlier log is replaced. InputError if another run is still writing it, or if the file
-    exists and is no log. While it is open, no other run can write to it.
+    exists and is no log. While it is open, no other run can write to it. A turn of a live run
+    is in the file at once, so that it can be read while the run goes on, and survives a kill.
     """
 
     def __init__(self, path: str | Path, header: Header) -> None:
@@ -67,6 +68,8 @@ class LogFile:
         with telling(self._path):
             line = json.dumps(plain, separators=(",", ":"), default=_number)
             self._file.write(line + "\n")
+            if self._header.backend == "live":
+                self._file.flush()
 
     def __enter__(self) -> Self:
         return self
