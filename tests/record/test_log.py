@@ -75,18 +75,27 @@ def test_each_turn_of_a_live_run_is_in_the_file_at_once(tmp_path: Path) -> None:
 def test_a_live_run_goes_on_without_a_log_that_cannot_be_written(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is told at once, and once; the end of the run raises the error. A simulation ends."""
-    with (
-        pytest.raises(InputError, match="'/dev/full': No space left"),
-        LogFile("/dev/full", replace(HEADER, backend="live")) as record,
-    ):
-        for _ in range(3):
-            record(0.0, [], [])
-            assert len(caplog.records) == 1
-            assert "the run goes on without its log" in caplog.text
-    with pytest.raises(InputError), LogFile("/dev/full", HEADER) as record:
-        for _ in range(1000):
-            record(0.0, [], [])
+    """It is told at once, and once; the end of the run raises the error."""
+    record = LogFile("/dev/full", replace(HEADER, backend="live"))
+    for _ in range(3):
+        record(0.0, [], [])
+        assert len(caplog.records) == 1
+        assert "the run goes on without its log" in caplog.text
+    with pytest.raises(InputError, match="'/dev/full': No space left"):
+        record.__exit__(None, None, None)
+
+
+def test_a_simulation_ends_when_its_log_cannot_be_written() -> None:
+    """Nobody waits for more of it."""
+    record = LogFile("/dev/full", HEADER)
+    with pytest.raises(InputError, match="'/dev/full': No space left"):
+        write_turns(record, 1000)
+
+
+def write_turns(record: LogFile, count: int) -> None:
+    """Write this number of empty turns."""
+    for _ in range(count):
+        record(0.0, [], [])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from slotwise.opening import open_to_write
 from slotwise.record.log import MARK, FileTurns, Header, Log, Turn, telling
 from slotwise.record.own_files import refuse_foreign
 
-
 logger = logging.getLogger("slotwise")
 
 
