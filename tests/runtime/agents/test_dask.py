@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,33 @@ def test_an_address_without_a_scheduler_is_refused_soon() -> None:
     ):
         dask_workers.DaskWorkers(address)
     assert dask_workers._find_seconds() == dask_workers.FIND_SECONDS
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH\r\n" * 4], ids=["nothing", "hello"])
+def test_a_port_on_which_another_program_listens_is_refused_soon(says: bytes) -> None:
+    """Such as the dashboard, whose port is the next one, or a frozen scheduler."""
+
+    def answer() -> None:
+        connected, _ = other.accept()
+        with connected:
+            connected.sendall(says)
+            while connected.recv(1000):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor() as threads:
+        answered = threads.submit(answer)
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+            pytest.raises(InputError, match="what listens there does not answer as Dask does"),
+        ):
+            dask_workers.DaskWorkers(f"tcp://127.0.0.1:{other.getsockname()[1]}")
+        answered.result(TIMEOUT)
+
+
+def test_the_address_of_a_worker_is_refused(client: Client) -> None:
+    """With what it is the address of."""
+    with pytest.raises(InputError, match=r"no Dask scheduler at .* address of a Dask worker;"):
+        dask_workers.DaskWorkers(min(workers_of(client)))
 
 
 def test_workers_are_not_lost_when_dask_updates_its_client_at_the_same_time(
