@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.runtime.agents import asking, dask_workers, plugin
+from slotwise.runtime.agents.agent import Given
 from slotwise.runtime.agents.slots import AgentHost
 
 AGENT = b"slotwise.runtime.agents.agent"
@@ -172,6 +174,27 @@ def test_a_worker_whose_agent_cannot_start_is_left_out(
         r" slotwise-agent.speed is 7; give a number from 0.001 to 1",
         line,
     )
+
+
+def test_a_worker_on_a_full_disk_is_left_out_with_this_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its agent has no folder for files. The folder is named, and what to do."""
+    place = tmp_path / "a file"  # There can be no folder in it, as on a full disk.
+    place.touch()
+    given = plugin.AgentPlugin._given
+
+    def elsewhere(self: plugin.AgentPlugin, worker: Any) -> Given:
+        return replace(given(self, worker), folder=str(place))
+
+    monkeypatch.setattr(plugin.AgentPlugin, "_given", elsewhere)
+    threads = Threads(workers=1)
+    told = rf"its agent cannot put files into {place}: File exists; make room there, or give"
+    try:
+        with pytest.raises(SlotwiseError, match=told):
+            Session(dask=threads.client())
+    finally:
+        threads.close()
 
 
 def test_nothing_is_left_of_a_session_that_is_refused() -> None:
