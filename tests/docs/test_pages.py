@@ -17,6 +17,7 @@ RUN_PAGES = (
     "docs/howto/sessions.md",
     "docs/howto/read-a-report.md",
     "docs/howto/replay-a-trace.md",
+    "docs/howto/write-a-program.md",
     "docs/howto/history.md",
     "docs/howto/emulate-a-cluster.md",
     "docs/howto/run-commands.md",

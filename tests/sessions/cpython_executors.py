@@ -7,6 +7,7 @@ and the name of a class. It prints which tests ran, were skipped and failed, as 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import multiprocessing
@@ -90,6 +91,7 @@ class OnSession:
         del self.executor
         while self.sessions:
             self.sessions.pop().close()
+        gc.collect()  # Else the tests of Python wait for the threads, which they keep alive.
         super().tearDown()  # type: ignore[misc]
 
     def get_context(self) -> Any:

@@ -19,14 +19,26 @@ print(len(slotwise.run([job], slots=1).failed))
 for function in (slotwise.Session, lambda dask: slotwise.run([job], dask=dask)):
     try:
         function(dask="tcp://127.0.0.1:1")
-    except slotwise.InputError as error:
-        print("pip install slotwise[dask]" in str(error))
+    except slotwise.MissingExtraError as error:
+        print(error)
+try:
+    import slotwise.dask
+except slotwise.MissingExtraError as error:
+    print(error)
 """
 
 
 def test_sessions_and_runs_need_no_dask() -> None:
-    """Only a Dask cluster does, and the message names the extra."""
+    """Only a Dask cluster and the gate do, and the messages name the extra."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
     )
-    assert (done.stdout.split(), done.stderr) == (["3", "0", "True", "True"], "")
+    *results, run, session, gate = done.stdout.splitlines()
+    assert (results, done.stderr) == (["3", "0"], "")
+    for what, message in (
+        ("a Dask cluster", run),
+        ("a Dask cluster", session),
+        ("the gate", gate),
+    ):
+        assert message.startswith(f"{what} needs an optional part (")
+        assert message.endswith("): pip install 'slotwise[dask]'")

@@ -61,7 +61,7 @@ class Flow:
                 f"{option_name('move_within')} is {self.move_within!r}; give seconds >= 0 for"
                 " which a task that reads from another host may still move"
             )
-        check_installed("ortools", "the assigner flow (greedy and delay do not)", "flow")
+        check_installed("ortools", "the assigner flow (unlike greedy and delay)", "flow")
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The launches of the next round, with the deferrals of the phases that wait."""

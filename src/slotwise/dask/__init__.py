@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from slotwise.dask.gate import Gate
-from slotwise.dask.options import GateOptions
-from slotwise.dask.preload import dask_setup
-from slotwise.dask.serving import status
-from slotwise.dask.status import GateStatus
+from slotwise.model.errors import MissingExtraError
 from slotwise.model.pool import Pool
 from slotwise.record.codec import encode_pool
+
+try:
+    from slotwise.dask.gate import Gate
+    from slotwise.dask.options import GateOptions
+    from slotwise.dask.preload import dask_setup
+    from slotwise.dask.serving import status
+    from slotwise.dask.status import GateStatus
+except ImportError as missing:
+    raise MissingExtraError("the gate", "dask", missing) from missing
 
 __all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "status"]
 

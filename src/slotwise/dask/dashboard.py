@@ -61,7 +61,7 @@ COLUMNS = (
 
 
 class PoolPictures:
-    """A picture for each pool: its used, entitled and guaranteed slots of late."""
+    """A picture for each pool: its recently used, entitled and guaranteed slots."""
 
     def __init__(self, height: int = 140) -> None:
         self.root = column(sizing_mode="stretch_width")

@@ -270,7 +270,7 @@ class Gate(SchedulerPlugin):
                 self._wake()
 
     def _describe(self, key: Key) -> KeyInfo:
-        """What is known of a key. One of an unknown prefix is like the tasks of late."""
+        """What is known of a key. One of an unknown prefix is like recent tasks."""
         info = self._holding.describe(key)
         return info if info.seconds is not None else info._replace(seconds=self._mean_seconds)
 

@@ -1,4 +1,4 @@
-"""What the gate keeps for its view: the shares of pools of late, and the objective so far."""
+"""What the gate keeps for its view: the recent shares of pools, and the objective so far."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Spent:
 
 @dataclass(slots=True)
 class GateHistory:
-    """The shares of pools of late, and the cost of the computations that are completed.
+    """The recent shares of pools, and the cost of the computations that are completed.
 
     completed    their number, without those of which no task has run
     value        their objective; 0 without any

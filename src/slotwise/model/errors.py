@@ -48,11 +48,12 @@ class OutputError(SlotwiseError):
 
 
 class MissingExtraError(SlotwiseError):
-    """An optional dependency is needed and not installed."""
+    """An optional dependency is needed and not installed, or cannot be imported (`missing`)."""
 
-    def __init__(self, wanted_for: str, extra: str) -> None:
+    def __init__(self, wanted_for: str, extra: str, missing: ImportError | None = None) -> None:
+        reason = "" if missing is None else f" ({missing})"
         super().__init__(
-            f"{wanted_for} needs an optional part: pip install 'slotwise[{extra}]'"
+            f"{wanted_for} needs an optional part{reason}: pip install 'slotwise[{extra}]'"
         )
 
 

@@ -230,11 +230,10 @@ def pickled(
             return body
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
-    import cloudpickle
+    from slotwise.by_value import pickled_by_value
 
     taken.clear()
-    by_value: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=take)
-    return by_value
+    return pickled_by_value(value, take)
 
 
 def _free(folder: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from slotwise.sessions.calls import CallSubmitter
@@ -43,18 +45,52 @@ class SessionExecutor(futures.Executor):
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int = 1,
+        buffersize: int | None = None,
     ) -> Iterator[T]:
         """The results of `fn` for the items of the iterables, in order.
 
-        All calls are submitted at once; `Session.map` does so as results are asked for. A task
-        makes `chunksize` calls. ValueError if it is below 1; TimeoutError.
+        A task makes `chunksize` calls. All tasks are submitted at once; with `buffersize`, as
+        in Python 3.14, so many at once, and one more for each result that is taken.
+        `Session.map` chooses both numbers. ValueError if one is below 1; TypeError for a
+        `buffersize` that is no whole number; TimeoutError.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        if chunksize == 1:
+        if chunksize > 1:
+            pieces = chunks(zip(*iterables, strict=False), chunksize)
+            each = partial(_each, fn)
+            results = self.map(each, pieces, timeout=timeout, buffersize=buffersize)
+            return (value for piece in results for value in piece)
+        if buffersize is None:
             return super().map(fn, *iterables, timeout=timeout)
-        pieces = chunks(zip(*iterables, strict=False), chunksize)
-        return chain.from_iterable(super().map(partial(_each, fn), pieces, timeout=timeout))
+        return self._map_ahead(fn, zip(*iterables, strict=False), timeout, buffersize)
+
+    def _map_ahead(
+        self,
+        fn: Callable[..., T],
+        items: Iterator[tuple[Any, ...]],
+        timeout: float | None,
+        buffersize: int,
+    ) -> Iterator[T]:
+        """The results in order; `buffersize` calls are submitted before they are asked for."""
+        if not isinstance(buffersize, int):
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
+        until = None if timeout is None else time.monotonic() + timeout
+        submitted = deque(self.submit(fn, *item) for item in islice(items, buffersize))
+
+        def results() -> Iterator[T]:
+            try:
+                while submitted:
+                    submitted.extend(self.submit(fn, *item) for item in islice(items, 1))
+                    left = None if until is None else until - time.monotonic()
+                    yield _taken(submitted, left)
+            finally:
+                for future in reversed(submitted):
+                    future.cancel()
+
+        return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more calls; wait for those that were submitted, or cancel pending ones."""
@@ -73,6 +109,13 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while piece := list(islice(rest, size)):
         yield piece
+
+
+def _taken(submitted: deque[Future[T]], timeout: float | None) -> T:
+    """The first result, whose future is taken away; after a time-out the future stays."""
+    result = submitted[0].result(timeout)
+    del submitted[0]
+    return result
 
 
 def _each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:

@@ -47,7 +47,7 @@ class FlowFlex:
 
     def __post_init__(self) -> None:
         if self.method != "fast" and self.objective.aggregate == "sum":
-            check_installed("ortools", "flowflex, for a sum (flowflex-fast does not),", "flow")
+            check_installed("ortools", "flowflex for a sum (unlike flowflex-fast)", "flow")
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim if no phase is ready on other kinds of slots."""

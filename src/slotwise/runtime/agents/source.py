@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from slotwise.model.errors import InputError
+from slotwise.model.errors import MissingExtraError
 from slotwise.model.option_names import option_name
 from slotwise.model.typed import check_whole
 
@@ -15,14 +15,13 @@ if TYPE_CHECKING:  # It needs msgpack, which the extra dask installs.
 def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
     """The workers of a Dask cluster: of a client, or of the scheduler at an address.
 
-    With `slots`, at most so many of each worker. InputError if there is none, or without Dask.
+    With `slots`, at most so many of each worker. InputError if there is none; MissingExtraError
+    without Dask.
     """
     if slots is not None:
         check_whole(option_name("dask_slots"), slots)
     try:
         from slotwise.runtime.agents.dask_workers import DaskWorkers
     except ImportError as error:
-        raise InputError(
-            f"a Dask cluster needs dask.distributed ({error}): pip install slotwise[dask]"
-        ) from error
+        raise MissingExtraError("a Dask cluster", "dask", error) from error
     return DaskWorkers(dask, slots)

@@ -293,10 +293,9 @@ def pickled(value: Any) -> bytes:
     else:
         if b"__main__" not in plain:
             return plain
-    import cloudpickle
+    from slotwise.by_value import pickled_by_value
 
-    by_value: bytes = cloudpickle.dumps(value, protocol=5)
-    return by_value
+    return pickled_by_value(value)
 
 
 def summary(error: BaseException) -> str:
