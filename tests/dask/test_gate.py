@@ -13,7 +13,8 @@ import dask.bag
 import dask.dataframe
 import pandas
 import pytest
-from distributed import get_client, worker_client
+from distributed import get_client, get_worker, worker_client
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
 from gated_cluster import Cluster, until
@@ -72,6 +73,47 @@ def test_fifo_runs_graphs_in_order(make_cluster: Callable[..., Cluster]) -> None
     small = cluster.client("small").compute(tree(8, 0.01), fifo_timeout="0s")
     assert small.result() == 28
     assert large.done()
+
+
+BEGUN: list[str] = []
+"""The keys of the tasks that have begun, which are threads of this process."""
+
+
+def begin(number: int) -> int:
+    """A task that tells when it begins."""
+    BEGUN.append(str(get_worker().get_current_task()))
+    time.sleep(0.01)
+    return number
+
+
+class Sent(SchedulerPlugin):
+    """The keys of the tasks that were sent to workers."""
+
+    name = "sent"
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task has changed its state."""
+        if finish == "processing":
+            self.keys.append(key)
+
+
+def test_a_worker_begins_tasks_in_the_order_in_which_they_got_slots(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Those of an earlier graph do not overtake one that waits at the worker."""
+    cluster, sent = make_cluster(workers=1), Sent()
+    cluster.install("fair", ahead=3)
+    cluster.local.scheduler.add_plugin(sent)
+    BEGUN.clear()
+    large = cluster.client("large").map(begin, range(60), fifo_timeout="0s")
+    until(lambda: len(BEGUN) > 5)
+    small = cluster.client("small").map(begin, range(100, 103), fifo_timeout="0s")
+    assert sum(future.result() for future in small) == 303
+    assert sum(future.result() for future in large) == sum(range(60))
+    assert sent.keys == BEGUN
 
 
 def test_collections_compute_what_they_do_without_the_gate(cluster: Cluster) -> None:

@@ -68,6 +68,23 @@ def test_a_log_tells_whether_all_jobs_were_over_when_the_scheduler_closed(
         assert replay_log(log).is_identical
 
 
+def test_a_gate_goes_on_without_a_log_that_cannot_be_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A full disk takes the log from a cluster, not its shares."""
+    dask = FakeDask({"scheduler": "fair", "log": "/dev/full"}, workers=2)
+    dask.submit("Client-1", ["f-1", "f-2", "f-3"])
+    dask.turns()
+    while dask.tasks:
+        dask.finish(seconds=1e-6)
+    assert not dask.gate.is_open
+    assert [record.message for record in caplog.records] == [
+        "slotwise: the run goes on without its log: log '/dev/full': No space left on device;"
+        " name another file"
+    ]
+    dask.gate.open()
+
+
 @pytest.mark.slow
 def test_the_commands_read_the_log(tmp_path: Path) -> None:
     """The report has metric and bound; replay and explain work."""

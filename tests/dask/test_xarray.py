@@ -1,18 +1,15 @@
-"""xarray behind the gate; it is not among the packages of the tests, because it is large."""
+"""xarray behind the gate."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy
-import pytest
+import xarray
 
 from gated_cluster import Cluster
 
 
 def test_xarray_computes_what_it_does_without_the_gate(cluster: Cluster) -> None:
     """Means of a chunked array over one of its dimensions."""
-    xarray: Any = pytest.importorskip("xarray")
     table = xarray.DataArray(numpy.arange(240.0).reshape(40, 6), dims=("time", "place"))
     expected = (table + 1).rolling(time=3).mean().mean("time")
     with cluster.client("analysis").as_current():

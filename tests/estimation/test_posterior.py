@@ -121,6 +121,19 @@ def test_observations_outweigh_what_was_known_before() -> None:
     assert found.variance == pytest.approx((COUNT + square) / (COUNT + count))
 
 
+@given(MEANS, VARIANCES, MEANS, VARIANCES)
+def test_a_member_tells_the_mean_of_its_group_as_its_precision_says(
+    mean: float, variance: float, value: float, within: float
+) -> None:
+    """One member is an observation of the mean; the next one deviates from it on its own."""
+    group = Normal(mean, variance)
+    of_mean = combined(group, Normal(value, within))
+    found = sums_of([value]).next_member(group, Normal(0.0, within))
+    assert found.mean == pytest.approx(of_mean.mean)
+    seen = (COUNT * within + (value - found.mean) ** 2) / (COUNT + 1)
+    assert found.variance == pytest.approx(seen * (1 + of_mean.variance / within))
+
+
 @given(st.lists(MEANS, min_size=200, max_size=200))
 def test_many_observations_tell_their_mean_and_variance(values: list[float]) -> None:
     """Weighted by their age, which is what fading means."""

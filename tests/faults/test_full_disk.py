@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -95,12 +96,15 @@ def test_an_output_on_a_disk_that_is_read_only(
 
 
 def test_a_full_disk_for_the_log(command: Any, books: Counter[str], tiny_disk: Path) -> None:
-    """When the log cannot be written any more, the run ends with a message."""
+    """When the log cannot be written any more, the run goes on, and says so at its end."""
     command.write("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 4, tasks: 4000}]}]\n")
-    assert command.run("run", "jobs.yaml", "--slots", "2", "--log", f"{tiny_disk}/log") == 2
+    run = ("run", "jobs.yaml", "--slots", "2", "--json")
+    assert command.run(*run, "--log", f"{tiny_disk}/log") == 2
     assert "Traceback" not in command.stderr
     assert command.stderr.splitlines()[-1].startswith(
-        f"slotwise: log '{tiny_disk}/log': No space"
+        "slotwise: the run is over, but not all of it is recorded: log"
+        f" '{tiny_disk}/log': No space"
     )
+    assert json.loads(command.stdout)["metrics"]["tasks_done"] == 4000
     assert command.left() == []
     assert os.listdir(tiny_disk) == ["log"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,41 @@ def write(path: Path, name: str = "j") -> Log:
         for turn in log.turns:
             record(turn.now, turn.events, turn.decisions)
     return log
+
+
+def test_each_turn_of_a_live_run_is_in_the_file_at_once(tmp_path: Path) -> None:
+    """A log of a session or a gate, which run for days, can be read meanwhile."""
+    path, turns = tmp_path / "run.jsonl", turns_of("j")
+    with LogFile(path, replace(HEADER, backend="live")) as record:
+        for count, turn in enumerate(turns, 1):
+            record(turn.now, turn.events, turn.decisions)
+            assert list(read_log(path).turns) == turns[:count]
+
+
+def test_a_live_run_goes_on_without_a_log_that_cannot_be_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is told at once, and once; the end of the run raises the error."""
+    record = LogFile("/dev/full", replace(HEADER, backend="live"))
+    for _ in range(3):
+        record(0.0, [], [])
+        assert len(caplog.records) == 1
+        assert "the run goes on without its log" in caplog.text
+    with pytest.raises(InputError, match="'/dev/full': No space left"):
+        record.__exit__(None, None, None)
+
+
+def test_a_simulation_ends_when_its_log_cannot_be_written() -> None:
+    """Nobody waits for more of it."""
+    record = LogFile("/dev/full", HEADER)
+    with pytest.raises(InputError, match="'/dev/full': No space left"):
+        write_turns(record, 1000)
+
+
+def write_turns(record: LogFile, count: int) -> None:
+    """Write this number of empty turns."""
+    for _ in range(count):
+        record(0.0, [], [])
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,37 @@ def test_the_nearest_source_counts_most() -> None:
     assert other == pytest.approx(100.0, rel=0.5)
 
 
+def test_many_phases_of_one_program_tell_little_of_another() -> None:
+    """A hundred calls of one function are alike; a first call of another one is measured."""
+    grep, sort = (TaskSource("pool", name, "map") for name in ("grep", "sort"))
+    found = learned(*[2.0] * 100, source=grep)
+    assert found.estimate(grep, None, None).spread < SURE
+    assert found.estimate(sort, None, None).spread > SURE
+
+
+def test_a_program_counts_once_with_its_mean() -> None:
+    """Two phases of each of five programs tell as much of others as thirty do."""
+    few, many = learned(), learned()
+    for number in range(5):
+        source = TaskSource("pool", f"program {number}", "map")
+        tell(few, *[20.0] * 2, source=source)
+        tell(many, *[20.0] * 30, source=source)
+    one, other = (found.estimate(SOURCE, None, None).seconds for found in (few, many))
+    assert one == pytest.approx(other, rel=1e-9)
+
+
+def test_one_phase_tells_a_program_where_programs_are_alike_within() -> None:
+    """Programs differ by factors of 10; each of them always takes as long."""
+    found, sort = learned(), TaskSource("pool", "sort", "map")
+    for number in range(8):
+        source = TaskSource("pool", f"program {number}", "map")
+        tell(found, *[10.0 ** (number % 4 - 1)] * 10, source=source)
+    assert found.estimate(sort, None, None).spread > 1
+    tell(found, 300.0, source=sort)
+    estimate = found.estimate(sort, None, None)
+    assert estimate.seconds == pytest.approx(300.0, rel=0.2)
+
+
 def test_work_that_is_always_as_stated_is_taken_as_stated() -> None:
     """Nothing is learned, and nothing is uncertain."""
     found = learned(*[3.0] * 20, stated=3.0)
@@ -146,7 +177,8 @@ def test_memory_is_bounded() -> None:
         if number > PENDING_MOST:
             assert found.estimate(source, None, None).seconds > 0
     assert not found.is_exact
-    assert len(found._groups) <= GROUPS_MOST
+    assert len(found._pools) <= GROUPS_MOST
+    assert len(found._programs) <= GROUPS_MOST
     assert len(found._kept) <= GROUPS_MOST
 
 
@@ -161,7 +193,8 @@ def test_when_an_estimate_is_asked_for_makes_no_difference(
     for found in (often, once):
         found.estimate(SOURCE, None, None)
         of = [OfJob() for _ in range(3)]
-        phases = [Measured(SOURCE, of[n // 2], log(n + 1), n > 2) for n in range(6)]
+        sources = (SOURCE, TaskSource("pool", "grep", "map"))
+        phases = [Measured(sources[n % 2], of[n // 2], log(n + 1), n > 2) for n in range(6)]
         for number, factor in told:
             found.note(phases[number], factor)
             if found is often:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,11 @@ def large(name: str = "large", arrival: float = 0.0, pool: str = "default") -> J
 def small(name: str = "small", arrival: float = 0.0, pool: str = "default") -> Job:
     """Two calls of 0.05 s."""
     return Job(name, (Phase("call", Tasks(2, 0.05)),), arrival, pool)
+
+
+def call(number: int) -> Job:
+    """One call of 0.5 s of a function that is called often."""
+    return Job(f"call {number}", (Phase("call", Tasks(1, 0.5)),), program="often")
 
 
 def in_phases(name: str, count: int, seconds: float) -> Job:
@@ -65,6 +71,10 @@ PLAIN: Mapping[str, Sequence[Job]] = {
         *(small(f"small {n}", 0.3 * n) for n in range(8)),
         large("large", 2.4),
         small("small 9", 2.5),
+    ],
+    "behind many calls of another function": [
+        *(call(number) for number in range(60)),
+        replace(small(arrival=4.3), program="new"),
     ],
     "where long tasks follow short ones": [
         *(small(f"small {n}", 0.3 * n) for n in range(8)),

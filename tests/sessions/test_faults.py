@@ -56,3 +56,10 @@ def test_a_bug_in_the_scheduler_fails_all_futures() -> None:
     with pytest.raises(SlotwiseError, match="the session has failed"):
         session.submit(len, "abc")
     session.close()
+
+
+def test_a_session_goes_on_without_a_log_that_cannot_be_written() -> None:
+    """A full disk takes the log from a session, not its calls."""
+    with Session(slots=1, log="/dev/full") as session:
+        assert session.submit(pow, 2, 3).result() == 8
+        assert session.submit(pow, 3, 2).result() == 9

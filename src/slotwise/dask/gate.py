@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from math import inf
 from typing import Any
@@ -25,6 +25,7 @@ from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
 from slotwise.dask.submitting import submitter_of
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
+from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostResized, JobsClosed, PoolsChanged
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
@@ -183,7 +184,8 @@ class Gate(SchedulerPlugin):
         if not self.is_open:
             self.is_open = True
             self._holding.release_all(f"slotwise-open-{time.time()}")
-            self._stack.close()
+            with suppress(InputError):  # Its log could not be written, which was told then.
+                self._stack.close()
 
     def validate(self) -> None:
         """Assert that the tables agree with Dask. After each turn if Dask validates its own."""

@@ -8,10 +8,10 @@ What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, 
 versions 2024.5.0 and 2026.8.0:
 
 Scheduler.tasks, .running, .plugins                      documented attributes of the scheduler
-TaskState.state, .priority, .prefix, .actor, .processing_on, .waiting_on
+TaskState.state, .prefix, .actor, .processing_on, .waiting_on
                                                          documented attributes of a task
-TaskState.resource_restrictions, .worker_restrictions, .host_restrictions, .loose_restrictions
-                                                         documented; these are written
+TaskState.priority, .resource_restrictions, .worker_restrictions, .host_restrictions,
+.loose_restrictions                                      documented; these are written
 WorkerState.nthreads, .processing, .long_running, .address   documented attributes of a worker
 Scheduler.valid_workers(ts)                              a method without an underscore
 Scheduler.transitions(recommendations, stimulus_id)      a method without an underscore
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 from slotwise.dask.computations import Key, KeyInfo, Standing
@@ -69,6 +69,7 @@ class HeldTasks:
         # Of each held task, what its user wished.
         self._held: dict[Key, _Wish] = {}
         self.exempted: set[Key] = set()  # Never held; Dask knows them.
+        self._released = 0  # How often a task was let run.
         self._handlers: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -151,15 +152,24 @@ class HeldTasks:
         return frozenset(worker.address for worker in workers)
 
     def release(self, key: Key, addresses: Collection[str], stimulus_id: str) -> bool:
-        """Let a runnable task run on one of these workers; whether Dask has found one."""
+        """Let a runnable task run on one of these workers; whether Dask has found one.
+
+        A worker gets its tasks with priorities by which it begins them in the order in which
+        they were let run. By those of Dask, tasks of an earlier graph would overtake one that
+        waits at a worker, as long as any come. Tasks that run without the gate, for which
+        others may wait, go first.
+        """
         task = self._scheduler.tasks[key]
         before, wish = (task.worker_restrictions, task.host_restrictions), self._held.pop(key)
+        priority, self._released = task.priority, self._released + 1
         task.resource_restrictions = wish.resources
         task.worker_restrictions, task.host_restrictions = set(addresses), None
+        task.priority = (0, inf, self._released)
         try:
             self._scheduler.transitions({key: "processing"}, stimulus_id=stimulus_id)
         finally:
             task.worker_restrictions, task.host_restrictions = before
+            task.priority = priority
             task.loose_restrictions = wish.is_loose
         if task.state == "no-worker":
             self.hold(key)

@@ -85,6 +85,11 @@ class Sums:
         self.added = 0
         self._count = self._total = self._square = 0.0
 
+    @property
+    def mean(self) -> float:
+        """The mean of the observations, of which there is one at least."""
+        return self._total / self._count
+
     def add(self, value: float) -> int:
         """Add an observation. Its number, for `change`."""
         self.added += 1
@@ -109,6 +114,15 @@ class Sums:
         square = self._square - 2 * mean * self._total + self._count * mean * mean
         variance = (COUNT * before.variance + max(0.0, square)) / (COUNT + self._count)
         return Normal(mean, variance)
+
+    def next_member(self, group: Normal, within: Normal) -> Normal:
+        """The next observation, if these are members of a group whose mean is one of `group`.
+
+        within  how members deviate from their group: the known variance for all groups
+        """
+        mean_count = within.variance / group.variance
+        found = self.next(Normal(group.mean, within.variance), mean_count)
+        return Normal(found.mean, found.variance * (1 + 1 / (mean_count + self._count)))
 
 
 class Slope:

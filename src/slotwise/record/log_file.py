@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +20,8 @@ from slotwise.model.typed import NUMBER, WHOLE
 from slotwise.opening import open_to_write
 from slotwise.record.log import MARK, FileTurns, Header, Log, Turn, telling
 from slotwise.record.own_files import refuse_foreign
+
+logger = logging.getLogger("slotwise")
 
 
 def check_log(path: str | Path) -> None:
@@ -34,12 +38,17 @@ class LogFile:
     """A log on disk: a record for the loop that writes each turn as it comes.
 
     An earlier log is replaced. InputError if another run is still writing it, or if the file
-    exists and is no log. While it is open, no other run can write to it.
+    exists and is no log. While it is open, no other run can write to it. A turn of a live run
+    is in the file at once, so that it can be read while the run goes on, and survives a kill.
+
+    A live run whose log cannot be written any more goes on without it, because others wait for
+    its work. A warning is logged at once, and the end of the context raises the InputError.
     """
 
     def __init__(self, path: str | Path, header: Header) -> None:
         self._path, self._header = path, header
         self.has_begun = False  # Until then, the file has an earlier log.
+        self._error: InputError | None = None
         self._file = _open(path)
         self.is_kept = os.path.isfile(path)  # Unlike a pipe or a device.
 
@@ -51,8 +60,16 @@ class LogFile:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Write one turn; before the first, empty the file and write the header."""
-        self._begin()
-        self._write(Turn(now, events, decisions).to_plain())
+        if self._error is not None:
+            return
+        try:
+            self._begin()
+            self._write(Turn(now, events, decisions).to_plain())
+        except InputError as error:
+            if self._header.backend != "live":
+                raise
+            self._error = error
+            logger.warning("slotwise: the run goes on without its log: %s", error)
 
     def _begin(self) -> None:
         # Not earlier: a run that fails validation must keep the previous log.
@@ -67,6 +84,8 @@ class LogFile:
         with telling(self._path):
             line = json.dumps(plain, separators=(",", ":"), default=_number)
             self._file.write(line + "\n")
+            if self._header.backend == "live":
+                self._file.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +96,12 @@ class LogFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._error is not None:
+            with suppress(OSError):
+                self._file.close()
+            if kind is None:
+                raise self._error
+            return
         if kind is None:
             self._begin()
         with telling(self._path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -78,9 +79,23 @@ def test_the_cause_in_a_child_is_told(functions: dict[str, Callable[[], object]]
 
 
 def test_an_error_in_this_process_is_raised_as_it_is() -> None:
-    """The children are killed."""
+    """Also if a channel breaks before that; the children are killed."""
+    reads, writes = os.pipe()
+
+    def wrong_when_interrupted() -> NoReturn:
+        os.write(writes, b"begun")
+        with suppress(BrokenChannelError):
+            hang()
+        wrong()
+
+    def broken_later() -> NoReturn:
+        os.read(reads, 1)
+        broken()
+
     with pytest.raises(ValueError, match="wrong"):
-        run_together({"own": wrong, "b": hang, "c": broken})
+        run_together({"own": wrong_when_interrupted, "b": hang, "c": broken_later})
+    os.close(reads)
+    os.close(writes)
 
 
 def test_a_broken_channel_without_a_cause_here_gives_its_reason() -> None:

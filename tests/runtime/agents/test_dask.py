@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.runtime.agents import asking, dask_workers, plugin
+from slotwise.runtime.agents.agent import Given
 from slotwise.runtime.agents.slots import AgentHost
 
 AGENT = b"slotwise.runtime.agents.agent"
@@ -173,6 +176,27 @@ def test_a_worker_whose_agent_cannot_start_is_left_out(
     )
 
 
+def test_a_worker_on_a_full_disk_is_left_out_with_this_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its agent has no folder for files. The folder is named, and what to do."""
+    place = tmp_path / "a file"  # There can be no folder in it, as on a full disk.
+    place.touch()
+    given = plugin.AgentPlugin._given
+
+    def elsewhere(self: plugin.AgentPlugin, worker: Any) -> Given:
+        return replace(given(self, worker), folder=str(place))
+
+    monkeypatch.setattr(plugin.AgentPlugin, "_given", elsewhere)
+    threads = Threads(workers=1)
+    told = rf"its agent cannot put files into {place}: File exists; make room there, or give"
+    try:
+        with pytest.raises(SlotwiseError, match=told):
+            Session(dask=threads.client())
+    finally:
+        threads.close()
+
+
 def test_nothing_is_left_of_a_session_that_is_refused() -> None:
     """No worker has an agent; the cluster has no plugin and no client of slotwise."""
     threads = Threads(workers=1)
@@ -199,6 +223,33 @@ def test_an_address_without_a_scheduler_is_refused_soon() -> None:
     ):
         dask_workers.DaskWorkers(address)
     assert dask_workers._find_seconds() == dask_workers.FIND_SECONDS
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH\r\n" * 4], ids=["nothing", "hello"])
+def test_a_port_on_which_another_program_listens_is_refused_soon(says: bytes) -> None:
+    """Such as the dashboard, whose port is the next one, or a frozen scheduler."""
+
+    def answer() -> None:
+        connected, _ = other.accept()
+        with connected:
+            connected.sendall(says)
+            while connected.recv(1000):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor() as threads:
+        answered = threads.submit(answer)
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+            pytest.raises(InputError, match="what listens there does not answer as Dask does"),
+        ):
+            dask_workers.DaskWorkers(f"tcp://127.0.0.1:{other.getsockname()[1]}")
+        answered.result(TIMEOUT)
+
+
+def test_the_address_of_a_worker_is_refused(client: Client) -> None:
+    """With what it is the address of."""
+    with pytest.raises(InputError, match=r"no Dask scheduler at .* address of a Dask worker;"):
+        dask_workers.DaskWorkers(min(workers_of(client)))
 
 
 def test_workers_are_not_lost_when_dask_updates_its_client_at_the_same_time(

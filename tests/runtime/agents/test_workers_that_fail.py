@@ -144,8 +144,8 @@ def test_a_cluster_of_frozen_workers_is_refused(
 def test_jobs_fail_when_their_hosts_end_with_the_scheduler(tmp_path: Path) -> None:
     """The workers of Dask end with it; no others can join."""
     with (
-        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
         dask_processes(tmp_path, "a") as cluster,
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
     ):
         session = Session(dask=cluster.address)
         call = session.submit(time.sleep, 60)

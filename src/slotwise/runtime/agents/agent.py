@@ -1,9 +1,9 @@
 """An agent: runs the worker processes of its host for a manager that connects to it.
 
 `python -m slotwise.runtime.agents.agent` reads a line of JSON from its standard input, which is
-a `Given`, prints a line with its port, and serves one manager after another. When a manager is
-gone, its worker processes are ended at once. The agent ends when its standard input does, or
-when no manager has come for some time.
+a `Given`, prints a line with its port, or why it cannot begin, and serves one manager after
+another. When a manager is gone, its worker processes are ended at once. The agent ends when its
+standard input does, or when no manager has come for some time.
 """
 
 from __future__ import annotations
@@ -115,12 +115,27 @@ class Agent:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_over = False
 
-    def serve(self, lifeline: int) -> None:
-        """Serve managers until the lifeline, a descriptor that is never written to, ends."""
-        while not self._is_over:
-            root = Path(self._given.folder or tempfile.gettempdir())
-            folder = WorkFolder(root / work_folder_name())
+    def open_folder(self) -> WorkFolder:
+        """A new folder for files of jobs. SlotwiseError if there can be none."""
+        root = Path(self._given.folder or tempfile.gettempdir())
+        folder = WorkFolder(root / work_folder_name())
+        try:
             folder.open("an agent")
+        except OSError as error:
+            raise SlotwiseError(
+                f"its agent cannot put files into {root}: {error.strerror}; make room there, or"
+                " give its Dask worker another --local-directory"
+            ) from error
+        return folder
+
+    def serve(self, lifeline: int, first: WorkFolder) -> None:
+        """Serve managers until the lifeline, a descriptor that is never written to, ends.
+
+        `first` is the folder for the first of them. SlotwiseError if there is none for another.
+        """
+        folder: WorkFolder | None = first
+        while not self._is_over:
+            folder = folder or self.open_folder()
             processes = Processes(environment=self._environment(folder.path), stdout=2)
             self._files = folder.path
             try:
@@ -131,6 +146,7 @@ class Agent:
             finally:
                 processes.close()
                 folder.remove()
+            folder = None
 
     def _environment(self, folder: Path) -> dict[str, str]:
         """What tasks need to put files where this agent serves them, and to fetch others."""
@@ -345,8 +361,16 @@ class Service:
 def main() -> None:
     """Serve as the line of JSON on the standard input says."""
     agent = Agent(Given(**json.loads(sys.stdin.readline())))
+    try:
+        folder = agent.open_folder()
+    except SlotwiseError as error:
+        print(json.dumps({"failed": str(error)}), flush=True)
+        return
     print(json.dumps({"port": agent.port, "pid": os.getpid()}), flush=True)
-    agent.serve(sys.stdin.fileno())
+    try:
+        agent.serve(sys.stdin.fileno(), folder)
+    except SlotwiseError as error:
+        print(f"slotwise agent: {error}", file=sys.stderr)
 
 
 def line_for(given: Given) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -13,11 +14,14 @@ from typing import Any
 
 import dask.config
 from dask.utils import parse_timedelta
-from distributed import Client
+from distributed import Client, Security
+from distributed.comm.core import connect
+from distributed.core import send_recv
+from distributed.utils import LoopRunner
 
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.option_names import option_name
-from slotwise.programs.hosts.greeting import Security
+from slotwise.programs.hosts import greeting
 from slotwise.programs.hosts.security import tls_context
 from slotwise.runtime.agents.asking import Asking
 from slotwise.runtime.agents.lease import Leases
@@ -60,7 +64,7 @@ class DaskWorkers:
         token = os.urandom(16)
         plugin = f"slotwise-agent-{os.urandom(4).hex()}"
         tls = tls_of(client.security, "client")
-        security: Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
+        security: greeting.Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
         self._asking = Asking(client, AgentOrder(plugin, token.hex(), slots), security)
         self._connected: dict[str, str] = {}  # by the worker's address, its name
         self._refused: dict[str, str] = {}  # by the worker's address, why
@@ -162,7 +166,7 @@ class DaskWorkers:
             )["workers"]
         except OSError as error:
             place = self._scheduler.address
-            reason = str(error) or f"timed out after {SCHEDULER_SECONDS:g} s"
+            reason = str(error).rstrip(".") or f"timed out after {SCHEDULER_SECONDS:g} s"
             raise SlotwiseError(
                 f"the Dask scheduler at {place} does not answer: {reason}; try again when it"
                 " does, or start another"
@@ -222,9 +226,11 @@ def _checked(client: object) -> Client:
 def _client(address: str) -> Client:
     """A client of the scheduler at this address. InputError if there is none."""
     _check_certificates()
+    seconds = _find_seconds()
     try:
+        _check_answers(address, seconds)
         return Client(  # type: ignore[no-untyped-call]
-            address, set_as_default=False, timeout=_find_seconds()
+            address, set_as_default=False, timeout=seconds
         )
     except (OSError, ValueError, TypeError) as error:
         reason = str(error)
@@ -240,6 +246,41 @@ def _client(address: str) -> Client:
         f"there is no Dask scheduler at {address!r}: {reason}; {remedy}, or a longer time in"
         f" Dask's configuration, {TIMEOUT}"
     )
+
+
+def _check_answers(address: str, seconds: float) -> None:
+    """OSError, ValueError or TypeError unless a scheduler answers there.
+
+    Dask's client waits for ever for one that accepts a connection and says nothing: a frozen
+    scheduler, or the dashboard, whose port is the next one. Then it cannot be closed either.
+    """
+
+    async def ask() -> str:
+        security = Security()  # type: ignore[no-untyped-call]
+        arguments = security.get_connection_args("client")  # type: ignore[no-untyped-call]
+        there: Any = await connect(  # type: ignore[no-untyped-call]
+            address, timeout=seconds, **arguments
+        )
+        try:
+            found = await send_recv(there, op="identity")
+        finally:
+            there.abort()
+        return str(found["type"])
+
+    async def ask_in_time() -> str:
+        return await asyncio.wait_for(ask(), 2 * seconds)  # To connect, and to answer.
+
+    other = "what listens there does not answer as Dask does"
+    try:
+        found = LoopRunner().run_sync(ask_in_time)  # type: ignore[no-untyped-call]
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"{other} within {2 * seconds:g} s") from error
+    except (OSError, ValueError, TypeError):
+        raise
+    except Exception as error:  # Of Dask, which takes for lengths what another program says.
+        raise ValueError(other) from error
+    if found != "Scheduler":
+        raise ValueError(f"it is the address of a Dask {found.lower()}")
 
 
 def _check_certificates() -> None:

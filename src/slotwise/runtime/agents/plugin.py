@@ -130,7 +130,10 @@ class AgentPlugin(WorkerPlugin):
         line = process.stdout.readline() if poll.poll(START_SECONDS * 1000) else b""
         if not line:
             raise SlotwiseError("its agent did not start; see the messages of its Dask worker")
-        return given.listen, int(json.loads(line)["port"])
+        told = json.loads(line)
+        if reason := told.get("failed"):
+            raise SlotwiseError(reason)
+        return given.listen, int(told["port"])
 
     def _notice_end(self, process: subprocess.Popen[bytes], given: Given) -> None:
         process.wait()
