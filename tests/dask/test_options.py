@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slotwise.dask import install
+from slotwise.dask.header import header_of
 from slotwise.dask.holding import ahead_of
 from slotwise.dask.options import GateOptions, client_name
 from slotwise.model.errors import InputError
@@ -149,3 +150,20 @@ def test_pools_that_are_no_list_are_refused() -> None:
     """Before the cluster is asked for anything."""
     with pytest.raises(InputError, match=r"^pools is 'x': give a list, in brackets"):
         install(None, pools="x")
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({"scheduler": "fair"}, 0.01),
+        ({"scheduler": "flex"}, 0.01),
+        ({"scheduler": "flex", "objective": "tardiness"}, 0.05),
+        ({"scheduler": "flowflex"}, 0.05),
+    ],
+)
+def test_allocators_that_search_are_asked_less_often(
+    options: dict[str, Any], seconds: float
+) -> None:
+    """Until the next allocation, a stage that begins gets only what the last one left over."""
+    header = header_of(GateOptions.of_mapping(options))
+    assert header.scheduler["rest_seconds"] == seconds

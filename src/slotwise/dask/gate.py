@@ -114,13 +114,7 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def update_graph(
-        self,
-        scheduler: Any,
-        *,
-        client: str,
-        tasks: Sequence[Key],
-        annotations: Any,
-        **kwargs: Any,
+        self, scheduler: Any, *, client: str, tasks: Sequence[Key], annotations: Any, **_: Any
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
         if all(map(is_lease, tasks)):
@@ -218,6 +212,8 @@ class Gate(SchedulerPlugin):
     @fails_open
     def _turn(self) -> None:
         self._is_awake = False
+        if self._was_removed():
+            return  # It was not told how tasks went on.
         room = self._holding.room(self.options.ahead, self._mean_seconds)
         self._room_now = room
         for key in self._restricted.changed(room):
@@ -345,13 +341,8 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def _watch(self) -> None:
-        """Open the gate if it was removed, or if nothing explains that tasks are held.
-
-        Dask does not tell a plugin that it is removed.
-        """
-        if self._scheduler.plugins.get(self.name) is not self:
-            self._end_log()
-            self.open()
+        """Open the gate if it was removed, or if nothing explains that tasks are held."""
+        if self._was_removed():
             return
         self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
         self._look_again(self._restricted.outdated(self._allowed))
@@ -362,6 +353,14 @@ class Gate(SchedulerPlugin):
             self._stuck_since = self.now
         elif self.now - self._stuck_since > STUCK_SECONDS:
             raise RuntimeError("tasks are held although threads are free")
+
+    def _was_removed(self) -> bool:
+        """Whether it was removed, of which Dask does not tell a plugin; if so, open it."""
+        if self._scheduler.plugins.get(self.name) is self:
+            return False
+        self._end_log()
+        self.open()
+        return True
 
     def _is_stuck(self) -> bool:
         """Whether threads are free for tasks that no limit holds, or that are not known.
