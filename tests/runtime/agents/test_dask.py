@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -150,22 +151,27 @@ def test_a_command_without_an_output_needs_hosts_on_this_machine(
 def test_a_worker_whose_agent_cannot_start_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its configuration is wrong; the session has the other worker. It is told once."""
-    wrong = iter([True, False])
+    """Its configuration is wrong, until it is corrected. It is told once, and joins later."""
+    asked: list[bool] = []
+    is_corrected = threading.Event()
 
     def speed() -> float:
-        if next(wrong):
+        asked.append(True)
+        if len(asked) != 2 and not is_corrected.is_set():  # The second one is right.
             raise InputError("slotwise-agent.speed is 7; give a number from 0.001 to 1")
         return 1.0
 
     monkeypatch.setattr(plugin, "_speed_here", speed)
     monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(asking, "PAUSE_LEAST", 0.1)
     threads = Threads(workers=2)
     try:
         with Session(dask=threads.client()) as session:
             assert session.slots == 1
             assert list(session.map(abs, [-1, -2])) == [1, 2]
-            time.sleep(0.5)  # For further looks.
+            until(lambda: len(asked) > 3)  # It was asked again, and again.
+            is_corrected.set()
+            until(lambda: len(hosts_of(session)) == 2)
     finally:
         threads.close()
     (line,) = capsys.readouterr().err.splitlines()

@@ -87,6 +87,11 @@ class AgentPlugin(WorkerPlugin):
             process.kill()
         self._has_ended.set()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether its agent could be started, if only for a time."""
+        return isinstance(self._address, tuple)
+
     def address(self) -> tuple[str, int] | str:
         """Where the agent listens; or why there is none, with the remedy."""
         if isinstance(self._address, tuple) and self._has_ended.is_set():
@@ -146,8 +151,12 @@ class AgentPlugin(WorkerPlugin):
 async def begin_agent(order: AgentOrder, dask_worker: Any) -> tuple[str, int] | str:
     """Start an agent beside a worker, unless there is one. Runs in the worker.
 
-    Where it listens; or why it cannot be used, with the remedy.
+    Where it listens; or why it cannot be used, with the remedy. One that could not start is
+    started again: there may be room on the disk now. One that was killed is not.
     """
+    before = dask_worker.plugins.get(order.name)
+    if before is not None and not before.has_begun:
+        await dask_worker.plugin_remove(order.name)
     if order.name not in dask_worker.plugins:
         await dask_worker.plugin_add(AgentPlugin(order), order.name, catch_errors=False)
     found: tuple[str, int] | str = dask_worker.plugins[order.name].address()
