@@ -15,9 +15,7 @@ from slotwise import __version__
 from slotwise.analysis.metrics import Meter
 from slotwise.assignment.delay import Delay
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision
 from slotwise.model.errors import HostsLostError, InputError
-from slotwise.model.event import Event
 from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.option_names import option_name
@@ -33,7 +31,7 @@ from slotwise.record.remembering import Remembering
 from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import Record
+from slotwise.runtime.loop import Record, all_of
 from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.signals import undisturbed
 from slotwise.runtime.simulated.simulation import Simulation
@@ -123,7 +121,7 @@ class RunSpec:
                 records += [stack.enter_context(listener) for listener in self.listeners]
                 with undisturbed():  # So that a backend that has started is always closed.
                     backend = stack.enter_context(make_backend())
-                run_loop(scheduler, backend, state, _all_of(records))
+                run_loop(scheduler, backend, state, all_of(records))
         except KeyboardInterrupt:
             raise RunInterrupted(_result(meter, log, file)) from None
         except HostsLostError as error:
@@ -288,14 +286,6 @@ def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
                 cluster.check_continues(before.kind, phase.kind, (before.slots, phase.slots))
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
-
-
-def _all_of(records: Sequence[Record]) -> Record:
-    def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
-        for one in records:
-            one(now, events, decisions)
-
-    return record
 
 
 def _versions() -> dict[str, str]:

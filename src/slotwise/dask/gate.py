@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import islice
 from math import inf
@@ -24,14 +24,14 @@ from slotwise.dask.serving import serve
 from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
 from slotwise.dask.submitting import submitter_of
 from slotwise.model.cluster import ANY_KIND
-from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
+from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.errors import InputError
-from slotwise.model.event import Event, HostResized, JobsClosed, PoolsChanged
+from slotwise.model.event import HostResized, JobsClosed, PoolsChanged
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
 from slotwise.runtime.agents.lease import is_lease
 from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import turn
+from slotwise.runtime.loop import Record, all_of, turn
 from slotwise.scheduler import make_scheduler
 
 CHECK_SECONDS = 1.0
@@ -94,9 +94,10 @@ class Gate(SchedulerPlugin):
             **header.scheduler, objective=Objective(**header.objective)
         )
         self.history = GateHistory(options.objective)
-        self._records: list[Callable[..., None]] = [self.history]
+        records: list[Record] = [self.history]
         if options.log is not None:
-            self._records.append(self._stack.enter_context(LogFile(options.log, header)))
+            records.append(self._stack.enter_context(LogFile(options.log, header)))
+        self._record = all_of(records)
         self._computations = Computations(
             self._describe, self._standing, due_after(options.objective)
         )
@@ -232,12 +233,6 @@ class Gate(SchedulerPlugin):
         self._set_alarm()
         if self._scheduler.validate:
             self.validate()
-
-    def _record(
-        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
-    ) -> None:
-        for record in self._records:
-            record(now, events, decisions)
 
     def _allowed(self, key: Key) -> frozenset[str] | None:
         """The workers that a task may use; None: all of them, or the task is not held."""

@@ -33,6 +33,16 @@ class Record(Protocol):
         ...
 
 
+def all_of(records: Sequence[Record]) -> Record:
+    """One record that is all of these."""
+
+    def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        for one in records:
+            one(now, events, decisions)
+
+    return record
+
+
 def run(scheduler: Decider, backend: Backend, state: State, record: Record) -> None:
     """Run until all jobs are over.
 

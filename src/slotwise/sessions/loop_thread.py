@@ -6,23 +6,22 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent import futures
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from slotwise.model.decision import Decision
 from slotwise.model.errors import SlotwiseError
-from slotwise.model.event import Event, HostChange, Request
+from slotwise.model.event import HostChange, Request
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header
 from slotwise.record.log_file import LogFile
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.live_backend import LiveBackend
 from slotwise.runtime.local.arrivals import Ask
-from slotwise.runtime.loop import Record, run
+from slotwise.runtime.loop import Record, all_of, run
 from slotwise.scheduler import make_scheduler
 
 T = TypeVar("T")
@@ -47,18 +46,19 @@ class LoopThread:
         self._scheduler = make_scheduler(
             **header.scheduler, objective=Objective(**header.objective)
         )
-        self._records = list(records)
+        given = list(records)
         self._callbacks = CallThread("slotwise callbacks")
         self._steps = CallThread("slotwise steps")
         self._is_over = False
         self._pid = os.getpid()
         self._lock = threading.RLock()  # A question may ask another one.
         with ExitStack() as stack:
-            for record in self._records:
+            for record in given:
                 if isinstance(record, AbstractContextManager):
                     stack.enter_context(record)
             if log is not None:
-                self._records.append(stack.enter_context(LogFile(log, header)))
+                given.append(stack.enter_context(LogFile(log, header)))
+            self._record = all_of(given)
             self.backend = stack.enter_context(make_backend())
             self._held = stack.pop_all()
 
@@ -144,12 +144,6 @@ class LoopThread:
         self._steps.end()
         self._steps.join()  # The last steps may make callbacks.
         self._callbacks.end()
-
-    def _record(
-        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
-    ) -> None:
-        for record in self._records:
-            record(now, events, decisions)
 
 
 class CallThread(threading.Thread):
