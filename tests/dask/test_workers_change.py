@@ -42,6 +42,7 @@ def test_a_task_runs_when_its_paused_worker_resumes(one_worker: Cluster) -> None
     """The task may run there only."""
     client = one_worker.client()
     worker = one_worker.local.workers[0]
+    worker.memory_manager.memory_pause_fraction = False  # Dask would let it resume.
     worker.status = Status.paused
     until(lambda: not one_worker.local.scheduler.running)
     future = client.submit(lambda: 1, workers=[worker.address])

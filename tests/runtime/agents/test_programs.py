@@ -303,14 +303,21 @@ def test_a_host_that_comes_again_during_a_commit_joins_afterwards(
     def hear(now: float, events: list[Event], decisions: list[Decision]) -> None:
         heard.extend(events)
         hosts.update({one.phase.job: one.host for one in decisions if isinstance(one, Launch)})
+        if any(isinstance(event, HostAdded) for event in events):
+            joined.touch()
         state.check()
 
+    def wait(task: int) -> None:
+        while not joined.exists():
+            time.sleep(0.01)
+
+    joined = tmp_path / "joined"
     monkeypatch.setattr(OutputDirectory, "commit", slow_commit)
     (tmp_path / "in").mkdir()
     words(tmp_path / "in", 1)
     inputs, output = str(tmp_path / "in"), str(tmp_path / "out")
-    count = plan_mapreduce("count", "wordcount", inputs, output)
-    calls = Calls(Job("calls", (Phase("p", Tasks(8)),)), lambda task: time.sleep(0.5))
+    count = plan_mapreduce("count", "wordcount", inputs, output, reducers=1)
+    calls = Calls(Job("calls", (Phase("p", Tasks(1)),)), wait)
     heard, state = list[Event](), State(CLUSTER)
     with AgentsBackend([count, calls], loopback, loopback.connect(), grace=60) as backend:
         run(make_scheduler("fair"), backend, state, hear)
