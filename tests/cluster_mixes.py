@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -268,8 +268,13 @@ async def close_worker(worker: Any) -> None:
 def run_mix(seed: int, seconds: float, folder: Path) -> ClusterMix:
     """Run one mix."""
     mix = ClusterMix(seed, seconds, folder)
-    with dask.config.set(CONFIG):
-        asyncio.run(mix.run())
+    with dask.config.set(CONFIG), closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(mix.run())
+        # asyncio.run would wait for all tasks, and some of Dask ignore the cancellation.
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left, timeout=CLOSE_SECONDS))
     return mix
 
 
