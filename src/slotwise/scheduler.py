@@ -59,7 +59,7 @@ class Scheduler:
 
     Preemption takes slots back for pools that have been below their shares for too long. After
     an allocation, arrivals and ends do not lead to another one for `rest_seconds`: it costs
-    O(n) with n ready phases, which is too much for each of n arrivals. With many ready phases
+    O(n) with n phases that it reads, which is too much for each of n arrivals. With many phases
     the time is longer, and epochs are, too: `REST_TIMES` the `phase_seconds` of the allocator
     for each phase, so that allocations take about a tenth of the time. `of_objective` makes the
     allocator again if the objective changes.
@@ -106,8 +106,7 @@ class Scheduler:
         """When arrivals and ends may lead to the next allocation."""
         if not self.rest_seconds:
             return -inf
-        ready = sum(len(snapshot.ready(kind)) for kind in snapshot.cluster.capacity)
-        rest = REST_TIMES * allocator.phase_seconds * ready
+        rest = REST_TIMES * allocator.phase_seconds * _phases_read(allocator, snapshot)
         return snapshot.now + max(self.rest_seconds, rest)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
@@ -123,6 +122,15 @@ class Scheduler:
             if until > now:
                 return until
         return nextafter(now, inf)  # At such instants, floats are farther apart than epochs.
+
+
+def _phases_read(allocator: Allocator, snapshot: Snapshot) -> int:
+    """The phases that an allocation reads: the ready ones, and for work all of their jobs."""
+    ready = [p for kind in snapshot.cluster.capacity for p in snapshot.ready(kind)]
+    if not allocator.reads_work:
+        return len(ready)
+    of_job = {phase.id.job: len(phase.job.phases) for phase in ready}
+    return len(ready) + sum(count for count in of_job.values() if count > 1)
 
 
 ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = MappingProxyType(

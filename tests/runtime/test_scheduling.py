@@ -332,6 +332,24 @@ def test_a_rest_is_ten_times_as_long_as_an_allocation_is_estimated_to_take(
     assert allocation_of(100, scheduler, objective).earliest == pytest.approx(rest)
 
 
+@pytest.mark.parametrize(("scheduler", "rest"), [("fair", 0.05), ("flex", 0.1001)])
+def test_a_rest_counts_all_phases_of_the_jobs_whose_work_is_read(
+    scheduler: str, rest: float
+) -> None:
+    """FLEX ranks whole jobs: of 1,000 phases in a chain one is ready, but all are estimated."""
+    names = [f"p{number}" for number in range(1000)]
+    chain = [
+        Phase(name, Tasks(1, 1.0), after=(before,) if before else ())
+        for before, name in zip([None, *names], names, strict=False)
+    ]
+    state = State(Cluster.of_slots(2))
+    snapshot = state.at(0.0)
+    state.apply(JobArrived(0.0, Job("graph", tuple(chain))))
+    (decision,) = make_scheduler(scheduler, rest_seconds=0.05).decide(snapshot)
+    assert isinstance(decision, Reallocate)
+    assert decision.earliest == pytest.approx(rest)
+
+
 def test_an_epoch_is_not_shorter_than_the_rest() -> None:
     """With 1,000 phases an allocation about deadlines rests for 3 seconds."""
     decision = allocation_of(1000, "flex", "tardy")
