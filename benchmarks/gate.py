@@ -5,6 +5,8 @@
              them. Goal: at least 4 times faster than plain Dask.
 `alone`      the price for a large graph that is alone: at most 5 % for tasks of 100 ms and 15 %
              for tasks of 10 ms.
+`memory`     how many results wait in memory while a graph reads input faster than it processes
+             it, alone and beside a second one.
 `clients`    ten clients with a graph each, half of them small.
 `decisions`  the CPU time of the gate for each task while 100,000 are held, without Dask's own
              transitions: under 0.2 ms. And the time that Dask needs for a joining worker then.
@@ -26,10 +28,12 @@ import dask.array
 import dask.dataframe
 import pandas
 from distributed import Client, LocalCluster
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
 import slotwise.dask
 
+PARTS = ["small", "alone", "memory", "clients", "decisions"]
 WAYS = ("plain", "priority", "gate, fair", "gate, flex")
 
 
@@ -37,13 +41,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", default=["small", "alone", "clients", "decisions"])
+    parser.add_argument("parts", nargs="*", default=PARTS)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=100_000, help="of `decisions`")
     options = parser.parse_args()
     parts: dict[str, Callable[[], None]] = {
         "small": partial(small, options.runs),
         "alone": partial(alone, options.runs),
+        "memory": memory,
         "clients": partial(clients, options.runs),
         "decisions": partial(decisions, options.tasks),
     }
@@ -190,6 +195,44 @@ def alone(runs: int) -> None:
             f" gate {gated:.2f} s, {100 * (gated / plain - 1):+.1f} %",
             flush=True,
         )
+
+
+def memory() -> None:
+    """The most results of `slowly` that are in memory, of 300 that `leaf` has to process."""
+    for graphs in (1, 2):
+        for way in ("plain", "gate, fifo", "gate, fair", "gate, flex"):
+            with cluster(way) as made:
+                plugin = MostHeld("slowly")
+                made.scheduler.add_plugin(plugin, name="most-held")
+                opened = [Client(made, name=f"c{n}", set_as_default=False) for n in range(graphs)]
+                sent = [pipelines(one, fifo_timeout="0s") for one in opened]
+                for future in sent:
+                    future.result()
+                print(f"{graphs} graphs, {way:12} {plugin.most:4} results at once", flush=True)
+                for one in opened:
+                    one.close()
+
+
+def pipelines(one: Client, **options: Any) -> Any:
+    """The sum of 300 numbers, each read in 5 ms and processed in 25 ms."""
+    read = dask.delayed(slowly, pure=False)
+    return one.compute(add(*[leaf(read(n, 0.005), 0.025) for n in range(300)]), **options)
+
+
+class MostHeld(SchedulerPlugin):
+    """The largest number of results of a prefix that were in memory at once."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix, self.most = prefix, 0
+        self._held: set[Any] = set()
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task has changed its state."""
+        if str(key).startswith(self.prefix):
+            self._held.discard(key)
+            if finish == "memory":
+                self._held.add(key)
+                self.most = max(self.most, len(self._held))
 
 
 def clients(runs: int) -> None:

@@ -40,7 +40,7 @@ def test_what_is_needed_is_found_through_other_tasks() -> None:
     jobs = {"in": "abc", "out": "defg"}
     for job, keys in jobs.items():
         for number, key in enumerate(keys):
-            found.tasks[key] = KeyTask(PhaseId(job, "p"), number)
+            found.tasks[key] = KeyTask(PhaseId(job, "p"), number, number)
     waits_for = {"a": ["b"], "b": ["d"], "d": ["e"], "f": ["g"], "free": ["f", "unknown"]}
 
     def needed(outside: list[str], exempted: list[str]) -> list[str]:

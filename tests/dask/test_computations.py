@@ -25,6 +25,7 @@ class Keys:
         self.standing: dict[Key, Standing] = {
             name.replace("_", "-"): one for name, one in standing.items()
         }
+        self.slots = 10
         self.found = Computations(self.describe, lambda key: self.standing.get(key, "gone"))
 
     @staticmethod
@@ -48,7 +49,7 @@ class Keys:
 
     def events(self) -> list[Event]:
         """What has happened."""
-        return self.found.events(1.0)
+        return self.found.events(1.0, self.slots)
 
 
 def test_a_graph_is_a_job_of_its_prefixes() -> None:
@@ -174,3 +175,52 @@ def test_a_key_is_a_task_of_the_first_graph_that_has_it() -> None:
     assert isinstance(arrived, JobArrived)
     assert arrived.job.phases[0].tasks.count == 1
     assert keys.found.tasks["inc-1"].phase.job == "one-1"
+
+
+def test_tasks_are_offered_in_the_order_of_dask() -> None:
+    """Of four tasks of two phases, the two with the best priorities; then the others."""
+    keys = Keys(inc_1="runnable", sum_2="runnable", inc_3="runnable", sum_4="blocked")
+    keys.slots = 2
+    keys.graph()
+    inc, total = PhaseId("c-1", "inc"), PhaseId("c-1", "sum")
+    assert keys.events()[1:] == [
+        TasksRunnable(1.0, inc, (0,)),
+        TasksRunnable(1.0, total, (1,)),
+    ]
+    assert keys.found.later_of("c-1") == 1
+    keys.launch("inc", 0)
+    keys.standing["sum-4"] = "runnable"
+    keys.found.changed("sum-4")
+    assert keys.events() == [
+        TasksBlocked(1.0, total, (1,)),
+        TasksRunnable(1.0, total, (0,)),
+    ]
+    keys.standing["inc-3"] = "done"
+    keys.found.ended(End("inc-3", 0.5))
+    assert keys.events() == [
+        TaskFinished(1.0, inc, 0, 1, 0.5),
+        TasksRunnable(1.0, total, (1,)),
+    ]
+
+
+def test_more_slots_are_offered_to_all_jobs() -> None:
+    """Workers join, or other tasks leave them."""
+    keys = Keys(inc_1="runnable", inc_2="runnable")
+    keys.slots = 0
+    keys.graph()
+    assert len(keys.events()) == 1
+    keys.slots = 1
+    assert keys.events() == [TasksRunnable(1.0, PhaseId("c-1", "inc"), (0,))]
+
+
+def test_a_task_that_comes_later_may_be_blocked_or_dropped() -> None:
+    """That it is blocked is no news for slotwise."""
+    keys = Keys(inc_1="runnable", inc_2="runnable", inc_3="runnable")
+    keys.slots = 1
+    keys.graph()
+    keys.events()
+    keys.standing["inc-1"], keys.standing["inc-2"] = "blocked", "gone"
+    keys.found.changed("inc-1")
+    keys.found.changed("inc-2")
+    assert keys.events() == [TasksDropped(1.0, PhaseId("c-1", "inc"), (1,))]
+    assert keys.found.later_of("c-1") == 0

@@ -46,7 +46,76 @@ def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
     return max(itertools.accumulate(change for _, change in sorted(changes)))
 
 
+def pipelines(count: int) -> Any:
+    """The sum of results that are read and then processed; reading is faster."""
+
+    @dask.delayed(pure=False)
+    def read(number: int) -> int:
+        time.sleep(0.002)
+        return number
+
+    @dask.delayed(pure=False)
+    def process(number: int) -> int:
+        time.sleep(0.02)
+        return number
+
+    @dask.delayed(pure=False)
+    def add(*numbers: int) -> int:
+        return sum(numbers)
+
+    return add(*[process(read(number)) for number in range(count)])
+
+
+class MostRead(SchedulerPlugin):
+    """The largest number of results of `read` that were in memory at once."""
+
+    def __init__(self) -> None:
+        self.held: set[Any] = set()
+        self.most = 0
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A task has changed its state."""
+        if str(key).startswith("read"):
+            self.held.discard(key)
+            if finish == "memory":
+                self.held.add(key)
+                self.most = max(self.most, len(self.held))
+
+
 FURTHER = [pytest.param(name, marks=pytest.mark.slow) for name in ("uwfq", "las", "flowflex")]
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "fair", "flex", *FURTHER])
+def test_a_graph_runs_in_the_order_of_dask(
+    scheduler: str, make_cluster: Callable[..., Cluster]
+) -> None:
+    """What was read is processed before more is read: few results are in memory at once.
+
+    Two threads read, or have one more task each; results wait for their tasks, and while Dask
+    is told of them.
+    """
+    cluster = make_cluster()
+    cluster.install(scheduler)
+    plugin = MostRead()
+    cluster.local.scheduler.add_plugin(plugin, name="most-read")
+    client = cluster.client()
+    assert client.compute(pipelines(100)).result(timeout=60) == 4950
+    assert 0 < plugin.most <= 10
+
+
+def test_two_graphs_read_no_more_than_they_have_slots(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Each is offered as many tasks as there are slots."""
+    cluster = make_cluster()
+    cluster.install("fair")
+    plugin = MostRead()
+    cluster.local.scheduler.add_plugin(plugin, name="most-read")
+    one, other = (
+        cluster.client(name).compute(pipelines(60), fifo_timeout="0s") for name in ("a", "b")
+    )
+    assert one.result(timeout=60) == other.result(timeout=60) == 1770
+    assert 0 < plugin.most <= 20
 
 
 @pytest.mark.parametrize("scheduler", ["fair", "flex", *FURTHER])

@@ -169,7 +169,7 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.running - phase.away > _up(phase.allocated) and not (is_queued or state.is_stale):
         return _why_more(phase)
     if not phase.pending:
-        others = "are not runnable yet" if phase.phase.gated else BLOCKED
+        others = "wait for others of their graph" if phase.phase.gated else BLOCKED
         rest = f", except {phase.blocked} that {others}" if phase.blocked else ""
         return f"all its tasks run{rest}: it can use no more slots"
     if not state.capacity(phase.slot_kind):

@@ -14,6 +14,7 @@ from slotwise.runtime.state import State
 
 STATES: Mapping[str, Collection[str]] = {
     "blocked": ("waiting", "no-worker"),
+    "later": ("no-worker",),
     "runnable": ("no-worker",),
     "running": ("processing",),
 }
@@ -56,6 +57,11 @@ def check(
         left = sum(count.total() - count["done"] for count in known)
         if stale.isdisjoint(phases):
             assert computation.left == left, "tasks of a computation are counted"
+            assert computation.running == sum(count["running"] for count in known)
+            frontier = computation.frontier
+            assert frontier.later == sum(count["later"] for count in known)
+            assert frontier.offered == sum(count["runnable"] for count in known)
+            assert computations.offers_enough(name), "no slot is free for a task that is later"
     _check_state(state, computations, counts, stale)
 
 
@@ -86,4 +92,5 @@ def _check_state(
         if phase.id not in stale:
             count = counts.get(phase.id, Counter())
             found = phase.pending, phase.blocked, phase.running
-            assert found == (count["runnable"], count["blocked"], count["running"]), phase.id
+            blocked = count["blocked"] + count["later"]
+            assert found == (count["runnable"], blocked, count["running"]), phase.id

@@ -2,7 +2,9 @@
 
 One graph that a client sends is a job. Its phases are the task prefixes of the graph ("sum",
 "read-parquet"), of which Dask learns the durations. The tasks of a phase are numbered by Dask's
-priority, so that the first runnable one is the one that Dask would run first.
+priority, so that the first runnable one is the one that Dask would run first. Of all phases
+together, only those runnable tasks are reported that Dask would run first: as many as could get
+slots if the job had all of them (`frontier.py`).
 
 This module imports nothing of Dask. It is told of keys that begin to wait (`wanted`), of
 attempts that end and of keys whose state may have changed, and makes events of that once in
@@ -11,10 +13,11 @@ each turn, when the state of each key is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from slotwise.dask.frontier import Frontier
 from slotwise.model.decision import Launch
 from slotwise.model.event import (
     Event,
@@ -32,8 +35,8 @@ from slotwise.model.job import Job, Phase, PhaseId, Tasks
 Key = Hashable
 """A key of Dask: a string, or a tuple that begins with one."""
 
-Status = Literal["blocked", "runnable", "running", "done"]
-"""What the scheduler of slotwise knows of a task that it still needs."""
+Status = Literal["blocked", "later", "runnable", "running", "done"]
+"""What the gate knows of a task. For the scheduler of slotwise, one that comes later is blocked."""
 
 Standing = Literal["blocked", "runnable", "running", "done", "gone"]
 """What Dask knows of a key; "gone" if it need not be computed any more."""
@@ -61,10 +64,14 @@ class KeyInfo(NamedTuple):
 
 @dataclass(slots=True)
 class KeyTask:
-    """The task that a key is, and the number and the begin of its running or last attempt."""
+    """The task that a key is, and the number and the begin of its running or last attempt.
+
+    `number` is its place in the phase and `rank` its place in the job, both in Dask's order.
+    """
 
     phase: PhaseId
     number: int
+    rank: int
     status: Status = "blocked"
     attempt: int = 0
     began: float = 0.0
@@ -72,11 +79,18 @@ class KeyTask:
 
 @dataclass(slots=True)
 class Computation:
-    """A job that is not over: its keys by phase, and how many are neither done nor dropped."""
+    """A job that is not over.
+
+    keys     its keys by phase, and `ranked`: all of them, in Dask's order
+    left     how many of them are neither done nor dropped; `running`: how many run
+    """
 
     submitter: Submitter
     keys: dict[str, list[Key]]
+    ranked: list[Key]
     left: int
+    running: int = 0
+    frontier: Frontier = field(default_factory=Frontier)
 
 
 @dataclass(slots=True)
@@ -110,6 +124,8 @@ class Computations:
     running: int = 0
     launches: int = 0
     _count: int = 0
+    _slots: int = 0
+    _touched: dict[str, None] = field(default_factory=dict)
     _graphs: list[tuple[Submitter, Sequence[Key]]] = field(default_factory=list)
     _wanted: dict[Key, None] = field(default_factory=dict)
     _changed: dict[Key, None] = field(default_factory=dict)
@@ -155,6 +171,24 @@ class Computations:
         """Whether a key is a task, or will be one in the next turn."""
         return key in self.tasks or key in self._wanted
 
+    def overlooks(self, key: Key) -> bool:
+        """Whether a runnable key is no task, or comes later though its job could have slots."""
+        task = self.tasks.get(key)
+        if task is None:
+            return key not in self._wanted
+        return task.status == "later" and not self.offers_enough(task.phase.job)
+
+    def offers_enough(self, job: str) -> bool:
+        """Whether a job is offered as many tasks as it could have slots, or all it has."""
+        computation = self.alive[job]
+        frontier = computation.frontier
+        return not frontier.later or frontier.offered >= self._slots - computation.running
+
+    def later_of(self, job: str) -> int:
+        """The number of runnable tasks of a job that come later."""
+        computation = self.alive.get(job)
+        return computation.frontier.later if computation else 0
+
     @property
     def unheard(self) -> set[Key]:
         """The keys of which something has happened since the last turn."""
@@ -171,22 +205,29 @@ class Computations:
             self._ends.append(end)
             self._changed[end.key] = None
             self.running -= 1
+            self.alive[task.phase.job].running -= 1
             task.status = "blocked" if end.seconds is None else "done"
 
     def launched(self, launch: Launch, now: float) -> Key:
         """The scheduler lets a task run; its key."""
-        key = self.alive[launch.phase.job].keys[launch.phase.phase][launch.task]
+        computation = self.alive[launch.phase.job]
+        key = computation.keys[launch.phase.phase][launch.task]
         task = self.tasks[key]
         assert task.status == "runnable", "only runnable tasks are launched"
         task.status, task.attempt, task.began = "running", launch.attempt, now
+        computation.frontier.remove(task.rank)
+        computation.running += 1
         self.running += 1
         self.launches += 1
         return key
 
     # What it means.
 
-    def events(self, now: float) -> list[Event]:
-        """What has happened since the last turn, as events of this instant."""
+    def events(self, now: float, slots: int) -> list[Event]:
+        """What has happened since the last turn, as events of this instant.
+
+        `slots` are those that all jobs have together now.
+        """
         events: list[Event] = []
         ends, self._ends = self._ends, []
         for end in ends:
@@ -198,7 +239,7 @@ class Computations:
             events += self._arrive(now, submitter, keys)
         events += self._arrive_again(now)
         self._wanted = {}  # It is empty, but to read it takes as long as when it was full.
-        return events
+        return events + self._offers(now, slots)
 
     def _end(self, now: float, end: End) -> Event:
         task = self.tasks[end.key]
@@ -210,11 +251,11 @@ class Computations:
         return TaskKilled(now, task.phase, task.number, task.attempt)
 
     def _changes(self, now: float, keys: Iterable[Key]) -> list[Event]:
-        """The events that make what slotwise knows of these keys equal to what Dask knows."""
-        found: dict[tuple[type, PhaseId], list[int]] = {}
+        """The events that make what slotwise knows of these keys equal to what Dask knows.
 
-        def add(kind: type, task: KeyTask) -> None:
-            found.setdefault((kind, task.phase), []).append(task.number)
+        Those that have become runnable come later, until they are offered.
+        """
+        found: dict[type, list[KeyTask]] = {}
 
         for key in keys:
             task, standing = self.tasks.get(key), self.look(key)
@@ -222,32 +263,53 @@ class Computations:
                 if standing in ("blocked", "runnable"):  # Its job ended in this turn.
                     self._wanted[key] = None
                 continue
+            self._touched[task.phase.job] = None
             if task.status == "done":
                 if standing in ("gone", "done", "running"):
                     continue
-                add(OutputLost, task)
+                found.setdefault(OutputLost, []).append(task)
                 self.alive[task.phase.job].left += 1
                 task.status = "blocked"
             if task.status == "running" or standing == "running":
                 continue
+            frontier = self.alive[task.phase.job].frontier
+            if task.status in ("later", "runnable") and standing != "runnable":
+                frontier.remove(task.rank)
             if standing in ("gone", "done"):
-                add(TasksDropped, task)
+                found.setdefault(TasksDropped, []).append(task)
                 task.status = "done"
                 del self.tasks[key]
                 self._one_less(task.phase.job)
             elif standing == "runnable" and task.status == "blocked":
-                add(TasksRunnable, task)
-                task.status = "runnable"
-            elif standing == "blocked" and task.status == "runnable":
-                add(TasksBlocked, task)
+                frontier.add(task.rank)
+                task.status = "later"
+            elif standing == "blocked" and task.status != "blocked":
+                if task.status == "runnable":
+                    found.setdefault(TasksBlocked, []).append(task)
                 task.status = "blocked"
-        order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
-        return [
-            kind(now, phase, tuple(sorted(numbers)))
-            for one in order
-            for (kind, phase), numbers in found.items()
-            if kind is one
-        ]
+        order = (OutputLost, TasksBlocked, TasksDropped)
+        return [event for kind in order for event in _told(now, kind, found.get(kind, ()))]
+
+    def _offers(self, now: float, slots: int) -> list[Event]:
+        """Offer each job as many tasks as it could have slots; the events that say so."""
+        touched, self._touched = self._touched, {}
+        jobs = self.alive if slots > self._slots else [n for n in touched if n in self.alive]
+        self._slots = slots
+        events: list[Event] = []
+        for job in jobs:
+            computation = self.alive[job]
+            if not computation.frontier.later:
+                continue
+            offered, withdrawn = computation.frontier.balance(slots - computation.running)
+            for status, kind, ranks in (
+                ("later", TasksBlocked, withdrawn),
+                ("runnable", TasksRunnable, offered),
+            ):
+                tasks = [self.tasks[computation.ranked[rank]] for rank in ranks]
+                for task in tasks:
+                    task.status = status
+                events += _told(now, kind, tasks)
+        return events
 
     def _arrive(self, now: float, submitter: Submitter, keys: Sequence[Key]) -> list[Event]:
         """A job of those of these keys that are wanted and are not tasks of another job."""
@@ -260,8 +322,12 @@ class Computations:
         self._count += 1
         name = f"{submitter.client}-{self._count}"
         by_phase: dict[str, list[Key]] = {}
-        for key in sorted(known, key=lambda one: known[one].priority):
-            by_phase.setdefault(known[key].prefix, []).append(key)
+        ranked = sorted(known, key=lambda one: known[one].priority)
+        for rank, key in enumerate(ranked):
+            those = by_phase.setdefault(known[key].prefix, [])
+            self.tasks[key] = KeyTask(PhaseId(name, known[key].prefix), len(those), rank)
+            self.submitters[key] = submitter
+            those.append(key)
         phases = tuple(
             Phase(prefix, Tasks(len(those), known[those[0]].seconds), gated=True)
             for prefix, those in by_phase.items()
@@ -277,11 +343,7 @@ class Computations:
             deadline=deadline,
             priority=submitter.priority,
         )
-        self.alive[name] = Computation(submitter, by_phase, len(known))
-        for prefix, those in by_phase.items():
-            for number, key in enumerate(those):
-                self.tasks[key] = KeyTask(PhaseId(name, prefix), number)
-                self.submitters[key] = submitter
+        self.alive[name] = Computation(submitter, by_phase, ranked, len(known))
         return [JobArrived(now, job), *self._changes(now, known)]
 
     def _arrive_again(self, now: float) -> list[Event]:
@@ -310,3 +372,16 @@ class Computations:
                     task = self.tasks.get(key)
                     if task is not None and task.phase.job == job:
                         del self.tasks[key]
+
+
+def _told(
+    now: float,
+    kind: type[OutputLost | TasksBlocked | TasksDropped | TasksRunnable],
+    tasks: Iterable[KeyTask],
+) -> Iterator[Event]:
+    """The events that say this of these tasks, one for each phase."""
+    found: dict[PhaseId, list[int]] = {}
+    for task in tasks:
+        found.setdefault(task.phase, []).append(task.number)
+    for phase, numbers in found.items():
+        yield kind(now, phase, tuple(sorted(numbers)))

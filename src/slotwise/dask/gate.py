@@ -169,7 +169,7 @@ class Gate(SchedulerPlugin):
     @fails_open
     def _end_log(self) -> None:
         """Log that no more jobs arrive, if all are over. Otherwise the log was interrupted."""
-        events = self._computations.events(self.now)
+        events = self._computations.events(self.now, self._slots)
         if not self._computations.alive:
             events.append(JobsClosed(self.now))
             turn(self._slotwise, self, self._state, self._record, events)
@@ -219,10 +219,10 @@ class Gate(SchedulerPlugin):
         self._room_now = room
         for key in self._restricted.changed(room):
             self._computations.changed(key)
-        events = self._computations.events(self.now)
+        slots = self._computations.running + sum(room.values())
+        events = self._computations.events(self.now, slots)
         if len(self._state.pools) > self._pools_most:
             events.append(self._forget_pools())
-        slots = self._computations.running + sum(room.values())
         if slots != self._slots:
             self._slots = slots
             events.insert(0, HostResized(self.now, HOST, {ANY_KIND: slots}))
@@ -358,7 +358,7 @@ class Gate(SchedulerPlugin):
         return True
 
     def _is_stuck(self) -> bool:
-        """Whether threads are free for tasks that no limit holds, or that are not known.
+        """Whether threads are free for tasks that no limit holds, or that are overlooked.
 
         O(tasks that are held) while threads are free and no task begins.
         """
@@ -370,18 +370,24 @@ class Gate(SchedulerPlugin):
             return True
         begun, self._begun_before = self._begun_before, self._computations.launches
         return begun == self._computations.launches and any(
-            not self._computations.knows(key)
+            self._computations.overlooks(key)
             for key in self._holding
             if self._holding.standing(key) == "runnable"
         )
 
     def status(self) -> GateStatus:
         """What it does now."""
-        held = len(self._holding)
-        return status_of(
-            GateView(self.options, self._state, self.history, self.now, self.is_open, held),
-            self._computations.jobs_of(islice(self._restricted.parked(), LOOK_MOST)),
+        view = GateView(
+            self.options,
+            self._state,
+            self.history,
+            self.now,
+            self.is_open,
+            len(self._holding),
+            self._computations.later_of,
         )
+        parked = islice(self._restricted.parked(), LOOK_MOST)
+        return status_of(view, self._computations.jobs_of(parked))
 
     # The backend of the loop.
 

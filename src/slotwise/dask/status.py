@@ -7,7 +7,7 @@ numbers; no keys, values or code of users.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -120,7 +120,11 @@ class GateStatus:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """What `status_of` reads; `held` is the number of tasks that are held."""
+    """What `status_of` reads.
+
+    `held` is the number of tasks that are held; `later` gives those of a job that are runnable
+    but not offered to slotwise.
+    """
 
     options: GateOptions
     state: State
@@ -128,6 +132,7 @@ class GateView:
     now: float
     is_open: bool
     held: int
+    later: Callable[[str], int]
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
@@ -183,7 +188,7 @@ def _computation(
         tasks,
         done,
         running,
-        runnable,
+        runnable + gate.later(job.id),
         entitled,
         _reason(gate, phases, running, entitled, job.id in parked),
     )
