@@ -204,7 +204,9 @@ def memory() -> None:
             with cluster(way) as made:
                 plugin = MostHeld("slowly")
                 made.scheduler.add_plugin(plugin, name="most-held")
-                opened = [Client(made, name=f"c{n}", set_as_default=False) for n in range(graphs)]
+                opened = [
+                    Client(made, name=f"c{n}", set_as_default=False) for n in range(graphs)
+                ]
                 sent = [pipelines(one, fifo_timeout="0s") for one in opened]
                 for future in sent:
                     future.result()

@@ -64,7 +64,9 @@ class Story:
 
     def status(self, parked: Sequence[str] = ()) -> GateStatus:
         """What the gate says."""
-        view = GateView(self.options, self.state, self.history, self.now, False, 0, lambda job: 0)
+        view = GateView(
+            self.options, self.state, self.history, self.now, False, 0, lambda job: 0
+        )
         return status_of(view, parked)
 
     def reasons(self, *parked: str) -> dict[str, tuple[int, str]]:

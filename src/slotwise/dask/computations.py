@@ -36,7 +36,7 @@ Key = Hashable
 """A key of Dask: a string, or a tuple that begins with one."""
 
 Status = Literal["blocked", "later", "runnable", "running", "done"]
-"""What the gate knows of a task. For the scheduler of slotwise, one that comes later is blocked."""
+"""What the gate knows of a task. For slotwise, one that comes later is blocked."""
 
 Standing = Literal["blocked", "runnable", "running", "done", "gone"]
 """What Dask knows of a key; "gone" if it need not be computed any more."""
@@ -301,13 +301,12 @@ class Computations:
             if not computation.frontier.later:
                 continue
             offered, withdrawn = computation.frontier.balance(slots - computation.running)
-            for status, kind, ranks in (
-                ("later", TasksBlocked, withdrawn),
-                ("runnable", TasksRunnable, offered),
-            ):
+            for rank in withdrawn:
+                self.tasks[computation.ranked[rank]].status = "later"
+            for rank in offered:
+                self.tasks[computation.ranked[rank]].status = "runnable"
+            for kind, ranks in ((TasksBlocked, withdrawn), (TasksRunnable, offered)):
                 tasks = [self.tasks[computation.ranked[rank]] for rank in ranks]
-                for task in tasks:
-                    task.status = status
                 events += _told(now, kind, tasks)
         return events
 

@@ -1,4 +1,4 @@
-"""The order of the tasks of one computation: that of Dask, which keeps few results in memory."""
+"""The order of the tasks of one computation: Dask's, which keeps few results in memory."""
 
 from __future__ import annotations
 

@@ -377,15 +377,8 @@ class Gate(SchedulerPlugin):
 
     def status(self) -> GateStatus:
         """What it does now."""
-        view = GateView(
-            self.options,
-            self._state,
-            self.history,
-            self.now,
-            self.is_open,
-            len(self._holding),
-            self._computations.later_of,
-        )
+        held, later, state = len(self._holding), self._computations.later_of, self._state
+        view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
         parked = islice(self._restricted.parked(), LOOK_MOST)
         return status_of(view, self._computations.jobs_of(parked))
 
