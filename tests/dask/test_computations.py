@@ -224,3 +224,27 @@ def test_a_task_that_comes_later_may_be_blocked_or_dropped() -> None:
     keys.found.changed("inc-2")
     assert keys.events() == [TasksDropped(1.0, PhaseId("c-1", "inc"), (1,))]
     assert keys.found.later_of("c-1") == 0
+
+
+def test_a_task_that_certain_workers_have_room_for_is_offered_at_once() -> None:
+    """Though it comes last; it may become bound, blocked, and free of restrictions again."""
+    keys = Keys(inc_1="bound", inc_2="runnable", inc_3="runnable")
+    keys.slots = 1
+    keys.graph()
+    phase = PhaseId("c-1", "inc")
+    assert keys.events()[1:] == [
+        TasksRunnable(1.0, phase, (2,)),
+        TasksRunnable(1.0, phase, (0,)),
+    ]
+    keys.standing.update({"inc-1": "blocked", "inc-2": "bound"})
+    keys.found.changed("inc-1")
+    keys.found.changed("inc-2")
+    assert keys.events() == [
+        TasksBlocked(1.0, phase, (2,)),
+        TasksRunnable(1.0, phase, (1,)),
+    ]
+    keys.standing.update({"inc-1": "runnable", "inc-2": "blocked"})
+    keys.found.changed("inc-1")
+    keys.found.changed("inc-2")
+    assert keys.events() == [TasksBlocked(1.0, phase, (1,))]
+    assert keys.found.later_of("c-1") == 1

@@ -31,6 +31,19 @@ def test_the_first_tasks_are_offered(changes: list[tuple[int, int]]) -> None:
         assert (frontier.offered, frontier.later) == (size, len(runnable) - size)
 
 
+def test_bound_tasks_are_offered_beside_the_first_ones() -> None:
+    """They take the place of no other task."""
+    frontier = Frontier()
+    for rank in range(3):
+        frontier.add(rank)
+    frontier.bind(9)
+    assert frontier.balance(1) == ([0], [])
+    assert (frontier.offered, frontier.later) == (2, 2)
+    frontier.remove(9)
+    assert frontier.balance(2) == ([1], [])
+    assert (frontier.offered, frontier.later) == (2, 1)
+
+
 def test_tasks_that_leave_take_no_memory() -> None:
     """A task that comes and goes leaves nothing behind."""
     frontier = Frontier()

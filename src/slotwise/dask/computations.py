@@ -38,8 +38,11 @@ Key = Hashable
 Status = Literal["blocked", "later", "runnable", "running", "done"]
 """What the gate knows of a task. For slotwise, one that comes later is blocked."""
 
-Standing = Literal["blocked", "runnable", "running", "done", "gone"]
-"""What Dask knows of a key; "gone" if it need not be computed any more."""
+Standing = Literal["blocked", "runnable", "bound", "running", "done", "gone"]
+"""What Dask knows of a key; "gone" if it need not be computed any more.
+
+A bound one is runnable, but only on certain workers, which have room for it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,7 @@ class Computations:
         for key in keys:
             task, standing = self.tasks.get(key), self.look(key)
             if task is None:
-                if standing in ("blocked", "runnable"):  # Its job ended in this turn.
+                if standing in ("blocked", "runnable", "bound"):  # Its job ended in this turn.
                     self._wanted[key] = None
                 continue
             self._touched[task.phase.job] = None
@@ -273,21 +276,28 @@ class Computations:
             if task.status == "running" or standing == "running":
                 continue
             frontier = self.alive[task.phase.job].frontier
-            if task.status in ("later", "runnable") and standing != "runnable":
+            if standing == "runnable":
+                if task.status == "blocked":
+                    frontier.add(task.rank)
+                    task.status = "later"
+                continue
+            if task.status != "blocked":
                 frontier.remove(task.rank)
-            if standing in ("gone", "done"):
+            if standing == "bound":
+                frontier.bind(task.rank)
+                if task.status != "runnable":
+                    found.setdefault(TasksRunnable, []).append(task)
+                task.status = "runnable"
+            elif standing == "blocked":
+                if task.status == "runnable":
+                    found.setdefault(TasksBlocked, []).append(task)
+                task.status = "blocked"
+            else:
                 found.setdefault(TasksDropped, []).append(task)
                 task.status = "done"
                 del self.tasks[key]
                 self._one_less(task.phase.job)
-            elif standing == "runnable" and task.status == "blocked":
-                frontier.add(task.rank)
-                task.status = "later"
-            elif standing == "blocked" and task.status != "blocked":
-                if task.status == "runnable":
-                    found.setdefault(TasksBlocked, []).append(task)
-                task.status = "blocked"
-        order = (OutputLost, TasksBlocked, TasksDropped)
+        order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
         return [event for kind in order for event in _told(now, kind, found.get(kind, ()))]
 
     def _offers(self, now: float, slots: int) -> list[Event]:

@@ -13,20 +13,24 @@ class Frontier:
     others come later: otherwise the phases that read input would get slots as long as they have
     tasks, and their results would fill the memory of the workers.
 
+    Tasks that only certain workers may run are offered as these have room, whatever their rank:
+    otherwise they would keep the room from those of other computations.
+
     A change costs O(log n) with n tasks, and a search among those that are offered.
     """
 
-    __slots__ = ("_later", "_offered", "_order")
+    __slots__ = ("_bound", "_later", "_offered", "_order")
 
     def __init__(self) -> None:
         self._offered: list[int] = []  # sorted
+        self._bound: set[int] = set()  # also offered
         self._later: set[int] = set()
         self._order: list[int] = []  # a heap of `_later`; it may have ranks that have left
 
     @property
     def offered(self) -> int:
         """The number of tasks that are offered slots."""
-        return len(self._offered)
+        return len(self._offered) + len(self._bound)
 
     @property
     def later(self) -> int:
@@ -38,9 +42,15 @@ class Frontier:
         self._later.add(rank)
         heappush(self._order, rank)
 
+    def bind(self, rank: int) -> None:
+        """A task that only certain workers may run is offered slots."""
+        self._bound.add(rank)
+
     def remove(self, rank: int) -> None:
         """A task begins to run, or is not runnable any more."""
-        if rank in self._later:
+        if rank in self._bound:
+            self._bound.remove(rank)
+        elif rank in self._later:
             self._later.remove(rank)
             if len(self._order) > 2 * len(self._later):
                 self._order = list(self._later)

@@ -273,9 +273,8 @@ class Gate(SchedulerPlugin):
             allowed = self._holding.allowed(key)
         if allowed is None:
             self._restricted.forget(key)
-        elif not self._restricted.offer(key, allowed, self._room_now):
-            return "blocked"
-        return standing
+            return standing
+        return "bound" if self._restricted.offer(key, allowed, self._room_now) else "blocked"
 
     @fails_open
     def _workers_changed(self) -> None:
