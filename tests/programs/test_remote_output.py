@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -258,3 +259,11 @@ def test_an_output_with_a_null_character_is_bad_input(output: str) -> None:
     """No file system can hold it."""
     with pytest.raises(InputError, match="has a null character; remove it"):
         place_of(output, "/base")
+
+
+def test_a_package_that_a_protocol_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec names some of them; others are missing modules."""
+    for module in ("pyarrow", "pyarrow.fs"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=r"input 'hdfs://host/a'.*; install .* pyarrow$"):
+        storage.file_system("hdfs://host/a", "input")

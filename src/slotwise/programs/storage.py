@@ -24,7 +24,9 @@ def file_system(path: str, what: str) -> tuple[Any, str]:
         try:
             return url_to_fs(path)  # type: ignore[no-any-return]
         except (ImportError, ValueError) as error:
-            raise InputError(f"{what} {path!r}: {error}") from error
+            package = (getattr(error, "name", None) or "").partition(".")[0]
+            remedy = f"; install the package {package}" if package else ""
+            raise InputError(f"{what} {path!r}: {error}{remedy}") from error
 
 
 def missing_bucket(fs: Any, path: str) -> str:
