@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from slotwise.model.cluster import Cluster, Host
@@ -84,6 +86,21 @@ def test_the_name_of_a_copying_phase_must_be_free() -> None:
     job = Job("j", (first, Phase("r", Tasks(1, 1.0), "reduce", frozenset({"r-copy"}))))
     with pytest.raises(InputError, match="'r-copy' has the name that the copying of 'r' gets"):
         Shuffle(split=True).job(job, cluster)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"hosts": 5}, r"hosts is 5; give a tuple of Host, or a number of slots"),
+        ({"hosts": "ab"}, r"hosts is 'ab'; give a tuple of Host"),
+        ({"heartbeat": "1 s"}, r"heartbeat is '1 s'; give seconds"),
+        ({"grace": -1}, r"grace is -1; give seconds"),
+    ],
+)
+def test_a_cluster_is_made_of_hosts(given: dict[str, Any], message: str) -> None:
+    """What it is made of instead is told."""
+    with pytest.raises(InputError, match=message):
+        Cluster(**{"hosts": (Host("h", {"task": 1}),)} | given)
 
 
 def test_the_size_of_a_cluster_is_limited() -> None:

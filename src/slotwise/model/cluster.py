@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from slotwise.model.errors import InputError
-from slotwise.model.typed import NUMBER, WHOLE
+from slotwise.model.typed import NUMBER, WHOLE, is_number
 
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
@@ -72,9 +72,16 @@ class Cluster:
     kinds: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        hosts = self.hosts
+        if not isinstance(hosts, Sequence) or not all(isinstance(one, Host) for one in hosts):
+            raise InputError(
+                f"cluster: hosts is {hosts!r:.80}; give a tuple of Host, or a number of slots"
+                " to Cluster.of_slots"
+            )
         for name in "heartbeat", "grace":
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"cluster: {name} is {getattr(self, name)}; give seconds >= 0")
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < float("inf"):
+                raise InputError(f"cluster: {name} is {value!r}; give seconds >= 0")
         names = [host.name for host in self.hosts]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
