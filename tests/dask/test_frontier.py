@@ -29,6 +29,7 @@ def test_the_first_tasks_are_offered(changes: list[tuple[int, int]]) -> None:
         offered = (offered | {*new}) - {*old}
         assert sorted(offered) == sorted(runnable)[:size]
         assert (frontier.offered, frontier.later) == (size, len(runnable) - size)
+        assert frontier.has_enough(most)
 
 
 def test_bound_tasks_are_offered_beside_the_first_ones() -> None:
@@ -39,6 +40,8 @@ def test_bound_tasks_are_offered_beside_the_first_ones() -> None:
     frontier.bind(9)
     assert frontier.balance(1) == ([0], [])
     assert (frontier.offered, frontier.later) == (2, 2)
+    assert frontier.has_enough(1)
+    assert not frontier.has_enough(2)
     frontier.remove(9)
     assert frontier.balance(2) == ([1], [])
     assert (frontier.offered, frontier.later) == (2, 1)

@@ -115,7 +115,8 @@ class Computations:
     running     the number of tasks that run; `launches`: of all that were begun
     submitters  who sent each key first that Dask knows, also if its job is over
 
-    Memory: proportional to the keys that Dask knows. A turn costs O(what has happened).
+    Memory: proportional to the keys that Dask knows. A turn costs O(what has happened),
+    and O(jobs) when there are more slots than in the last one.
     """
 
     describe: Callable[[Key], KeyInfo]
@@ -184,8 +185,7 @@ class Computations:
     def offers_enough(self, job: str) -> bool:
         """Whether a job is offered as many tasks as it could have slots, or all it has."""
         computation = self.alive[job]
-        frontier = computation.frontier
-        return not frontier.later or frontier.offered >= self._slots - computation.running
+        return computation.frontier.has_enough(self._slots - computation.running)
 
     def later_of(self, job: str) -> int:
         """The number of runnable tasks of a job that come later."""

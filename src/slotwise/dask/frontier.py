@@ -37,6 +37,10 @@ class Frontier:
         """The number of tasks that come later."""
         return len(self._later)
 
+    def has_enough(self, most: int) -> bool:
+        """Whether `most` tasks are offered beside the bound ones, or no more are left."""
+        return not self._later or len(self._offered) >= most
+
     def add(self, rank: int) -> None:
         """A task is runnable; it comes later until `balance`."""
         self._later.add(rank)
