@@ -362,7 +362,12 @@ def explain(
 def write_report(
     results: Sequence[Result], path: str | Path, *, pictures: bool = False
 ) -> list[Path]:
-    """Write one page that shows these results side by side. Returns the paths written."""
+    """Write one page that shows these results side by side. Returns the paths written.
+
+    InputError unless `results` is a sequence of results, at least one.
+    """
+    if not isinstance(results, Sequence) or not all(isinstance(r, Result) for r in results):
+        raise InputError(f"results is {results!r}; give a sequence of results, such as [result]")
     return page.write_report([result.reported for result in results], path, pictures=pictures)
 
 

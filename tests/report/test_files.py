@@ -7,6 +7,7 @@ import sys
 import pytest
 import vl_convert
 
+import slotwise
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.report import write_report
 from slotwise.report.page import check_report
@@ -70,6 +71,13 @@ def test_a_report_without_runs_is_refused(tmp_path):
     """A report needs at least one run."""
     with pytest.raises(InputError, match="at least 1 run"):
         write_report([], tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("results", [5, [5], "ab"])
+def test_what_is_no_sequence_of_results_is_refused(results, tmp_path):
+    """Also a single result that is not in a list."""
+    with pytest.raises(InputError, match=r"give a sequence of results, such as \[result\]"):
+        slotwise.write_report(results, tmp_path / "r.html")
 
 
 @pytest.mark.parametrize(

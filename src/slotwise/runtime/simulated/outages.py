@@ -7,7 +7,7 @@ is reachable. Its tasks continue, and hosts still exchange the data that tasks r
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -38,8 +38,10 @@ class Outage:
         return f"outage {self.host}={self.at:g}+{self.seconds:g}"
 
 
-def check_outages(outages: Iterable[Outage]) -> None:
-    """InputError if outages of one host overlap."""
+def check_outages(outages: object) -> None:
+    """InputError unless these are outages, and for outages of one host that overlap."""
+    if not isinstance(outages, Sequence) or not all(isinstance(o, Outage) for o in outages):
+        raise InputError(f"outages is {outages!r}; give a sequence of `Outage`")
     earlier: dict[str, Outage] = {}
     for outage in sorted(outages, key=lambda one: (one.host, one.at)):
         before = earlier.get(outage.host)

@@ -86,15 +86,16 @@ class Simulation:
             )
         for name in "remote_factor", "rack_factor":
             value = getattr(self, name)
-            if value is not None and not 1 <= value < inf:
-                raise InputError(f"{option_name(name)} is {value}; it must be >= 1")
-        if self.save_seconds is not None and not 0 <= self.save_seconds < inf:
-            raise InputError(
-                f"{option_name('save_seconds')} is {self.save_seconds}; give seconds >= 0"
-            )
+            if value is not None and not (is_number(value) and 1 <= value < inf):
+                raise InputError(f"{option_name(name)} is {value!r}; it must be >= 1")
+        saves = self.save_seconds
+        if saves is not None and not (is_number(saves) and 0 <= saves < inf):
+            raise InputError(f"{option_name('save_seconds')} is {saves!r}; give seconds >= 0")
+        if not isinstance(self.speeds, Mapping):
+            raise InputError(f"speeds is {self.speeds!r}; give a mapping of hosts to speeds")
         for host, speed in self.speeds.items():
-            if not 0 < speed < inf:
-                raise InputError(f"true speed of host {host!r} is {speed}; it must be > 0")
+            if not is_number(speed) or not 0 < speed < inf:
+                raise InputError(f"true speed of host {host!r} is {speed!r}; it must be > 0")
             if not 1 / SPEED_MOST <= speed <= SPEED_MOST:
                 raise InputError(
                     f"true speed of host {host!r} is {speed:g}; give a number from"
