@@ -367,7 +367,9 @@ def write_report(
     InputError unless `results` is a sequence of results, at least one.
     """
     if not isinstance(results, Sequence) or not all(isinstance(r, Result) for r in results):
-        raise InputError(f"results is {results!r}; give a sequence of results, such as [result]")
+        raise InputError(
+            f"results is {results!r}; give a sequence of results, such as [result]"
+        )
     return page.write_report([result.reported for result in results], path, pictures=pictures)
 
 
