@@ -364,7 +364,7 @@ def test_jobs_of_one_instant_are_served_in_the_order_in_which_they_were_given(
 ) -> None:
     """FIFO without arrivals: c, a, b, as given.
 
-    The last tasks of a job may start together with the first ones of the next job, in any order.
+    The last tasks of a job may start at one instant with the first ones of the next job.
     """
     play = stage([job(name, 2) for name in "cab"], name="fifo")
     started = [
