@@ -7,7 +7,7 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from math import inf
@@ -360,17 +360,16 @@ def explain(
 
 
 def write_report(
-    results: Sequence[Result], path: str | Path, *, pictures: bool = False
+    results: Iterable[Result], path: str | Path, *, pictures: bool = False
 ) -> list[Path]:
     """Write one page that shows these results side by side. Returns the paths written.
 
-    InputError unless `results` is a sequence of results, at least one.
+    InputError unless `results` contains at least one result and nothing else.
     """
-    if not isinstance(results, Sequence) or not all(isinstance(r, Result) for r in results):
-        raise InputError(
-            f"results is {results!r}; give a sequence of results, such as [result]"
-        )
-    return page.write_report([result.reported for result in results], path, pictures=pictures)
+    given = list(results) if isinstance(results, Iterable) else None
+    if given is None or not all(isinstance(result, Result) for result in given):
+        raise InputError(f"results is {results!r}; give a list of results, such as [result]")
+    return page.write_report([result.reported for result in given], path, pictures=pictures)
 
 
 def _apart(options: Options, name: str) -> Options:

@@ -13,6 +13,7 @@ from slotwise.report import write_report
 from slotwise.report.page import check_report
 from slotwise.report.pictures.gallery import draw_all
 from slotwise.report.scene import scene_of
+from slotwise.results import Result
 
 
 def test_charts_are_valid(three_runs):
@@ -73,11 +74,14 @@ def test_a_report_without_runs_is_refused(tmp_path):
         write_report([], tmp_path / "r.html")
 
 
-@pytest.mark.parametrize("results", [5, [5], "ab"])
-def test_what_is_no_sequence_of_results_is_refused(results, tmp_path):
-    """Also a single result that is not in a list."""
-    with pytest.raises(InputError, match=r"give a sequence of results, such as \[result\]"):
-        slotwise.write_report(results, tmp_path / "r.html")
+def test_what_is_no_list_of_results_is_refused(three_runs, tmp_path):
+    """Also a single result that is not in a list; nothing is written."""
+    result = Result.of_log(three_runs[0].log)
+    for wrong in (5, [5], "ab", result, [result, 5]):
+        with pytest.raises(InputError, match=r"give a list of results, such as \[result\]"):
+            slotwise.write_report(wrong, tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []
+    assert slotwise.write_report(iter([result]), tmp_path / "r.html") == [tmp_path / "r.html"]
 
 
 @pytest.mark.parametrize(

@@ -298,8 +298,7 @@ class Computations:
                 del self.tasks[key]
                 self._one_less(task.phase.job)
         order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
-        kinds = [kind for kind in order if kind in found]
-        return [event for kind in kinds for event in _told(now, kind, found[kind])]
+        return [event for kind in order for event in _told(now, kind, found.get(kind, ()))]
 
     def _offers(self, now: float, slots: int) -> list[Event]:
         """Offer each job as many tasks as it could have slots; the events that say so."""
@@ -317,9 +316,8 @@ class Computations:
             for rank in offered:
                 self.tasks[computation.ranked[rank]].status = "runnable"
             for kind, ranks in ((TasksBlocked, withdrawn), (TasksRunnable, offered)):
-                if ranks:
-                    tasks = [self.tasks[computation.ranked[rank]] for rank in ranks]
-                    events += _told(now, kind, tasks)
+                tasks = [self.tasks[computation.ranked[rank]] for rank in ranks]
+                events += _told(now, kind, tasks)
         return events
 
     def _arrive(self, now: float, submitter: Submitter, keys: Sequence[Key]) -> list[Event]:

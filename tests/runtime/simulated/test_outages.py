@@ -353,8 +353,8 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
         (lambda: Simulation(speeds={"h1": float("inf")}), "is inf; it must be > 0"),
         (lambda: Simulation(speeds=cast("Any", {"h1": "x"})), "is 'x'; it must be > 0"),
         (lambda: Simulation(speeds=cast("Any", 5)), "speeds is 5; give a mapping of hosts"),
-        (lambda: Simulation(outages=cast("Any", 5)), "outages is 5; give a sequence of"),
-        (lambda: Simulation(outages=cast("Any", (5,))), "outages is (5,); give a sequence of"),
+        (lambda: Simulation(outages=cast("Any", 5)), "outages is 5; give a tuple of"),
+        (lambda: Simulation(outages=cast("Any", (5,))), "outages is (5,); give a tuple of"),
         (
             lambda: Simulation(remote_factor=cast("Any", "x")),
             "remote_factor is 'x'; it must be",

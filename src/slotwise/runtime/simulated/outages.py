@@ -7,7 +7,7 @@ is reachable. Its tasks continue, and hosts still exchange the data that tasks r
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -39,9 +39,9 @@ class Outage:
 
 
 def check_outages(outages: object) -> None:
-    """InputError unless these are outages, and for outages of one host that overlap."""
-    if not isinstance(outages, Sequence) or not all(isinstance(o, Outage) for o in outages):
-        raise InputError(f"outages is {outages!r}; give a sequence of `Outage`")
+    """InputError for what is no collection of outages, and if those of one host overlap."""
+    if not isinstance(outages, Collection) or not all(isinstance(o, Outage) for o in outages):
+        raise InputError(f"outages is {outages!r}; give a tuple of `Outage`")
     earlier: dict[str, Outage] = {}
     for outage in sorted(outages, key=lambda one: (one.host, one.at)):
         before = earlier.get(outage.host)
