@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.model.errors import OutputError
+from slotwise.model.errors import InputError, OutputError
 from slotwise.programs import MapReduce, plan_mapreduce
 from slotwise.programs.formats.files import find_inputs
 from slotwise.programs.formats.outputs import OUTPUT_FORMATS
@@ -105,6 +105,38 @@ def test_inputs_are_found(tmp_path: Path) -> None:
         assert [str(Path(file.path)) for file in found] == everywhere
         assert [file.size_bytes for file in found] == [1, 1, 1]
     assert len(find_inputs(["c[1].txt"], tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*.txt", ["a.txt"]),
+        ("**/*.txt", ["a.txt", "in/b.txt"]),
+        ("*/*.txt", ["in/b.txt"]),
+        ("._*", ["._a.txt"]),
+        (".*", ["._a.txt", ".hidden"]),
+        ("_*.txt", ["_logs.txt"]),
+        ("in/.c*", ["in/.c.txt"]),
+        (".git/*", [".git/d.txt"]),
+        ("._a.txt", ["._a.txt"]),
+        ("*n", ["in/b.txt"]),
+    ],
+)
+def test_globs_skip_hidden_files(tmp_path: Path, pattern: str, names: list[str]) -> None:
+    """As directories do, also in hidden folders, unless the pattern states the character."""
+    files = ("a.txt", "._a.txt", ".hidden", "_logs.txt", "in/b.txt", "in/.c.txt", ".git/d.txt")
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    for form in (str(tmp_path / pattern), f"file://{tmp_path}/{pattern}"):
+        assert [file.path for file in find_inputs([form])] == [f"{tmp_path}/{n}" for n in names]
+
+
+def test_a_glob_that_matches_only_hidden_files_says_so(tmp_path: Path) -> None:
+    """A folder that macOS has copied may have nothing else."""
+    (tmp_path / "._a.txt").write_text("x")
+    with pytest.raises(InputError, match="names that begin with '_' or '[.]' are skipped"):
+        find_inputs(["*.txt"], tmp_path)
 
 
 def test_output_on_another_file_system(tmp_path: Path, drive: Callable[..., None]) -> None:

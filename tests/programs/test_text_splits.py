@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tempfile
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.programs.formats.files import InputFile
+from slotwise.programs.formats.jsonlines import JsonLinesInput
 from slotwise.programs.formats.lines import line_blocks, lines_of
 from slotwise.programs.formats.splits import SplitPiece, pack
 from slotwise.programs.formats.text import TextInput
@@ -65,6 +67,36 @@ def test_bytes_that_are_not_utf8_are_replaced(data: bytes, split_bytes: int) -> 
         records = read(path, split_bytes)
     assert [line for _, line in records] == expected_lines(data)
     assert all(offset == 0 or data[offset - 1 : offset] == b"\n" for offset, _ in records)
+
+
+@pytest.mark.parametrize("split_bytes", [1, 2, 3, 4, 100])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("rest", "records"),
+    [
+        (b"a\nb\n", [(3, "a"), (5, "b")]),
+        (b"\na\n", [(3, ""), (4, "a")]),
+        (b"", []),
+        (BOM_UTF8 + b"a\n" + BOM_UTF8 + b"b", [(3, "\ufeffa"), (8, "\ufeffb")]),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_the_first_line(
+    tmp_path: Path, split_bytes: int, suffix: str, rest: bytes, records: list[tuple[int, str]]
+) -> None:
+    """However the file is cut or compressed. Only the first one is a mark."""
+    path = tmp_path / f"text{suffix}"
+    data = BOM_UTF8 + rest
+    path.write_bytes(gzip.compress(data) if suffix else data)
+    assert read(path, split_bytes) == records
+
+
+def test_a_byte_order_mark_is_no_part_of_json(tmp_path: Path) -> None:
+    """Each line of a file of JSON Lines is read."""
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(BOM_UTF8 + b'{"a": 1}\n{"a": 2}\n')
+    lines = JsonLinesInput()
+    (piece,) = lines.pieces(InputFile(str(path), path.stat().st_size), 1000)
+    assert list(lines.records(piece)) == [([3, 12], [{"a": 1}, {"a": 2}])]
 
 
 @pytest.mark.parametrize("block_bytes", [1, 2, 3, 7, 100])

@@ -76,10 +76,22 @@ def test_the_first_jobs_are_read_alone(small: Path) -> None:
         read_swim(small)
 
 
+def test_columns_of_paths_are_not_read(small: Path) -> None:
+    """Published traces have the paths of input and output there; paths may have blanks."""
+    jobs = read_swim(small)
+    lines = [line for line in small.read_text().splitlines() if not line.startswith("#")]
+    paths = ("\tinputPath17", "\t/user/a b/in\t/user/out", "\t", "\tNULL\tNULL")
+    small.write_text("".join(f"{line}{paths[n % 4]}\n" for n, line in enumerate(lines)))
+    assert read_swim(small) == jobs
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("a\t1\t1\t5\t0", "5 columns; a line has 6, separated by tabs: job id, submit time"),
+        (
+            "a\t1\t1\t5\t0",
+            "5 columns; a line has 6, separated by tabs, and perhaps paths after them: job id",
+        ),
         ("a\t-1\t1\t5\t0\t0", "submit time is '-1'; give seconds, a number from 0"),
         ("a\tnan\t1\t5\t0\t0", "submit time is 'nan'; give seconds"),
         ("a\t1e99\t1\t5\t0\t0", "submit time is '1e99'; give seconds"),

@@ -2,7 +2,8 @@
 
 A SWIM trace (for instance the Facebook traces FB-2009 and FB-2010) has one line for each job,
 with six columns separated by tabs or blanks: id, submit time in seconds from the start, gap to
-the previous job in seconds, and the bytes of map input, shuffle and output. It contains neither
+the previous job in seconds, and the bytes of map input, shuffle and output. Traces published
+"with input paths" have paths in further columns, which are not read. A trace contains neither
 the number of tasks nor their durations; `SwimRates` derives both.
 """
 
@@ -21,7 +22,7 @@ from slotwise.workload.entry import TIME_MOST
 from slotwise.workload.schema import TASKS_MOST
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
-"""The columns of a trace."""
+"""The columns of a trace that are read; others may follow."""
 
 DIGITS_MOST = 18
 """Maximum digits of a number of bytes; a billion gigabytes and more are treated as mistakes."""
@@ -152,12 +153,12 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _job(line: str, rates: SwimRates) -> Job:
     """The job of one line."""
     values = line.split()
-    if len(values) != len(COLUMNS):
+    if len(values) < len(COLUMNS):
         raise InputError(
-            f"{len(values)} columns; a line has {len(COLUMNS)}, separated by tabs:"
-            f" {', '.join(COLUMNS)}"
+            f"{len(values)} columns; a line has {len(COLUMNS)}, separated by tabs, and perhaps"
+            f" paths after them: {', '.join(COLUMNS)}"
         )
-    name, submitted, _, *sizes = values
+    name, submitted, _, *sizes = values[: len(COLUMNS)]
     if len(name) > NAME_MOST or not name.isprintable():
         raise InputError(
             f"job id is {_shown(name)}; give at most {NAME_MOST} characters,"

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -52,8 +53,9 @@ def absolute(path: str, base_dir: str | Path | None = None) -> str:
 def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> list[InputFile]:
     """Return the files of all patterns, each once, sorted by path within a pattern.
 
-    A pattern is a path, a glob, or a directory, which means the files in it whose names do not
-    begin with "_" or ".". Raises InputError for a pattern that matches no file.
+    A pattern is a path, a glob, or a directory, which means the files in it. Names that begin
+    with "_" or "." are skipped in directories, and by globs that do not state this character.
+    Raises InputError for a pattern that matches no file.
     """
     found: dict[str, InputFile] = {}
     for pattern in patterns:
@@ -61,7 +63,7 @@ def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> 
         if not matches:
             raise InputError(
                 f"input {pattern!r}: no file matches; give a path, a directory with files, or a"
-                " glob such as 'books/*.txt'"
+                " glob such as 'books/*.txt' (names that begin with '_' or '.' are skipped)"
             )
         found.update((file.path, file) for file in matches)
     return list(found.values())
@@ -149,10 +151,28 @@ def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
     except FileNotFoundError:
         if os.path.islink(path):
             raise
-        infos = list(fs.glob(path, detail=True).values())
+        found = fs.glob(path, detail=True).items()
+        infos = [info for name, info in found if not _is_skipped(name, path)]
+        path = infos[0]["name"] if infos else path
     if len(infos) == 1 and infos[0]["type"] == "directory":
-        infos = [info for info in fs.ls(path, detail=True) if _is_visible(info)]
+        infos = [info for info in fs.ls(path, detail=True) if not _is_hidden(info["name"])]
     return infos
+
+
+def _is_skipped(name: str, pattern: str) -> bool:
+    """Whether a name that matches a glob is hidden, or in a hidden folder.
+
+    Folders before the first wildcard count as stated. As in a shell, a glob such as ".*" or
+    "**/_part*" asks for names that begin with this character.
+    """
+    parts = _parts(pattern)
+    stated = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
+    asked = {part[0] for part in parts[stated:]}
+    return any(part[0] not in asked and _is_hidden(part) for part in _parts(name)[stated:])
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
 
 
 def _local(path: str) -> Iterator[InputFile]:
@@ -190,5 +210,5 @@ def _remote(fs: Any, name: str, pattern: str, inner: str) -> InputFile:
     return InputFile(f"{before}{url}{after}", info["size"], Version.of_info(info))
 
 
-def _is_visible(info: dict[str, Any]) -> bool:
-    return not info["name"].rstrip("/").rpartition("/")[2].startswith(("_", "."))
+def _is_hidden(name: str) -> bool:
+    return name.rstrip("/").rpartition("/")[2].startswith(("_", "."))

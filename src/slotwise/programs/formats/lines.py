@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import accumulate, count
 from operator import add
@@ -33,8 +34,8 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """The lines that begin within the piece, in blocks of whole lines with their offsets.
 
-    A line ends after "\\n"; the last line of a file may lack it. One block, of at least one
-    line, is in memory at a time.
+    A line ends after "\\n"; the last line of a file may lack it. The first line begins after a
+    UTF-8 byte order mark. One block, of at least one line, is in memory at a time.
     """
     end = float("inf") if piece.end is None else piece.end
     with reading(piece.path, piece.version) as file:
@@ -45,8 +46,11 @@ def line_blocks(
                 return
             if not block.endswith(b"\n"):
                 block += file.readline()
-            yield int(position), block
-            position += len(block)
+            begin, position = int(position), position + len(block)
+            if begin == 0 and block.startswith(BOM_UTF8):
+                begin, block = len(BOM_UTF8), block.removeprefix(BOM_UTF8)
+            if block:
+                yield begin, block
 
 
 def text_of(block: bytes) -> str:
