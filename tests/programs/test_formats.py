@@ -135,7 +135,7 @@ def test_globs_skip_hidden_files(tmp_path: Path, pattern: str, names: list[str])
 def test_a_glob_that_matches_only_hidden_files_says_so(tmp_path: Path) -> None:
     """A folder that macOS has copied may have nothing else."""
     (tmp_path / "._a.txt").write_text("x")
-    with pytest.raises(InputError, match="names that begin with '_' or '[.]' are skipped"):
+    with pytest.raises(InputError, match=r"names that begin with '_' or '\.' are skipped"):
         find_inputs(["*.txt"], tmp_path)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from threading import Lock
+from time import monotonic
 from typing import Generic, TypeVar
 
 UNKNOWN_MOST = 256
@@ -11,6 +13,9 @@ UNKNOWN_MOST = 256
 
 GREETING_SECONDS = 10.0
 """How long a peer may take to authenticate itself."""
+
+REFUSALS_MOST, REFUSAL_SECONDS = 10, 60.0
+"""At most so many refused connections are logged in so many seconds; others are counted."""
 
 Peer = TypeVar("Peer")
 
@@ -64,3 +69,29 @@ class UnknownPeers(Generic[Peer]):
 
     def __len__(self) -> int:
         return len(self._peers)
+
+
+class RefusalLog:
+    """Logs refused connections on stderr at a bounded rate. All threads may use it."""
+
+    def __init__(self, who: str, clock: Callable[[], float] = monotonic) -> None:
+        """`who` begins each line."""
+        self._who, self._clock = who, clock
+        self._began, self._count = clock(), 0
+        self._lock = Lock()
+
+    def add(self, reason: object) -> None:
+        """Log that a connection was refused, or count it if too many were logged lately.
+
+        The first line after that has the number of those that were only counted.
+        """
+        with self._lock:
+            now, left_out = self._clock(), 0
+            if now - self._began >= REFUSAL_SECONDS:
+                left_out = max(0, self._count - REFUSALS_MOST)
+                self._began, self._count = now, 0
+            self._count += 1
+            if self._count > REFUSALS_MOST:
+                return
+        more = f" ({left_out} others before it were not logged)" if left_out else ""
+        print(f"{self._who}: a connection was refused: {reason}{more}", file=sys.stderr)

@@ -12,7 +12,8 @@ from contextlib import suppress
 import pytest
 
 from slotwise.programs.hosts import greeting
-from slotwise.programs.hosts.greeting import RefusedError, greet_peer, write_frame
+from slotwise.programs.hosts.greeting import RefusedError, greet_peer, read_frame, write_frame
+from slotwise.programs.unknown_peers import REFUSAL_SECONDS, REFUSALS_MOST, RefusalLog
 
 TOKEN = os.urandom(16)
 
@@ -73,3 +74,35 @@ def test_json_that_is_nested_deeply_is_no_greeting(
     if sys.version_info >= (3, 14):
         why = "Expecting value: line 1 column 60001 (char 60000)"
     assert refused == [f"no valid greeting: {why}"]
+
+
+def test_an_agent_proves_nothing_to_a_peer_that_does_not_know_the_token(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    """All that such a peer receives is a random number."""
+    agent, peer = pair
+    write_frame(peer, b"manager")
+    write_frame(peer, bytes(32))
+    write_frame(peer, bytes(32))  # A wrong proof.
+    with pytest.raises(RefusedError, match="does not know the token"):
+        greet_peer(agent, TOKEN, {})
+    agent.shutdown(socket.SHUT_WR)
+    assert len(read_frame(peer)) == 32
+    assert peer.recv(1) == b""
+
+
+def test_refused_connections_are_logged_at_a_bounded_rate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those that were only counted are in the first line after that."""
+    now = 0.0
+    log = RefusalLog("agent", lambda: now)
+    for _ in range(REFUSALS_MOST + 1000):
+        log.add("no valid greeting")
+    line = "agent: a connection was refused: no valid greeting"
+    assert capsys.readouterr().err.splitlines() == [line] * REFUSALS_MOST
+    now = REFUSAL_SECONDS
+    log.add("no valid greeting")
+    log.add("no valid greeting")
+    first, second = capsys.readouterr().err.splitlines()
+    assert (first, second) == (f"{line} (1000 others before it were not logged)", line)

@@ -106,5 +106,5 @@ def test_who_does_not_know_the_token_of_tasks_is_refused(
 ) -> None:
     """It is asked before anything else."""
     monkeypatch.setattr(notes_there, "reader_security", token)
-    with pytest.raises(ConnectionError, match="does not know the token"):
+    with pytest.raises(ConnectionError, match="does not accept the token"):
         NotesThere(agent[0], Path(JOB, "0-1-1")).note("2-0", "x")

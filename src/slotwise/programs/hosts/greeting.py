@@ -2,8 +2,9 @@
 
 A manager connects to have tasks run. Tasks on other hosts connect to read files, or to leave
 and read notes. With TLS, both sides have certificates of the same authority. Without it, both
-know a token, and each proves this by an HMAC of a number that the other has chosen. The token
-is never sent. Tasks have another token, with which nobody can act as a manager.
+know a token, and each proves this by an HMAC of a number that the other has chosen: who
+connects first, and the agent only to who has proved it. The token is never sent. Tasks have
+another token, with which nobody can act as a manager.
 """
 
 from __future__ import annotations
@@ -146,16 +147,28 @@ def _role(connected: socket.socket, mine: str | None, ends: float) -> str:
 
 
 def _prove(connected: socket.socket, token: bytes, is_agent: bool, ends: float) -> None:
-    """Prove that this side knows the token, and check that the other one does."""
+    """Prove that this side knows the token, and check that the other one does.
+
+    An agent checks first: nobody else gets anything that is computed from the token.
+    """
     mine, role = os.urandom(32), b"agent" if is_agent else b"manager"
     other = b"manager" if is_agent else b"agent"
     write_frame(connected, mine)
     theirs = read_frame(connected, ends)
-    write_frame(connected, hmac.digest(token, role + theirs + mine, "sha256"))
-    if not hmac.compare_digest(
-        read_frame(connected, ends), hmac.digest(token, other + mine + theirs, "sha256")
-    ):
+    proof = hmac.digest(token, role + theirs + mine, "sha256")
+    if not is_agent:
+        write_frame(connected, proof)
+    expected = hmac.digest(token, other + mine + theirs, "sha256")
+    try:
+        found = read_frame(connected, ends)
+    except (EOFError, ConnectionError) as error:
+        if is_agent:
+            raise
+        raise RefusedError("the agent does not accept the token of this side") from error
+    if not hmac.compare_digest(found, expected):
         raise RefusedError("the other side does not know the token")
+    if is_agent:
+        write_frame(connected, proof)
 
 
 def write_frame(connected: socket.socket, data: bytes) -> None:

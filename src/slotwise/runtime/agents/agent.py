@@ -45,7 +45,7 @@ from slotwise.programs.hosts.here import (
 )
 from slotwise.programs.hosts.notes_there import serve_notes
 from slotwise.programs.hosts.security import tls_context
-from slotwise.programs.unknown_peers import UnknownPeers
+from slotwise.programs.unknown_peers import RefusalLog, UnknownPeers
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.local.processes import Answer, Processes
@@ -112,6 +112,7 @@ class Agent:
             queue.SimpleQueue()
         )
         self._unknown = UnknownPeers(_cut)
+        self._refusals = RefusalLog("slotwise agent")
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_over = False
 
@@ -228,7 +229,7 @@ class Agent:
                 self._greeted.put((connected, theirs))
                 os.eventfd_write(self._bell, 1)
         except RefusedError as error:
-            print(f"slotwise agent: a connection was refused: {error}", file=sys.stderr)
+            self._refusals.add(error)
             connected.close()
 
 
