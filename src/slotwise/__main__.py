@@ -15,6 +15,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
             signal.signal(number, leave)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Ignored, it would hide exit codes.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if sys.argv[1:] == ["--version"]:
         show_version()
     else:

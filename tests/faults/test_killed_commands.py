@@ -1,7 +1,11 @@
-"""A manager that is killed while commands run."""
+"""Commands whose manager is killed, or has inherited unusual handling of signals."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,3 +26,39 @@ def test_commands_end_with_a_killed_manager(command: Any, processes: SimpleNames
     files = {path.name for path in (command.folder / "out").iterdir()}
     assert files == {"_SUCCESS", "task-00000.out", "task-00000.err"}
     assert (command.folder / "out" / "task-00000.out").read_text() == "done\n"
+
+
+SETTINGS = """
+import os, signal, subprocess, sys
+for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    signal.signal(number, signal.SIG_IGN)
+blocked = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+os.execv(sys.executable, [sys.executable, "-m", "slotwise", *sys.argv[1:]])
+"""
+
+JOBS = """
+slotwise: 1
+jobs:
+  - {id: fails, command: exit 3, output: out/fails}
+  - {id: dies, command: "kill -9 $$", output: out/dies}
+  - {id: told, command: ["/bin/grep", -E, "Sig(Blk|Ign)", /proc/self/status], output: out/told}
+"""
+
+
+def test_inherited_signal_settings_change_nothing(tmp_path: Path) -> None:
+    """Exit codes decide as ever, and commands start as a shell would start them."""
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    done = subprocess.run(
+        [sys.executable, "-c", SETTINGS, "run", "jobs.yaml", "--slots", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the command exited with code 3" in done.stderr
+    assert "the command was killed by signal 9 (SIGKILL)" in done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["told"]
+    ignored = 1 << signal.SIGHUP - 1  # As nohup has it.
+    text = (tmp_path / "out/told/task-00000.out").read_text()
+    assert [int(line.split()[1], 16) for line in text.splitlines()] == [0, ignored]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
 import pytest
@@ -42,6 +43,16 @@ def test_a_call_that_kills_its_worker_fails_alone(session: Session) -> None:
         with pytest.raises(SlotwiseError, match="exited with code 3"):
             killer.result(PATIENCE)
         assert [other.result(PATIENCE) for other in others] == list(range(20))
+
+
+def test_how_a_worker_ended_is_not_told_if_it_cannot_be_known() -> None:
+    """A program that ignores SIGCHLD gets no exit codes; 0 would be wrong."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with Session(1) as session, pytest.raises(SlotwiseError, match="ignores SIGCHLD"):
+            session.submit(os._exit, 3).result(PATIENCE)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_bug_in_the_scheduler_fails_all_futures() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import slotwise
 from slotwise import Calls, InputError, Job, Phase, Session, SlotwiseError, Tasks
+from slotwise.programs.commands import ONE_CORE
 from slotwise.sessions.arriving import arriving
 
 PATIENCE = 120.0
@@ -40,6 +42,37 @@ def test_a_command_prints_to_a_folder(session: Session, tmp_path: Path) -> None:
     assert job.result(PATIENCE) == str(tmp_path / "out")
     name = tmp_path.name
     assert printed(job.result()) == [f"{task} of 2 in {name}: hello\n" for task in (0, 1)]
+
+
+def change_this_process() -> None:
+    """A call that leaves its worker process other than it was."""
+    os.environ["LEFT"] = "by a call"
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
+
+
+def test_a_command_gets_the_environment_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is when it is submitted, whatever workers and the calls in them have set."""
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    with Session(1) as session:
+        session.submit(change_this_process).result(PATIENCE)
+        monkeypatch.setenv("NEW", "since then")
+        found = session.command(["env", "-0"], tmp_path / "out").result(PATIENCE)
+    variables = dict(item.split("=", 1) for item in printed(found)[0].split("\0") if item)
+    for name in [name for name in variables if name.startswith("SLOTWISE_")]:
+        del variables[name]
+    assert variables == {**ONE_CORE, **os.environ}
+    assert variables["NEW"] == "since then"
+
+
+def test_the_exit_code_of_a_command_decides_after_any_call() -> None:
+    """Also if a call has let the worker process ignore the ends of its children."""
+    with Session(1) as session:
+        session.submit(change_this_process).result(PATIENCE)
+        with pytest.raises(SlotwiseError, match="exited with code 3"):
+            session.command("exit 3").result(PATIENCE)
 
 
 def test_the_output_of_a_command_may_be_its_second_argument(

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,9 +19,11 @@ from slotwise.model.errors import InputError, OutputError, SlotwiseError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.typed import NUMBER, check_whole
 from slotwise.programs.commit import OutputDirectory, check_output, place_of
-from slotwise.programs.descendants import children, descendants
+from slotwise.programs.descendants import UNKNOWN_CODE, children, descendants
+from slotwise.programs.hosts.here import shares_files
 from slotwise.programs.layout import Layout
 from slotwise.programs.work_folder import work_folder_name
+from slotwise.task import SPEED_VARIABLE
 
 PHASE = "command"
 """The name of the only phase of such a job."""
@@ -38,6 +40,15 @@ TAIL_BYTES, TAIL_LINES = 4000, 10
 ENDING_SECONDS = 5.0
 """How long a task waits for the end of processes that it has killed."""
 
+ONE_CORE = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+"""Defaults of variables of tasks. A slot is one core: without these, numpy in each task would
+start a thread per core."""
+
+HASH_SEED = "PYTHONHASHSEED"
+"""The variable that is set for workers and not for commands."""
+
 SET_CHILD_SUBREAPER = 36
 """The operation of prctl by which a process adopts its orphaned descendants."""
 
@@ -47,14 +58,20 @@ class CommandRunner:
     """Runs a command in a worker process: a list without a shell, a text by /bin/sh -c.
 
     The command is in the process group of its worker, which is killed with the slot and with
-    the manager.
+    the manager. It starts with the default handling of signals, of which none is blocked; only
+    a SIGHUP that `slotwise` was started to ignore stays ignored.
+
+    environ  the environment of this machine; on another host, the command gets that of its
+             agent
+    env      variables that are set in addition
     """
 
     job: str
     command: str | tuple[str, ...]
     tasks: int
     cwd: str
-    env: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str]
+    env: Mapping[str, str]
 
     def __call__(self, task: int, attempt: int, files: tuple[str, str]) -> None:
         """Run the command to its end. SlotwiseError unless it exits with 0.
@@ -63,6 +80,10 @@ class CommandRunner:
         ends when all have ended. Otherwise, what the command leaves behind is killed.
         """
         before = frozenset(children(os.getpid()))
+        handles = signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # An earlier call may ignore it.
+        mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _adopt(True)
         try:
             with _opened(files[0]) as out, _opened(files[1]) as err:
@@ -70,6 +91,8 @@ class CommandRunner:
         finally:
             _end_rest(before)
             _adopt(False)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            signal.signal(signal.SIGCHLD, handles)
         if code and running.stop_requested():
             running.stop()
         if code:
@@ -83,7 +106,7 @@ class CommandRunner:
                 self.command,
                 shell=isinstance(self.command, str),
                 cwd=self.cwd,
-                env={**os.environ, **self.env, **stated},
+                env={**self._environment(), **self.env, **stated},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -94,7 +117,21 @@ class CommandRunner:
                 " command and its cwd"
             ) from error
         running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
+        try:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError as error:  # For Popen, this is exit code 0.
+            raise SlotwiseError(
+                f"the command ended, but nobody knows its exit code, as {UNKNOWN_CODE}"
+            ) from error
         return process.wait()
+
+    def _environment(self) -> dict[str, str]:
+        """The environment of `slotwise`, without what workers or earlier calls have set."""
+        if shares_files():
+            speed = {SPEED_VARIABLE: os.environ.get(SPEED_VARIABLE, "1")}
+            return {**ONE_CORE, **self.environ, **speed}
+        seed = {HASH_SEED: self.environ[HASH_SEED]} if HASH_SEED in self.environ else {}
+        return {n: value for n, value in os.environ.items() if n != HASH_SEED} | seed
 
 
 class Commands:
@@ -233,7 +270,7 @@ def plan_commands(
     each = None if work is None else work / tasks
     phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
-    runner = CommandRunner(job_id, words, tasks, folder, dict(env or {}))
+    runner = CommandRunner(job_id, words, tasks, folder, dict(os.environ), dict(env or {}))
     return Commands(Job(job_id, (phase,), **about), runner, place, overwrite=overwrite)
 
 

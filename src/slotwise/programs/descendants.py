@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+UNKNOWN_CODE = "this program ignores SIGCHLD, or has waited for all of its children"
+"""Why the exit code of a child cannot be known."""
+
 
 def children(pid: int) -> list[int]:
     """The children of a process, also ended ones that it has not waited for."""

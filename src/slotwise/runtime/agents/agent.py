@@ -49,6 +49,7 @@ from slotwise.programs.unknown_peers import RefusalLog, UnknownPeers
 from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.local.processes import Answer, Processes
+from slotwise.runtime.local.worker import reset_signals
 
 BEAT_SECONDS = 1.0
 """How often an agent tells that it is there, and what its workers are doing."""
@@ -361,6 +362,7 @@ class Service:
 
 def main() -> None:
     """Serve as the line of JSON on the standard input says."""
+    reset_signals()
     agent = Agent(Given(**json.loads(sys.stdin.readline())))
     try:
         folder = agent.open_folder()

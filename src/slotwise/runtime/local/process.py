@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from math import isnan
 from typing import Any
 
-from slotwise.programs.descendants import descendants
+from slotwise.programs.descendants import UNKNOWN_CODE, descendants
 from slotwise.runtime.local import worker
 from slotwise.runtime.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 
@@ -28,6 +29,10 @@ COMMAND = (
 
 CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one call."""
+
+
+END_SECONDS = 1.0
+"""How long a worker that has closed its channel may take to end."""
 
 
 class GarbledError(Exception):
@@ -192,10 +197,15 @@ class WorkerProcess:
 
     def last_words(self) -> str:
         """A sentence on how the process ended, once its channel is closed."""
+        until = time.monotonic() + END_SECONDS
         try:
-            code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return f"worker process {self.pid} closed its channel to the manager"
+            while not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if time.monotonic() > until:
+                    return f"worker process {self.pid} closed its channel to the manager"
+                time.sleep(0.001)
+        except ChildProcessError:  # For Popen, this is exit code 0.
+            return f"worker process {self.pid} ended; nobody knows how, as {UNKNOWN_CODE}"
+        code = self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         return f"worker process {self.pid} {how}"
 

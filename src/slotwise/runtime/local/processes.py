@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.programs.commands import HASH_SEED, ONE_CORE
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.bell import Bell
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
@@ -24,13 +25,9 @@ from slotwise.runtime.local.worker import DONE, ERROR, FORGET, KEPT, RUNNER, STO
 from slotwise.task import SPEED_VARIABLE
 
 DEFAULTS = {
-    # A slot is one core: without this, numpy in each worker would start a thread per core.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
+    **ONE_CORE,
     # User code that spreads keys by hash() must agree in all workers and in every run.
-    "PYTHONHASHSEED": "0",
+    HASH_SEED: "0",
 }
 """Defaults for the environment of the workers, below the manager's and the caller's."""
 

@@ -62,7 +62,7 @@ def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
     os.close(page)
     server = Server(word)
     server.listen()
-    unblock()  # The manager blocked it before the fork.
+    reset_signals()  # The manager blocked SIGTERM before the fork.
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
     # A killed worker cannot flush: its output must appear up to the last whole line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -91,6 +91,22 @@ def die_with_manager(lifeline: int) -> None:
     except BlockingIOError:
         return
     os._exit(1)
+
+
+def reset_signals() -> None:
+    """Handle all signals that are inherited as ignored by default again, and block none.
+
+    A parent that ignores SIGCHLD would hide the exit codes of our children, for instance. An
+    ignored SIGHUP stays, as nohup has set it, and so does what Python itself ignores.
+    """
+    stays = {signal.SIGHUP, signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
+    for number in signal.valid_signals() - stays:
+        if handler_of(number) == signal.SIG_IGN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(
+                number, signal.default_int_handler if is_interrupt else signal.SIG_DFL
+            )
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def block() -> None:
