@@ -258,6 +258,9 @@ class Service:
         self._given, self._files = given, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
+        options = hello.get("options", ())
+        assert all(isinstance(option, str) for option in options)
+        processes.options = tuple(options)
         folder = hello.get("folder")
         if isinstance(folder, str):
             with suppress(OSError):  # Then workers begin where the agent did.

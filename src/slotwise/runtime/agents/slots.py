@@ -15,6 +15,7 @@ from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.bell import Bell
+from slotwise.runtime.local.process import interpreter_options
 from slotwise.runtime.local.processes import Answer, milliseconds
 from slotwise.runtime.local.user_code import UserCodeError
 
@@ -62,7 +63,7 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         ) from error
     try:
         tune(connected)
-        hello = {"folder": os.getcwd()}
+        hello = {"folder": os.getcwd(), "options": interpreter_options()}
         connected, theirs = greet_agent(connected, security, "manager", hello)
         check_python(str(theirs.get("python")))
     except RefusedError as error:

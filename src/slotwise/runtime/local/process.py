@@ -10,22 +10,20 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import isnan
 from typing import Any
 
+from slotwise.programs.commands import HASH_SEED
 from slotwise.programs.descendants import UNKNOWN_CODE, descendants
 from slotwise.runtime.local import worker
 from slotwise.runtime.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 
-COMMAND = (
-    sys.executable,
+OWN_OPTIONS = (
     "-P",  # The script's folder must not hide modules of the user.
     *("-X", "faulthandler"),  # Shows the place of a crash in native code on stderr.
-    worker.__file__,
 )
-"""Starts a worker by its file; as a module it would import our package before any task."""
 
 CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one call."""
@@ -35,6 +33,25 @@ END_SECONDS = 1.0
 """How long a worker that has closed its channel may take to end."""
 
 
+def interpreter_options() -> tuple[str, ...]:
+    """The options of this interpreter, for workers on any host.
+
+    They are those that multiprocessing gives to processes that it spawns, and all of -X. What
+    this interpreter got by environment variables such as PYTHONOPTIMIZE counts, too.
+    """
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    options = [option for option in flags if option not in ("-I", "-P")]
+    if sys.flags.isolated:
+        options += ["-E", "-s"]
+    stated = [n if value is True else f"{n}={value}" for n, value in sys._xoptions.items()]
+    if (digits := sys.flags.int_max_str_digits) >= 0:
+        stated.append(f"int_max_str_digits={digits}")
+    for option in dict.fromkeys(stated):
+        if option not in options:
+            options += ["-X", option]
+    return tuple(options)
+
+
 class GarbledError(Exception):
     """The data on the channel was not sent by our code in the worker."""
 
@@ -42,7 +59,25 @@ class GarbledError(Exception):
 class WorkerProcess:
     """One worker process with its channel and its lifeline. Only `reap` may block for long."""
 
-    def __init__(self, environment: Mapping[str, str], unready: int, stdout: int) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        unready: int,
+        stdout: int,
+        options: Sequence[str] = (),
+    ) -> None:
+        """`options` are those of its interpreter.
+
+        With -E, only PYTHONHASHSEED is kept of the variables of Python: the hashes of texts
+        must be the same in all workers.
+        """
+        if "-E" in options:
+            environment = {
+                name: value
+                for name, value in environment.items()
+                if name == HASH_SEED or not name.startswith("PYTHON")
+            }
+        command = [sys.executable, *OWN_OPTIONS, *(o for o in options if o != "-E")]
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         lifeline, ours = os.pipe()
@@ -54,7 +89,8 @@ class WorkerProcess:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             self._process = subprocess.Popen(
-                [*COMMAND, *map(str, passed), self._token.hex()],
+                # By its file: as a module it would import our package before any task.
+                [*command, worker.__file__, *map(str, passed), self._token.hex()],
                 env=environment,
                 pass_fds=passed,
                 start_new_session=True,  # A group to kill; and only the manager gets Ctrl-C.

@@ -19,7 +19,7 @@ from slotwise.programs.commands import HASH_SEED, ONE_CORE
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.bell import Bell
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
-from slotwise.runtime.local.process import GarbledError, WorkerProcess
+from slotwise.runtime.local.process import GarbledError, WorkerProcess, interpreter_options
 from slotwise.runtime.local.stopped import is_stopped
 from slotwise.runtime.local.worker import DONE, ERROR, FORGET, KEPT, RUNNER, STOPPED, TASK, TORN
 from slotwise.task import SPEED_VARIABLE
@@ -78,7 +78,8 @@ class Processes:
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
     runs while it has a task. The default is 1. Slots may be added and removed at any time; no
     number of a slot is used again. What user code prints goes to the descriptor `stdout`; by
-    default that of stderr, so that it does not mix with our own output.
+    default that of stderr, so that it does not mix with our own output. New workers have the
+    `options` of the interpreter, by default those of this one.
 
     SlotwiseError if a worker process cannot be started.
     """
@@ -97,6 +98,7 @@ class Processes:
         self._pacer: Pacer | None = None
         self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
         self._stdout = stdout
+        self.options = interpreter_options()
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._dying: list[WorkerProcess] = []
@@ -333,7 +335,7 @@ class Processes:
 
     def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
         speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
-        worker = WorkerProcess(self._environment | speed, unready, self._stdout)
+        worker = WorkerProcess(self._environment | speed, unready, self._stdout, self.options)
         self._by_channel[worker.channel] = slot
         self._watch(worker)
         return worker
