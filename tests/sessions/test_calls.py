@@ -137,3 +137,17 @@ def test_many_threads_submit(session: Session) -> None:
 
         found = list(threads.map(sums, range(8)))
     assert found == [[thread + n for n in range(50)] for thread in range(8)]
+
+
+def test_calls_find_modules_of_a_path_that_was_added_later(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In workers that have made calls, and that have not."""
+    (tmp_path / "added_later.py").write_text("def name():\n    return __name__\n")
+    with session.executor() as executor:
+        assert executor.submit(len, "abc").result(PATIENCE) == 3
+        monkeypatch.syspath_prepend(tmp_path)
+        name = __import__("added_later").name
+        for each in (executor, session):
+            found = [each.submit(name) for _ in range(4)]
+            assert [one.result(PATIENCE) for one in found] == ["added_later"] * 4

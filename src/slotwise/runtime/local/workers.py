@@ -92,7 +92,7 @@ class Workers:
         self.slots = slots
         self.wake, self.tell, self.close = slots.wake, slots.tell, slots.close
         self.is_stopped, self.progress = slots.is_stopped, slots.progress
-        self._keys: set[str] = set()
+        self._paths: dict[str, list[str]] = {}  # the sys.path with each runner that was sent
         self._early: list[Reply] = []
 
     def remove(self, slots: Iterable[int]) -> None:
@@ -113,17 +113,19 @@ class Workers:
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
-        The runner is pickled once for each key and sent once to each worker; a later runner
-        for the same key is ignored. `kept` is the pickle of the value that an earlier attempt
+        The runner is pickled once for each key and sent once to each worker, and again when the
+        sys.path of this process has changed; else a later runner for the same key is ignored.
+        `kept` is the pickle of the value that an earlier attempt
         kept. Errors are reported by `wait`. A task that `sleeps` adapts to the speed of its
         slot itself, and is not slowed.
         """
         try:
-            if key not in self._keys:
-                sent = of_user(lambda: pickled_by_value(runner))
+            if self._paths.get(key) != sys.path:
+                self.forget(key)
+                sent, path = of_user(lambda: pickled_by_value(runner)), list(sys.path)
                 # With the path, the worker can import what the user can import here.
-                self.slots.learn(key, pickle.dumps((sys.path, key, sent)))
-                self._keys.add(key)
+                self.slots.learn(key, pickle.dumps((path, key, sent)))
+                self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
             self.slots.start(slot, key, task, kept, sleeps=sleeps)
         except UserCodeError as error:
@@ -149,8 +151,7 @@ class Workers:
 
     def forget(self, key: str) -> None:
         """Drop the runner of a key here and in all workers: its job is over."""
-        if key in self._keys:
-            self._keys.remove(key)
+        if self._paths.pop(key, None) is not None:
             self.slots.forget(key)
 
     def __enter__(self) -> Self:
