@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slotwise.model.errors import SlotwiseError
+from slotwise import Session
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
 
-def test_the_message_gives_the_number_that_could_be_started(command: Any) -> None:
+def test_what_limits_say_is_refused_before_any_process_starts(command: Any) -> None:
     """With a low limit on open files, the command ends with 2 and one line, before any task."""
     command.write("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 600}]}]\n")
     limits = {resource.RLIMIT_NOFILE: 64}
     assert command.run("run", "jobs.yaml", "--slots", "100", limits=limits) == 2
     (line,) = command.stderr.splitlines()
-    assert line.startswith("slotwise: only ")
-    assert line.endswith(
-        " of 100 worker processes could be started: Too many open files; use fewer slots"
+    assert re.fullmatch(
+        r"slotwise: 100 worker processes cannot be started, one for each slot: this machine has"
+        r" room for \d+, as a program may open 64 files [(]see ulimit -n[)]; use fewer slots",
+        line,
     )
+
+
+def test_a_session_of_a_million_slots_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the limit is that this machine reaches first."""
+    monkeypatch.setattr("slotwise.runtime.local.processes.WorkerProcess", None)
+    with pytest.raises(InputError, match="1000000 worker processes cannot be started"):
+        Session(10**6)
 
 
 def test_workers_that_had_started_are_ended(
     processes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No process and no open file is left in a program that continues."""
+    monkeypatch.setattr("slotwise.runtime.local.processes.check_room", lambda workers: None)
     before = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] + 20, hard))

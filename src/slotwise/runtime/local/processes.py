@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.commands import HASH_SEED, ONE_CORE
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.bell import Bell
@@ -30,6 +32,12 @@ DEFAULTS = {
     HASH_SEED: "0",
 }
 """Defaults for the environment of the workers, below the manager's and the caller's."""
+
+WORKER_FILES, FILES_SPARE = 3, 16
+"""The descriptors that a worker takes in the manager, and how many are left for other use."""
+
+WORKER_BYTES = 5 << 20
+"""The memory that an idle worker needs for itself."""
 
 STARTS_MAX = 3
 """The run fails if this number of workers of one slot in a row die before they are ready."""
@@ -118,8 +126,10 @@ class Processes:
     def add(self, speeds: Sequence[float]) -> list[int]:
         """Add a slot with a worker for each of these speeds; the slots.
 
-        SlotwiseError if a worker process cannot be started; then none is added.
+        SlotwiseError if a worker process cannot be started; then none is added. If this can be
+        known before, none is started.
         """
+        check_room(len(speeds))
         assert all(SPEED_LEAST <= speed <= 1 for speed in speeds)
         if self._pacer is None and min(speeds, default=1) < 1:
             self._pacer = Pacer()
@@ -359,6 +369,29 @@ class Processes:
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
         self._poll.register(worker.channel, wanted)
+
+
+def check_room(workers: int) -> None:
+    """InputError for more workers than this machine can start now, as far as limits say it."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    reasons = []
+    if files != resource.RLIM_INFINITY:
+        free = files - len(os.listdir("/proc/self/fd")) - FILES_SPARE
+        reasons.append((free // WORKER_FILES, f"a program may open {files} files (see ulimit -n)"))
+    if processes != resource.RLIM_INFINITY:
+        reasons.append((processes, f"a user may have {processes} processes (see ulimit -u)"))
+    with suppress(OSError, StopIteration, ValueError):
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            line = next(line for line in lines if line.startswith("MemAvailable:"))
+        free = int(line.split()[1]) << 10
+        reasons.append((free // WORKER_BYTES, f"{free / 1e9:.3g} GB of memory are free"))
+    most, reason = min(reasons, default=(workers, ""))
+    if workers > most:
+        raise InputError(
+            f"{workers} worker processes cannot be started, one for each slot: this machine has"
+            f" room for {max(0, most)}, as {reason}; use fewer slots"
+        )
 
 
 def milliseconds(seconds: float | None) -> float | None:
