@@ -51,10 +51,25 @@ class Notebook:
             unregister=lambda name, hear: self.heard[name].remove(hear),
         )
         self.display = SimpleNamespace(HTML=str, display=self._display)
+        self.shell = SimpleNamespace(
+            kernel=object(),
+            events=self.events,
+            user_ns={"_oh": {}},
+            user_ns_hidden={},
+            displayhook=SimpleNamespace(_=""),
+        )
 
     def get_ipython(self) -> object:
         """The shell."""
-        return SimpleNamespace(kernel=object(), events=self.events)
+        return self.shell
+
+    def show_last(self, number: int, value: Any) -> None:
+        """Show the value of the last expression of a cell, and keep it as IPython does."""
+        value._ipython_display_()
+        self.shell.displayhook._ = value
+        self.shell.user_ns |= {"_": value, f"_{number}": value}
+        self.shell.user_ns_hidden |= {"_": value, f"_{number}": value}
+        self.shell.user_ns["_oh"][number] = value
 
     def begin_cell(self) -> None:
         """Begin a cell."""
@@ -99,6 +114,33 @@ def test_a_session_shows_a_table_of_its_jobs(tmp_path: Path) -> None:
             assert " waiting</span></p>" in second._repr_html_()
         assert second.result(PATIENCE) == go
     assert "0 of 2 slots held, 0 jobs not over, 1 over</p>" in session._repr_html_()
+
+
+def test_a_cell_that_shows_its_session_may_be_run_again(shell: Notebook) -> None:
+    """The earlier session ends with its workers, and its display says so."""
+    user = shell.shell.user_ns
+    earlier = []
+    for number in range(3):
+        shell.begin_cell()
+        user["session"] = Session(1)
+        shell.show_last(number, user["session"])
+        earlier.append(user["session"]._intake)
+        shell.end_cell()
+    *earlier, last = earlier
+    wait_until(lambda: all(intake.is_ended for intake in earlier))
+    assert not last.is_ended
+    assert user["session"].submit(abs, -1).result(PATIENCE) == 1
+    wait_until(lambda: sum("closed" in shown for shown in shell.shown) >= 2)
+    user.pop("session").close()
+
+
+def test_a_session_without_a_name_stays_an_output(shell: Notebook) -> None:
+    """The user refers to it by `_` or `Out` only."""
+    shell.begin_cell()
+    shell.show_last(1, Session(1))
+    shell.end_cell()
+    assert shell.shell.user_ns["_oh"][1].submit(abs, -1).result(PATIENCE) == 1
+    shell.shell.user_ns["_"].close()
 
 
 def test_names_of_users_stay_text(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import atexit
 import sys
 import time
 import weakref
+from functools import partial
 from math import inf
 
 from slotwise.runtime.signals import HeldInterrupts
@@ -38,6 +39,22 @@ def close_at_exit(intake: Intake) -> None:
     atexit.register(_close_all)
 
 
+def close_unused(intake: Intake) -> None:
+    """Let a session to which the program refers no more end when its jobs are over.
+
+    The garbage collector may call it, in any thread and within any operation, so the session is
+    closed in another thread.
+    """
+    if intake.loop.is_here and not intake.is_closed:
+        intake.loop.take_step(partial(_accept_no_more, intake))
+
+
+def _accept_no_more(intake: Intake) -> None:
+    with intake.lock:
+        intake.is_closed = True
+        intake.end_jobs()
+
+
 _OPEN: weakref.WeakSet[Intake] = weakref.WeakSet()
 
 
@@ -48,8 +65,7 @@ def _close(intake: Intake, held: HeldInterrupts, *, cancels: bool) -> None:
         intake.is_closed = True
     if cancels:
         intake.cancel_jobs()
-    with intake.lock:
-        intake.end_jobs()
+    _accept_no_more(intake)
     is_cancelled, until = cancels, inf
     while not intake.loop.join(LOOK_SECONDS) and time.monotonic() < until:
         if held.count and not is_cancelled:
@@ -57,17 +73,7 @@ def _close(intake: Intake, held: HeldInterrupts, *, cancels: bool) -> None:
             intake.cancel_jobs()
         if held.count + cancels >= 2:
             until = min(until, time.monotonic() + LEAVE_SECONDS)
-    _free(intake)
-
-
-def _free(intake: Intake) -> None:
-    """Remove what the session has put elsewhere."""
-    intake.files.close()
-    intake.claim_no_cores()
-    if intake.cells is not None:
-        intake.cells.close()
-    if intake.display is not None and intake.is_ended:  # Otherwise, nobody would draw it.
-        intake.display.close()
+    intake.free()
     _OPEN.discard(intake)
 
 

@@ -27,7 +27,9 @@ class SessionExecutor(futures.Executor):
     repeated, and if it fails again and again, only its own future has the error.
     """
 
-    def __init__(self, calls: CallSubmitter, ahead: int) -> None:
+    def __init__(self, calls: CallSubmitter, ahead: int, session: object) -> None:
+        """The session ends when the program refers neither to it nor to its executors."""
+        self._session = session
         self._calls, self._max_workers = calls, ahead  # Dask reads `_max_workers`.
         self._closes = weakref.finalize(self, calls.close)
         self._closes.atexit = False

@@ -18,7 +18,7 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
 from slotwise.record.log import Header
-from slotwise.report.session_table import ShownJob
+from slotwise.report.session_table import ShownJob, session_html
 from slotwise.running import check_jobs
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.call_files import CallFiles
@@ -32,7 +32,7 @@ from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.learning import Learning
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
-from slotwise.sessions.shows import explained, shown_job
+from slotwise.sessions.shows import explained, shown_job, shown_session
 
 
 class Intake:
@@ -216,6 +216,14 @@ class Intake:
             lambda: shown_job(self.loop, job) if self.state.phases_of(job) else None
         )
 
+    def html(self) -> str:
+        """The session as a table of its jobs."""
+        return session_html(
+            self.loop.ask(
+                lambda: shown_session(self.loop, not self.is_closed, self.over, self.waiting)
+            )
+        )
+
     def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
         """What a call that runs has reported; None unless it runs and has reported."""
         phase = PhaseId(job, PHASE)
@@ -238,18 +246,23 @@ class Intake:
         arrived = [phases[0].job for phases in self.state.jobs_left()]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
-    def claim_no_cores(self) -> None:
-        """Leave the cores of this machine to other sessions. Idempotent."""
+    def free(self) -> None:
+        """Remove what the session has put elsewhere. Idempotent."""
+        self.files.close()
         if self.claim is not None:
             self.claim.close()
+        if self.cells is not None:
+            self.cells.close()
+        if self.display is not None and self.is_ended:  # Otherwise, nobody would draw it.
+            self.display.close()
 
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""
-        self.claim_no_cores()
         with self.lock:
             self._error, self.is_ended = error, True
         for future in self._pending():
             future.fail(SlotwiseError(f"the session has failed: {error}"))
+        self.free()
 
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""

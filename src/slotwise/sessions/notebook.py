@@ -23,18 +23,23 @@ class NotebookCells:
     with CancelledError of asyncio then, and any other cell with KeyboardInterrupt.
     """
 
-    def __init__(self, events: Any) -> None:
-        """`events` are those of the shell of IPython. A cell runs already."""
-        self._events = events
+    def __init__(self, shell: Any) -> None:
+        """The shell of IPython, in which a cell runs already."""
+        self._shell, self._events = shell, shell.events
+        self._session: Callable[[], object] = lambda: None
         self._created: weakref.WeakSet[futures.Future[Any]] | None = weakref.WeakSet()
         self._hears = {"pre_run_cell": self._begin, "post_run_cell": self._end}
         for name, hear in self._hears.items():
-            events.register(name, hear)
+            self._events.register(name, hear)
 
     def add(self, future: futures.Future[Any]) -> None:
         """Note a new future, in any thread."""
         if (created := self._created) is not None:
             created.add(future)
+
+    def watch(self, session: object) -> None:
+        """Let no output of a cell alone keep this session, which has a name of the user."""
+        self._session = weakref.ref(session)
 
     def close(self) -> None:
         """Hear of no more cells. Idempotent."""
@@ -54,14 +59,35 @@ class NotebookCells:
             # Pending ones first, so that none of them starts meanwhile.
             for future in sorted(created or (), key=lambda future: future.running()):
                 future.cancel()
+        forget_output(self._shell, self._session())
+
+
+def forget_output(shell: Any, value: object) -> None:
+    """Let IPython forget an output that a variable of the user has, too.
+
+    Otherwise its lists of outputs would keep each session that a cell has shown, also when the
+    cell is run again.
+    """
+    names: dict[str, Any] = getattr(shell, "user_ns", {})
+    found = [name for name, known in list(names.items()) if known is value]
+    if value is None or all(name.startswith("_") for name in found):
+        return
+    for known in (names, getattr(shell, "user_ns_hidden", {})):
+        for name in [name for name in known if name.startswith("_") and known[name] is value]:
+            known[name] = ""
+    outputs = names.get("_oh", {})
+    for number in [number for number, known in outputs.items() if known is value]:
+        del outputs[number]
+    for name in ("_", "__", "___"):
+        if getattr(shell.displayhook, name, None) is value:
+            setattr(shell.displayhook, name, "")
 
 
 def cells_of_notebook() -> NotebookCells | None:
     """What hears of the cells of IPython; None if this process does not run it."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
-    events = getattr(shell, "events", None)
-    return None if events is None else NotebookCells(events)
+    return None if getattr(shell, "events", None) is None else NotebookCells(shell)
 
 
 class LiveDisplay:

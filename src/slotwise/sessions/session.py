@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,6 @@ from slotwise.model.pool import Pool
 from slotwise.model.typed import check_whole
 from slotwise.objective.objective import Objective
 from slotwise.report.notebook_progress import notebook_display
-from slotwise.report.session_table import ShownSession, session_html
 from slotwise.running import Options, RunSpec, check_options, refuse_log
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions import changes, closing, hosts
@@ -34,7 +34,7 @@ from slotwise.sessions.intake import Intake
 from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.learning import Learning
 from slotwise.sessions.notebook import LiveDisplay
-from slotwise.sessions.shows import explained, names_left, shown_session
+from slotwise.sessions.shows import explained, names_left
 from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
@@ -52,7 +52,9 @@ class Session:
     The processes are on this machine, or on the hosts of a Dask cluster.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
-    cancels them first. A session that is still open at the end of the program waits, too.
+    cancels them first. A session that is still open at the end of the program waits, too. One
+    to which the program refers no more, also not by an executor or an iterator of `map`, ends
+    when its jobs are over.
 
     slots           the number of worker processes, or their number by kind; by default, the
                     number of processors that other sessions of the same user leave, with a
@@ -119,6 +121,10 @@ class Session:
             raise
         self._single = CallSubmitter(self._intake, Binding(), grows=False)
         closing.close_at_exit(self._intake)
+        self._drops = weakref.finalize(self, closing.close_unused, self._intake)
+        self._drops.atexit = False
+        if self._intake.cells is not None:
+            self._intake.cells.watch(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
@@ -159,7 +165,7 @@ class Session:
             check_whole("ahead", ahead)
         most = self.slots if slots_max is None else min(slots_max, self.slots)
         calls = CallSubmitter(self._intake, binding, grows=True)
-        return SessionExecutor(calls, ahead or max(1, most // slots))
+        return SessionExecutor(calls, ahead or max(1, most // slots), self)
 
     def map(
         self,
@@ -323,12 +329,7 @@ class Session:
         return f"<Session of {self.slots} slots under {scheduler}: {state}>"
 
     def _repr_html_(self) -> str:
-        intake = self._intake
-
-        def shown() -> ShownSession:
-            return shown_session(intake.loop, not intake.is_closed, intake.over, intake.waiting)
-
-        return session_html(intake.loop.ask(shown))
+        return self._intake.html()
 
     def _ipython_display_(self) -> None:
         show = notebook_display()
@@ -337,7 +338,7 @@ class Session:
         intake = self._intake
         if intake.display is not None:
             intake.display.close()
-        intake.display = LiveDisplay(show, self._repr_html_, lambda: intake.turns)
+        intake.display = LiveDisplay(show, intake.html, lambda: intake.turns)
         if intake.is_closed:
             intake.display.close()
 

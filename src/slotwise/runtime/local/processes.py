@@ -378,7 +378,9 @@ def check_room(workers: int) -> None:
     reasons = []
     if files != resource.RLIM_INFINITY:
         free = files - len(os.listdir("/proc/self/fd")) - FILES_SPARE
-        reasons.append((free // WORKER_FILES, f"a program may open {files} files (see ulimit -n)"))
+        reasons.append(
+            (free // WORKER_FILES, f"a program may open {files} files (see ulimit -n)")
+        )
     if processes != resource.RLIM_INFINITY:
         reasons.append((processes, f"a user may have {processes} processes (see ulimit -u)"))
     with suppress(OSError, StopIteration, ValueError):
