@@ -8,9 +8,12 @@ import pickle
 from collections import ChainMap
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 PROTOCOL = 5
 
@@ -20,8 +23,17 @@ def pickled_by_value(
 ) -> bytes:
     """The pickle of a value by cloudpickle, which gives large buffers to `take`."""
     with io.BytesIO() as body:
-        _Pickler(body, protocol=PROTOCOL, buffer_callback=take).dump(value)
+        dump_by_value(value, take, body)
         return body.getvalue()
+
+
+def dump_by_value(
+    value: object,
+    take: Callable[[pickle.PickleBuffer], object] | None,
+    body: SupportsWrite[bytes],
+) -> None:
+    """Write this pickle to a file, or to what takes the pieces of one."""
+    _Pickler(body, protocol=PROTOCOL, buffer_callback=take).dump(value)
 
 
 def _cached_again(parameters: dict[str, Any], function: Callable[..., Any]) -> object:

@@ -6,6 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotwise.programs import transfer
-from slotwise.programs.transfer import Handle, TransferFolders, discard, get, put
+from slotwise.programs.transfer import Handle, TransferFolders, discard, get, pack, put, unpack
 from tiers import examples
 
 LARGE = 1 << 20
@@ -65,6 +67,76 @@ def test_beyond_a_number_of_files_values_are_read(
     received = get(handle)
     assert len(os.listdir("/proc/self/fd")) == len(before)
     assert np.array_equal(received, np.arange(LARGE))
+
+
+MANY = """
+import resource, sys
+import numpy as np
+from slotwise.programs.transfer import get, put
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+handles = [put(np.full(100_000, n), [sys.argv[1]], str(n)) for n in range(100)]
+arrays = [get(handle) for handle in handles]
+assert [int(array[-1]) for array in arrays] == list(range(100))
+files = [open(sys.argv[0]) for _ in range(20)]
+"""
+
+
+def test_mapped_files_leave_descriptors_for_others(tmp_path: Path) -> None:
+    """However low the limit of open files is."""
+    program = tmp_path / "program.py"
+    program.write_text(MANY)
+    subprocess.run([sys.executable, str(program), str(tmp_path)], check=True)
+
+
+class Held:
+    """An object with large bytes, of a class that can be imported."""
+
+    def __init__(self, content: object) -> None:
+        self.content = content
+
+
+def allocated(call: Callable[[], object]) -> tuple[object, int]:
+    """What a function returns, and how many bytes it has allocated at most at a time."""
+    tracemalloc.start()
+    try:
+        found = call()
+        return found, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("make", "copies"),
+    [
+        (bytes, 1),
+        (bytearray, 1),
+        (lambda size: [{"a": bytes(size)}], 1),
+        (lambda size: Held(bytes(size)), 1),
+        (lambda size: np.zeros(size, np.uint8), 0),
+        (lambda size: (lambda: None, bytes(size)), 1),  # With code that is sent by value.
+        (lambda size: "x" * size, 2),  # Text is encoded.
+    ],
+)
+def test_large_values_are_copied_only_to_the_file_and_from_it(
+    make: Callable[[int], object], copies: int, tmp_path: Path
+) -> None:
+    """To pack a value copies it to no memory, and to unpack it only where Python must."""
+    size = 8 << 20
+    value = make(size)
+    packed, most = allocated(lambda: pack(value, [str(tmp_path)], "x"))
+    assert isinstance(packed, Handle)
+    assert most < size * (copies == 2) + size // 4
+    _, most = allocated(lambda: unpack(packed))
+    assert most < size * min(copies, 1) + size // 4
+
+
+def test_what_large_bytes_hold_is_no_name_of_a_class(tmp_path: Path) -> None:
+    """The name of the module of a script in them does not mean code of the script."""
+    value = b"__main__" * LARGE
+    packed = pack(value, [str(tmp_path)], "x")
+    assert isinstance(packed, Handle)
+    assert unpack(packed) == value
 
 
 def test_the_first_folder_with_room_is_used(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ def plus_one(array: Any) -> Any:
 def report(array: Any) -> tuple[float, bool, bool]:
     """The sum of an array, whether it can be written to, and whether it is part of a file."""
     return float(array.sum()), array.flags.writeable, not array.flags.owndata
+
+
+def wait_for_file(path: str) -> None:
+    """A call that lasts until a file exists."""
+    while not os.path.exists(path):
+        time.sleep(0.005)
 
 
 def leave_and_die(session_folders: tuple[str, ...], mark: str) -> None:
@@ -73,6 +80,33 @@ def test_a_file_lives_as_long_as_a_future_or_a_call_needs_it() -> None:
         assert total.result(PATIENCE) == (0.0, True, True)
         session.submit(len, "").result(PATIENCE)  # The turn of `total` is over.
         gc.collect()
+        assert files_of(session) == []
+
+
+@pytest.mark.local_only("arguments of calls on agents travel in messages, not in files")
+@pytest.mark.parametrize("kind", [bytes, bytearray, np.zeros])
+def test_large_arguments_pass_in_files_that_end_with_their_calls(
+    kind: Any, tmp_path: Path
+) -> None:
+    """`submit` allocates nothing of their size. They are as they were when it was called."""
+    size = 8 << 20
+    value = kind(size)
+    with Session(1) as session:
+        blocks = session.submit(wait_for_file, str(tmp_path / "go"))
+        tracemalloc.start()
+        try:
+            length = session.submit(len, value)
+            lengths = session.submit(sum, [session.submit(len, [value]), length])
+            assert tracemalloc.get_traced_memory()[1] < size // 4
+        finally:
+            tracemalloc.stop()
+        assert len(files_of(session)) == 2
+        if kind is bytearray:
+            value.clear()
+        (tmp_path / "go").touch()
+        assert blocks.result(PATIENCE) is None
+        assert (length.result(PATIENCE), lengths.result(PATIENCE)) == (size, size + 1)
+        session.submit(len, "").result(PATIENCE)  # The turns of the others are over.
         assert files_of(session) == []
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
+import resource
+import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from slotwise.programs.hosts.here import shares_files
 from slotwise.programs.lost_input import IncompleteFileError
@@ -28,11 +30,18 @@ INLINE_MOST = 1 << 18
 """The maximum size in bytes of a value that travels in its handle, without a file."""
 
 MAPPED_MOST = 500
-"""The maximum number of files that a process maps at once, each of which takes a file
-descriptor; further files are read, which copies them."""
+"""The maximum number of files that a process maps at once; further files are read, which copies
+them. Each mapped file takes a descriptor, so it is at most half of those allowed."""
 
 ALIGNMENT = 64
 """Buffers begin at multiples of this number of bytes, as Arrow and vector instructions like."""
+
+
+FRAME_MOST = 1 << 17
+"""A longer piece of a pickle is the content of one value, as pickle's frames are shorter."""
+
+Pieces = Sequence["bytes | memoryview[int]"]
+"""The content of a pickle or of a buffer, one piece after another."""
 
 
 class Handle(NamedTuple):
@@ -59,20 +68,22 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
     Where other hosts do not see the file, it travels in its handle. Raises what pickling
     raises, and OSError if no folder has room.
     """
-    parts = _parts(value)
-    if sum(part.nbytes for part in parts) <= INLINE_MOST or not shares_files():
-        return Handle(tuple(map(bytes, parts)))
+    buffers: list[pickle.PickleBuffer] = []
+    parts = _parts(_pieces(value, buffers.append, buffers), buffers)
+    if sum(map(_size, parts)) <= INLINE_MOST or not shares_files():
+        return Handle(tuple(map(b"".join, parts)))
     return _store(parts, folders, name)
 
 
-def pack(value: object, folders: Iterable[str], name: str) -> bytes | Handle:
+def pack(value: object, folders: Sequence[str], name: str) -> bytes | Handle:
     """The pickle of a value; for a large one, the handle of a file like that of `put`.
 
     Buffers of at most `INLINE_MOST` bytes are in the pickle, so that these arrays can be
-    written to by the receiver. A small value takes no longer than to pickle it. Where other
-    hosts do not see the file, all of it travels as a pickle. Raises what pickling raises.
+    written to by the receiver. A small value takes little longer than to pickle it, and a large
+    one is copied once, to the file. Without folders, and where other hosts do not see the file,
+    all of it travels as a pickle. Raises what pickling raises.
     """
-    if not shares_files():
+    if not folders or not shares_files():
         return pickled(value, None, [])
     buffers: list[pickle.PickleBuffer] = []
 
@@ -82,12 +93,11 @@ def pack(value: object, folders: Iterable[str], name: str) -> bytes | Handle:
             buffers.append(buffer)
         return is_small
 
-    body = pickled(value, take, buffers)
-    if not buffers and len(body) <= INLINE_MOST:
-        return body
+    pieces = _pieces(value, take, buffers)
+    if not buffers and _size(pieces) <= INLINE_MOST:
+        return b"".join(pieces)
     try:
-        parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
-        return _store(parts, folders, name)
+        return _store(_parts(pieces, buffers), folders, name)
     except OSError:  # There is no room: it travels as a pickle.
         return pickled(value, None, [])
 
@@ -97,10 +107,9 @@ def unpack(packed: bytes | Handle) -> Any:
     return get(packed) if isinstance(packed, Handle) else pickle.loads(packed)
 
 
-def _store(parts: list[memoryview[int]], folders: Iterable[str], name: str) -> Handle:
-    sizes = [part.nbytes for part in parts]
+def _store(parts: list[Pieces], folders: Iterable[str], name: str) -> Handle:
     spans, end = [], 0
-    for size in sizes:
+    for size in map(_size, parts):
         spans.append((end, size))
         end += -(-size // ALIGNMENT) * ALIGNMENT
     error: OSError = FileNotFoundError("there is no folder for large values")
@@ -136,11 +145,19 @@ def content(handle: Handle) -> memoryview[int]:
     with open(handle.path, "rb") as file:
         if os.fstat(file.fileno()).st_size < handle.file_bytes:
             raise IncompleteFileError(handle.path)
-        if len(_mapped) >= MAPPED_MOST:
-            return memoryview(bytearray(file.read()))
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    _mapped.add(mapped)
-    return memoryview(mapped)
+        if len(_mapped) < min(MAPPED_MOST, _files_most() // 2):
+            with suppress(OSError):  # No descriptor is left.
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                _mapped.add(mapped)
+                return memoryview(mapped)
+        whole = memoryview(bytearray(os.fstat(file.fileno()).st_size))
+        return whole[: file.readinto(whole)]
+
+
+def _files_most() -> int:
+    """How many files this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def is_there(handle: Handle) -> bool:
@@ -206,13 +223,6 @@ def _remove_all(folders: list[WorkFolder], pid: int) -> None:
             folder.remove()
 
 
-def _parts(value: object) -> list[memoryview[int]]:
-    """The pickle of a value, followed by its buffers."""
-    buffers: list[pickle.PickleBuffer] = []
-    body = pickled(value, buffers.append, buffers)
-    return [memoryview(body), *(buffer.raw() for buffer in buffers)]
-
-
 def pickled(
     value: object,
     take: Callable[[pickle.PickleBuffer], object] | None,
@@ -222,18 +232,54 @@ def pickled(
 
     `take` gets the buffers. Those that it adds to `taken` are not in the pickle.
     """
+    pieces = _pieces(value, take, taken)
+    return cast(bytes, pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+
+
+class _Collector(list[Any]):
+    """Stands for the file of a pickle: it keeps the pieces, without copies of large bytes."""
+
+    write = list.append
+
+
+def _pieces(
+    value: object,
+    take: Callable[[pickle.PickleBuffer], object] | None,
+    taken: list[pickle.PickleBuffer],
+) -> Pieces:
+    """The pickle of `pickled`, in pieces."""
+    body = _Collector()
     try:
-        body = pickle.dumps(value, protocol=5, buffer_callback=take)
+        pickle.Pickler(body, protocol=5, buffer_callback=take).dump(value)
         # Plain pickle stores classes of `__main__` by name, but that is a different module in
         # the other process.
-        if b"__main__" not in body:
-            return body
+        frames = (p for p in body if type(p) is bytes and len(p) <= FRAME_MOST)
+        if not any(b"__main__" in frame for frame in frames):
+            return _as_bytes(body)
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
-    from slotwise.by_value import pickled_by_value
+    from slotwise.by_value import dump_by_value
 
     taken.clear()
-    return pickled_by_value(value, take)
+    body = _Collector()
+    dump_by_value(value, take, body)
+    return _as_bytes(body)
+
+
+def _as_bytes(pieces: list[Any]) -> Pieces:
+    """The pieces, with views of the bytes of those that are other objects."""
+    if len(pieces) == 1:
+        return pieces
+    return [p if type(p) is bytes else pickle.PickleBuffer(p).raw() for p in pieces]
+
+
+def _parts(pieces: Pieces, buffers: list[pickle.PickleBuffer]) -> list[Pieces]:
+    """The pickle of a value, followed by its buffers."""
+    return [pieces, *([buffer.raw()] for buffer in buffers)]
+
+
+def _size(pieces: Pieces) -> int:
+    return sum(map(len, pieces))
 
 
 def _free(folder: str) -> int:
@@ -242,8 +288,8 @@ def _free(folder: str) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def _write(path: str, parts: list[memoryview[int]], spans: list[tuple[int, int]]) -> None:
+def _write(path: str, parts: list[Pieces], spans: list[tuple[int, int]]) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         for part, (start, _) in zip(parts, spans, strict=True):
             file.seek(start)
-            file.write(part)
+            file.writelines(part)

@@ -12,7 +12,7 @@ from slotwise.model.event import JobCancelled, PhaseClosed
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.typed import check_number, check_text, check_whole
 from slotwise.runtime.local.arrivals import Entry, StopTask
-from slotwise.runtime.local.call_files import CallFiles
+from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
 from slotwise.sessions.futures import Control, Future
 
@@ -200,7 +200,7 @@ class CallSubmitter:
         future: Future[T] = Future(self._host)
         program = getattr(fn, "__qualname__", "")
         try:
-            call, inputs = pickled_call(fn, args, kwargs)
+            call, inputs = pickled_call(fn, args, kwargs, self._host.files)
         except Exception as error:
             future.fail(error)
             return future
@@ -256,7 +256,11 @@ class CallSubmitter:
         return stream
 
     def _wait(
-        self, future: Future[Any], program: str, call: bytes, inputs: list[Future[Any]]
+        self,
+        future: Future[Any],
+        program: str,
+        call: bytes | StoredResult,
+        inputs: list[Future[Any]],
     ) -> None:
         """Submit a call when its inputs are there."""
         left = len(inputs)
@@ -284,7 +288,11 @@ class CallSubmitter:
             one.when_done(one_is_done)
 
     def _add_after(
-        self, future: Future[Any], program: str, call: bytes, inputs: list[Future[Any]]
+        self,
+        future: Future[Any],
+        program: str,
+        call: bytes | StoredResult,
+        inputs: list[Future[Any]],
     ) -> None:
         """Submit a call that has waited. It fails or is cancelled like an input."""
         if any(one.cancelled() for one in inputs):

@@ -64,7 +64,7 @@ class Intake:
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         records = [*filter(None, (learning.record, progress)), self._hear]
-        self.files = CallFiles()
+        self.files = CallFiles(is_here=place.claim is not None)  # Else, on other hosts.
         self._claimed = header.cluster
         self.loop = LoopThread(header, place.backend, records, log)
         self.state = self.loop.state

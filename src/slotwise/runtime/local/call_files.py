@@ -1,4 +1,4 @@
-"""The files of large results of calls, which other calls and the caller map."""
+"""The files of large arguments and results of calls, which calls and the caller map."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from contextlib import suppress
 from glob import escape, glob
 from itertools import count
 
-from slotwise.programs.transfer import Handle, TransferFolders, content, discard, loaded
+from slotwise.programs.transfer import (
+    Handle,
+    TransferFolders,
+    content,
+    discard,
+    loaded,
+    pack,
+)
 
 
 class StoredResult:
-    """A large result in a file, which is removed when nothing refers to this object any more.
+    """A large value in a file, which is removed when nothing refers to this object any more.
 
-    Its futures and the calls that wait for it, or run with it, refer to it.
+    The future of a result, and the calls that wait for a value, or run with it, refer to it.
     """
 
     __slots__ = ("__weakref__", "_content", "handle")
@@ -37,15 +44,17 @@ class StoredResult:
 
 
 class CallFiles:
-    """The files of large results of all calls of a session.
+    """The files of large arguments and results of all calls of a session.
 
     If the process is killed, the next session of the same user removes them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_here: bool = True) -> None:
+        """Calls elsewhere, not in processes that see these files, get pickles."""
+        self._is_here = is_here
         self._folders = TransferFolders()
         self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
-        self._numbers = count()
+        self._numbers, self._arguments = count(), count()
         with suppress(OSError):  # Without a folder, large results travel as pickles.
             self._folders.open("a session")
 
@@ -61,6 +70,12 @@ class CallFiles:
     def new_folder(self) -> str:
         """The path of a folder on disk that does not exist yet, removed with the files."""
         return os.path.join(self.folders[-1], f"folder-{self.new_number()}")
+
+    def pack(self, value: object) -> bytes | StoredResult:
+        """A value for a call: its pickle, or a file if it is large. Raises like `pickle`."""
+        folders = self.folders if self._is_here else ()
+        packed = pack(value, folders, f"argument-{next(self._arguments)}")
+        return self.keep(packed) if isinstance(packed, Handle) else packed
 
     def keep(self, handle: Handle) -> StoredResult:
         """Take over the file of a result."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol, cast
 
 from slotwise import task as running
@@ -21,7 +22,7 @@ from slotwise.runtime.local.worker import pickled, summary
 from slotwise.story import error_line, story
 
 Call = tuple[bytes | StoredResult, ...]
-"""The pickle of a function with its arguments, and its inputs, the large ones in files."""
+"""The pickle of a function with its arguments, and its inputs; large ones are in files."""
 
 LOSSES_MAX = 4
 """How often a call may lose its worker process before it fails."""
@@ -29,6 +30,9 @@ LOSSES_MAX = 4
 
 SMALL = frozenset((type(None), bool, int, float))
 """Types of values that are pickled without a search for large parts, which takes longer."""
+
+FUNCTIONS = frozenset((FunctionType, BuiltinFunctionType))
+"""Types of functions that hold nothing large, as a partial may do."""
 
 
 class Settled(Protocol):
@@ -130,11 +134,8 @@ class CallStream:
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The numbers of the attempt, which name its file, and the call with its inputs."""
-        call = self._calls[task]
-        if len(call) == 1:
-            return (self._number, task, attempt, call[0])
-        inputs = (i.handle if isinstance(i, StoredResult) else i for i in call[1:])
-        return (self._number, task, attempt, call[0], *inputs)
+        parts = (i.handle if isinstance(i, StoredResult) else i for i in self._calls[task])
+        return (self._number, task, attempt, *parts)
 
     def describe(self, phase: str, task: int) -> str:
         """The call and the job, for messages."""
@@ -194,16 +195,22 @@ class RemoteTraceback(Exception):
 
 
 def pickled_call(
-    fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> tuple[bytes, list[Any]]:
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    files: CallFiles,
+) -> tuple[bytes | StoredResult, list[Any]]:
     """A call as it is sent to a worker process, and its inputs.
 
-    Inputs are futures anywhere within the arguments. Raises what pickling raises.
+    Inputs are futures anywhere within the arguments. A large call is written to a file, which
+    takes one copy. Raises what pickling raises.
     """
     outer = getattr(_collected, "inputs", None)  # Of a call whose argument submits this one.
     inputs = _collected.inputs = []
     try:
-        return pickled((fn, args, kwargs)), inputs
+        if not kwargs and type(fn) in FUNCTIONS and SMALL.issuperset(map(type, args)):
+            return pickled((fn, args, kwargs)), inputs  # This is faster.
+        return files.pack((fn, args, kwargs)), inputs
     finally:
         _collected.inputs = outer
 
@@ -266,7 +273,7 @@ def run_call(
     stream: int,
     task: int,
     attempt: int,
-    pickle_of_call: bytes,
+    call: bytes | Handle,
     *inputs: bytes | Handle,
 ) -> tuple[bool, bytes | Handle]:
     """Make a call in a worker process: (True, value) or (False, exception), as pickles.
@@ -275,7 +282,7 @@ def run_call(
     """
     try:
         _collected.inputs_packed, _collected.values = inputs, {}
-        fn, args, kwargs = pickle.loads(pickle_of_call)
+        fn, args, kwargs = unpack(call)
         _collected.inputs_packed = _collected.values = None
         value = fn(*args, **kwargs)
         if type(value) in SMALL:
