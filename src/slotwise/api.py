@@ -79,6 +79,7 @@ def _simulate(
 ) -> Result:
     """Simulate the jobs of a source."""
     from slotwise.runtime.simulated.backend import SimulatedBackend
+    from slotwise.runtime.simulated.many_tasks import TASKS_MANY, Duration, check_memory
     from slotwise.workload.placement import place_blocks
 
     truth = checked_simulation(simulation)
@@ -93,6 +94,8 @@ def _simulate(
     truth.check(cluster)
     jobs = source.jobs(cluster)
     truth.check(cluster, jobs)
+    tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
+    check_memory(tasks, has_log=options.get("log") is not None)
     placement = source.workload.placement
     if placement is not None:
         jobs = place_blocks(
@@ -120,7 +123,10 @@ def _simulate(
     setting = RunSpec(
         scheduler, "simulated", told, believed, source, options, parameters, later=later
     )
-    return setting.run(lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)))
+    return setting.run(
+        lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)),
+        [Duration(tasks)] if tasks >= TASKS_MANY else [],
+    )
 
 
 def run(

@@ -92,8 +92,12 @@ class RunSpec:
     later: Sequence[Host] = ()
     """The hosts that join the cluster during the run."""
 
-    def run(self, make_backend: Callable[[], AbstractContextManager[Backend]]) -> Result:
-        """Run the loop on a backend and measure the result.
+    def run(
+        self,
+        make_backend: Callable[[], AbstractContextManager[Backend]],
+        more: Sequence[Record] = (),
+    ) -> Result:
+        """Run the loop on a backend and measure the result; `more` get each turn, too.
 
         The backend is made last: bad input is refused before it starts anything. If the log or
         the history cannot be written at the end, RunUnrecorded has the result; RunLost has it
@@ -107,7 +111,7 @@ class RunSpec:
 
         try:
             with ExitStack() as stack:
-                records: list[Record] = [meter]
+                records: list[Record] = [meter, *more]
                 if path := self.options.get("log"):
                     file = stack.enter_context(LogFile(path, header))
                     records.append(file)

@@ -13,11 +13,11 @@ import resource
 import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.commands import HASH_SEED, ONE_CORE
+from slotwise.runtime.free_memory import free_memory
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.bell import Bell
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
@@ -383,11 +383,8 @@ def check_room(workers: int) -> None:
         )
     if processes != resource.RLIM_INFINITY:
         reasons.append((processes, f"a user may have {processes} processes (see ulimit -u)"))
-    with suppress(OSError, StopIteration, ValueError):
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            line = next(line for line in lines if line.startswith("MemAvailable:"))
-        free = int(line.split()[1]) << 10
-        reasons.append((free // WORKER_BYTES, f"{free / 1e9:.3g} GB of memory are free"))
+    if (memory := free_memory()) is not None:
+        reasons.append((memory // WORKER_BYTES, f"{memory / 1e9:.3g} GB of memory are free"))
     most, reason = min(reasons, default=(workers, ""))
     if workers > most:
         raise InputError(
