@@ -45,6 +45,7 @@ def test_a_call_that_kills_its_worker_fails_alone(session: Session) -> None:
         assert [other.result(PATIENCE) for other in others] == list(range(20))
 
 
+@pytest.mark.local_only("agents do not ignore SIGCHLD")
 def test_how_a_worker_ended_is_not_told_if_it_cannot_be_known() -> None:
     """A program that ignores SIGCHLD gets no exit codes; 0 would be wrong."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)

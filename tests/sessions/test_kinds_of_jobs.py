@@ -51,6 +51,7 @@ def change_this_process() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
 
 
+@pytest.mark.local_only("on a host, commands get the environment of its agent")
 def test_a_command_gets_the_environment_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

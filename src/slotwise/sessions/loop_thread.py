@@ -140,10 +140,12 @@ class LoopThread:
         with self._lock:
             self._is_over = True
             self.backend.answer_all()
-        ended(error)
-        self._steps.end()
-        self._steps.join()  # The last steps may make callbacks.
-        self._callbacks.end()
+        try:
+            ended(error)
+        finally:  # It also calls code of notebooks.
+            self._steps.end()
+            self._steps.join()  # The last steps may make callbacks.
+            self._callbacks.end()
 
 
 class CallThread(threading.Thread):
