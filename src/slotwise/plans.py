@@ -99,7 +99,7 @@ def plan_tasks(
     DMRS with. A `history` gives the estimated work of programs and the speeds of hosts. The
     budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
-    if scheduler not in PLANNERS:
+    if scheduler not in tuple(PLANNERS):  # It may be unhashable.
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)

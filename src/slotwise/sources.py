@@ -24,7 +24,7 @@ from slotwise.model.option_names import option_name
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
-from slotwise.model.typed import WHOLE
+from slotwise.model.typed import WHOLE, check_name, check_path
 from slotwise.objective.objective import Objective
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
@@ -71,6 +71,7 @@ class Source:
         output_suffix  is added to the outputs of programs. InputError for an execution that is
                        given as such: it can run only once
         """
+        check_path("history", history)
         workload = replace(
             self.workload,
             preemption=preemption or self.workload.preemption,
@@ -222,6 +223,8 @@ def processors() -> int:
 def _checked(entry: Entry) -> Entry:
     """The entry. InputError if it is of a type that is no job."""
     if isinstance(entry, Job | Described) or isinstance(getattr(entry, "job", None), Job):
+        if isinstance(entry, Described):
+            check_name("the id of a job", entry.id)
         return entry
     raise InputError(
         f"{entry!r:.80} is no job; give one of slotwise.Job(...), slotwise.mapreduce(...),"
