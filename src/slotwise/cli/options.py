@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandFunctionType
 
 from slotwise.cli.option_texts import (
     parse_outage,
@@ -52,7 +53,7 @@ class Application(typer.Typer):
 
     def command(
         self, name: str | None = None, **named: Any
-    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """A decorator for a function that becomes a command."""
         return super().command(name, cls=_Command, **named)
 
