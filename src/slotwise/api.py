@@ -35,6 +35,7 @@ from slotwise.running import (
     checked_simulation,
     existing,
     refuse_log,
+    warn_user,
 )
 from slotwise.runtime.local.hosts import emulated, names_hosts
 from slotwise.runtime.simulated.simulation import Simulation
@@ -91,6 +92,7 @@ def _simulate(
     truth = replace(truth, changes=changes)
     cluster = with_kinds(source.cluster(stated), changes)
     truth.check(cluster)
+    source.refuse_unknown_hosts(cluster, changes)
     jobs = source.jobs(cluster)
     truth.check(cluster, jobs)
     placement = source.workload.placement
@@ -239,6 +241,10 @@ def _run(
     """
     from slotwise.runtime.local.backend import LocalBackend
 
+    if is_emulated:
+        source.refuse_unknown_hosts(cluster)
+    elif backend is not None and (wrong := source.unknown_hosts(cluster)):
+        warn_user(f"{wrong}: no task is near that input until such a host joins")
     executions = source.executions(cluster)
     listeners = []
     if history is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -286,6 +288,15 @@ def refuse_log(history: str | Path | None, options: Options) -> None:
 def existing(history: str | Path | None) -> str | Path | None:
     """The history if it exists; None if a run will create it."""
     return history if history is not None and os.path.exists(history) else None
+
+
+def warn_user(text: str) -> None:
+    """Warn at the line of the user's code that called slotwise."""
+    package, level = f"{Path(__file__).parent}{os.sep}", 2
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
