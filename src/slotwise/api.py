@@ -244,7 +244,7 @@ def _run(
     if is_emulated:
         source.refuse_unknown_hosts(cluster)
     elif backend is not None and (wrong := source.unknown_hosts(cluster)):
-        warn_user(f"{wrong}: no task is near that input until such a host joins")
+        warn_user(f"{wrong}: no task is near that input")
     executions = source.executions(cluster)
     listeners = []
     if history is not None:

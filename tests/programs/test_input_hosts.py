@@ -215,14 +215,10 @@ def test_a_table_that_names_no_host_of_the_cluster_is_refused(kind: str, folder:
 
 def test_a_session_warns_of_hosts_that_may_join(folder: Path) -> None:
     """The job runs, and a line of the caller's code is named."""
-    hosts = [Host("a", {"task": 1}), Host("b", {"task": 1})]
-    with slotwise.Session(hosts=hosts) as session:
-        entry = slotwise.mapreduce(
-            "wordcount",
-            [folder / "big.txt"],
-            folder / "out",
-            input_hosts={f"{folder}/*": ["x"]},
-        )
+    inputs, table = folder / "big.txt", {f"{folder}/*": ["x"]}
+    entry = slotwise.mapreduce("wordcount", inputs, folder / "out", input_hosts=table)
+    hosts = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
+    with slotwise.Session(hosts) as session:
         with pytest.warns(UserWarning, match="has 'x', which is no host") as warned:
             future = session.run(entry)
         assert Path(warned[0].filename).name == "test_input_hosts.py"

@@ -222,7 +222,7 @@ class Session:
         source = Source(Workload((), folder=Path(folder)), (entry,), intake.learning.rates)
         cluster = intake.state.cluster
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
-            warn_user(f"{wrong}: no task is near that input until such a host joins")
+            warn_user(f"{wrong}: no task is near that input")
         (execution,) = source.executions(cluster)
         return intake.run(execution)
 
