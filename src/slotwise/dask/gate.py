@@ -12,6 +12,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.dask.adapting import Demanded
 from slotwise.dask.admitting import Needed
 from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
@@ -399,6 +400,10 @@ class Gate(SchedulerPlugin):
         view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
         parked = islice(self._restricted.parked(), LOOK_MOST)
         return status_of(view, self._computations.jobs_of(parked))
+
+    def demanded(self, waiting: Any) -> Demanded:
+        """Those of the tasks that wait in Dask for which it may make sense to add workers."""
+        return Demanded(waiting, self._state, self._computations, self._restricted.parked())
 
     # The backend of the loop.
 

@@ -174,6 +174,11 @@ class PhaseState(WaitingNode):
         return not self._limits or not self.is_at_limit
 
     @property
+    def limits(self) -> tuple[PoolState, ...]:
+        """The shares of pools above it that have a max share."""
+        return self._limits
+
+    @property
     def is_at_limit(self) -> bool:
         """Whether a pool above it has no room for one more of its tasks."""
         return any(share.room < self.unit for share in self._limits)
