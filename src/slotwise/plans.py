@@ -77,7 +77,15 @@ def plan(
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
     plan = Plan(
-        allocator, aim, value, bound, seconds, best, aim.penalties(jobs), planned.short_of
+        allocator,
+        aim,
+        value,
+        bound,
+        seconds,
+        best,
+        aim.penalties(jobs),
+        planned.short_of,
+        planned.is_whole,
     )
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan

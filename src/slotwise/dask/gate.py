@@ -1,4 +1,7 @@
-"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run."""
+"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run.
+
+Longer than 400 lines: the hooks of Dask and the turn share its fields.
+"""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from sys import float_info
 from typing import Literal, get_args
 
 from slotwise.model.cluster import ANY_KIND, SLOTS_MOST
 from slotwise.model.errors import InputError
 from slotwise.model.typed import (
+    NUMBER_LEAST,
     check_name,
     check_positive,
     check_range,
@@ -45,8 +45,8 @@ class Preemption:
         for name in ("least_after", "fair_after"):
             if getattr(self, name) != inf:
                 check_time(f"preemption: {name}", getattr(self, name))
-        fraction, least = "preemption: fraction", float_info.min
-        check_range(fraction, self.fraction, least, 1, "it must be above 0 and at most 1")
+        what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
+        check_range(what, self.fraction, NUMBER_LEAST, 1, remedy)
         check_time("preemption: grace", self.grace)
 
 
