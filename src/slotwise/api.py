@@ -381,7 +381,10 @@ def write_report(
 def _apart(options: Options, name: str) -> Options:
     """The options for one scheduler of several, with its own log."""
     mine = options.copy()
-    if log := options.get("log"):
+    log = options.get("log")
+    if log is not None and not Path(log).name:
+        raise InputError(f"log {str(log)!r} names no file; give a path that ends in a name")
+    if log is not None:
         mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
     return mine
 
