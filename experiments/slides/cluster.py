@@ -42,7 +42,7 @@ NOISE = 0.3
 NETWORK = Network(host=125e6, rack=250e6)
 """1 Gbit/s for a host, 2 Gbit/s for the 25 hosts of a rack together; the core is no limit."""
 
-_NEVER = 1e12
+_NEVER = 1e10
 """Later than any trial ends."""
 
 

@@ -35,6 +35,7 @@ from slotwise.running import (
     checked_simulation,
     existing,
     refuse_log,
+    warn_user,
 )
 from slotwise.runtime.local.hosts import emulated, names_hosts
 from slotwise.runtime.simulated.simulation import Simulation
@@ -92,6 +93,7 @@ def _simulate(
     truth = replace(truth, changes=changes)
     cluster = with_kinds(source.cluster(stated), changes)
     truth.check(cluster)
+    source.refuse_unknown_hosts(cluster, changes)
     jobs = source.jobs(cluster)
     truth.check(cluster, jobs)
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
@@ -245,6 +247,10 @@ def _run(
     """
     from slotwise.runtime.local.backend import LocalBackend
 
+    if is_emulated:
+        source.refuse_unknown_hosts(cluster)
+    elif backend is not None and (wrong := source.unknown_hosts(cluster)):
+        warn_user(f"{wrong}: no task is near that input")
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
@@ -381,7 +387,10 @@ def write_report(
 def _apart(options: Options, name: str) -> Options:
     """The options for one scheduler of several, with its own log."""
     mine = options.copy()
-    if log := options.get("log"):
+    log = options.get("log")
+    if log is not None and not Path(log).name:
+        raise InputError(f"log {str(log)!r} names no file; give a path that ends in a name")
+    if log is not None:
         mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
     return mine
 

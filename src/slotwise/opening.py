@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 
 def open_to_read(path: str | Path) -> BinaryIO:
@@ -15,7 +16,7 @@ def open_to_read(path: str | Path) -> BinaryIO:
     A pipe is read if a process has it open for writing, as a shell does for `<(command)`;
     otherwise it is empty.
     """
-    file: BinaryIO = open(path, "rb", opener=_at_once)  # noqa: SIM115
+    file = _open(path, "rb", _at_once)
     kind = os.fstat(file.fileno()).st_mode
     if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
         file.close()
@@ -25,7 +26,7 @@ def open_to_read(path: str | Path) -> BinaryIO:
 
 def open_regular(path: str | Path) -> BinaryIO:
     """Open a file for reading that is neither a link nor a pipe or a device; else OSError."""
-    file: BinaryIO = open(path, "rb", opener=_no_link)  # noqa: SIM115
+    file = _open(path, "rb", _no_link)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "It is no regular file", str(path))
@@ -37,7 +38,15 @@ def open_to_write(path: str | Path, is_emptied: bool = True) -> BinaryIO:
 
     OSError for a pipe that no process has open for reading.
     """
-    return open(path, "wb" if is_emptied else "ab", opener=_at_once)
+    return _open(path, "wb" if is_emptied else "ab", _at_once)
+
+
+def _open(path: str | Path, mode: str, opener: Callable[[str, int], int]) -> BinaryIO:
+    """A binary file. OSError also for a path with a null character, which names no file."""
+    try:
+        return cast("BinaryIO", open(path, mode, opener=opener))
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
 
 
 def _no_link(path: str, flags: int) -> int:
@@ -57,3 +66,5 @@ def is_same_file(one: str | Path, other: str | Path) -> bool:
         return os.path.samefile(one, other)
     except OSError:  # One of them does not exist, or is a broken link.
         return os.path.realpath(one) == os.path.realpath(other)
+    except ValueError:  # A null character: it names no file.
+        return False

@@ -77,7 +77,15 @@ def plan(
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
     plan = Plan(
-        allocator, aim, value, bound, seconds, best, aim.penalties(jobs), planned.short_of
+        allocator,
+        aim,
+        value,
+        bound,
+        seconds,
+        best,
+        aim.penalties(jobs),
+        planned.short_of,
+        planned.is_whole,
     )
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
@@ -99,7 +107,7 @@ def plan_tasks(
     DMRS with. A `history` gives the estimated work of programs and the speeds of hosts. The
     budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
-    if scheduler not in PLANNERS:
+    if scheduler not in tuple(PLANNERS):  # It may be unhashable.
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)

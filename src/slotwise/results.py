@@ -28,7 +28,8 @@ class Plan:
     No schedule that keeps the min shares has a lower value than `bound`. FIFO keeps no min
     shares: there, no schedule at all has. `penalties` names the penalties of the jobs if some
     have their own. `short_of` is the number of steps of the budget that stopped the search: inf
-    if a clock did, None if the search ended by itself.
+    if a clock did, None if the search ended by itself. `is_whole` is False if the allocator
+    decided anew at each end of a phase: then no search looked at the whole plan.
     """
 
     allocator: str
@@ -39,6 +40,7 @@ class Plan:
     schedule: Schedule = field(repr=False)
     penalties: tuple[str, ...] = field(default=(), repr=False)
     short_of: float | None = None
+    is_whole: bool = field(default=True, repr=False)
 
     @property
     def gap(self) -> float | None:
@@ -52,7 +54,10 @@ class Plan:
 
     @property
     def may_improve(self) -> bool:
-        """Whether a larger budget could help: the budget is spent, and the gap is open."""
+        """Whether a larger budget could help: the budget is spent, and the gap is open.
+
+        If not, a larger budget gives the same plan, which is proven optimal only if `is_exact`.
+        """
         return self.short_of is not None and not self.is_exact
 
     def to_plain(self) -> dict[str, Any]:

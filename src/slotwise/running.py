@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +24,7 @@ from slotwise.model.option_names import option_name
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
-from slotwise.model.typed import is_whole
+from slotwise.model.typed import check_path, is_whole
 from slotwise.objective.objective import Objective
 from slotwise.opening import is_same_file
 from slotwise.record.log import Header, Log
@@ -143,6 +145,7 @@ class RunSpec:
         aim = objective_of(options.get("objective"), self.source)
         pools = self.source.pools()
         check_jobs(self.jobs, self.cluster, aim, pools, self.later)
+        _refuse_open(self.jobs)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
@@ -205,6 +208,17 @@ def check_jobs(
     refuse_stranded(jobs, cluster)
 
 
+def _refuse_open(jobs: Sequence[Job]) -> None:
+    """InputError for phases that only a session or a gate can end."""
+    for job, phase in ((one, phase) for one in jobs for phase in one.phases):
+        if phase.grows or phase.gated:
+            what = "grows" if phase.grows else "gated"
+            raise InputError(
+                f"job {job.id!r}, phase {phase.name!r}: {what} is for backends that report its"
+                " tasks one by one; leave it out"
+            )
+
+
 def check_options(options: Options, history: object) -> None:
     """Refuse unknown options, and values of a wrong type that no other place checks.
 
@@ -219,8 +233,7 @@ def check_options(options: Options, history: object) -> None:
             f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
         )
     for what, path in (("log", options.get("log")), ("history", history)):
-        if not isinstance(path, str | os.PathLike | None):
-            raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
+        check_path(what, path)
     preemption, shuffle = options.get("preemption"), options.get("shuffle")
     if not isinstance(preemption, Preemption | None):
         raise InputError(
@@ -279,6 +292,15 @@ def refuse_log(history: str | Path | None, options: Options) -> None:
 def existing(history: str | Path | None) -> str | Path | None:
     """The history if it exists; None if a run will create it."""
     return history if history is not None and os.path.exists(history) else None
+
+
+def warn_user(text: str) -> None:
+    """Warn at the line of the user's code that called slotwise."""
+    package, level = f"{Path(__file__).parent}{os.sep}", 2
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:

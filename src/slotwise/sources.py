@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,18 +19,20 @@ from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange
+from slotwise.model.host_changes import hosts_ever
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.option_names import option_name
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
-from slotwise.model.typed import WHOLE
+from slotwise.model.typed import WHOLE, check_name, check_path
 from slotwise.objective.objective import Objective
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.record.history import read_history
+from slotwise.runtime.local.hosts import names_hosts
 from slotwise.workload.file import read_workload
-from slotwise.workload.workload import CommandJob, DataflowJob, Workload
+from slotwise.workload.workload import CommandJob, DataflowJob, ProgramJob, Workload
 from slotwise.workload.workload import Described as Described
 
 # Modules of programs are imported where a workload has programs: they take long to load.
@@ -71,6 +73,7 @@ class Source:
         output_suffix  is added to the outputs of programs. InputError for an execution that is
                        given as such: it can run only once
         """
+        check_path("history", history)
         workload = replace(
             self.workload,
             preemption=preemption or self.workload.preemption,
@@ -100,6 +103,30 @@ class Source:
             if isinstance(execution, HasInputSizes):
                 execution.expect(_expected(execution, self.rates))
         return executions
+
+    def unknown_hosts(self, cluster: Cluster, changes: Iterable[HostChange] = ()) -> str:
+        """What is wrong with a table of `input_hosts` that names no host of a cluster.
+
+        Nor one of those that are added to it. Empty if there is no such table.
+        """
+        known = hosts_ever(cluster, tuple(changes))
+        for entry in self.entries:
+            for path, hosts in _tables(entry):
+                for name in hosts:
+                    if not known.at(name):
+                        there = ", ".join(known.by_name) or "none"
+                        return (
+                            f"job {_stated(entry).id!r}: input_hosts: {path!r} has {name!r},"
+                            f" which is no host of the cluster; its hosts are {there}"
+                        )
+        return ""
+
+    def refuse_unknown_hosts(
+        self, cluster: Cluster, changes: Iterable[HostChange] = ()
+    ) -> None:
+        """InputError if a table of `input_hosts` names a host that is never there."""
+        if names_hosts(cluster) and (wrong := self.unknown_hosts(cluster, changes)):
+            raise InputError(f"{wrong}: correct the name, or add the host to the cluster")
 
     def believed(self, cluster: Cluster) -> Cluster:
         """This cluster as schedulers believe it to be: with the speeds of the history."""
@@ -222,6 +249,8 @@ def processors() -> int:
 def _checked(entry: Entry) -> Entry:
     """The entry. InputError if it is of a type that is no job."""
     if isinstance(entry, Job | Described) or isinstance(getattr(entry, "job", None), Job):
+        if isinstance(entry, Described):
+            check_name("the id of a job", entry.id)
         return entry
     raise InputError(
         f"{entry!r:.80} is no job; give one of slotwise.Job(...), slotwise.mapreduce(...),"
@@ -233,6 +262,20 @@ def _checked(entry: Entry) -> Entry:
 def _stated(entry: Entry) -> Job | Described:
     """The stated properties of a job: its id, pool and so on."""
     return entry if isinstance(entry, Job | Described) else entry.job
+
+
+def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
+    """The hosts that a job states for each path of its input."""
+    tables: list[Any] = []
+    if isinstance(entry, ProgramJob):
+        tables = [entry.settings.get("input_hosts")]
+    elif isinstance(entry, DataflowJob):
+        from slotwise.programs.dataflow.stated import tables_of
+
+        tables = tables_of(entry.flow)
+    for table in tables:
+        if isinstance(table, Mapping):
+            yield from ((str(path), hosts) for path, hosts in table.items())
 
 
 def _expected(execution: Execution, rates: Rates) -> Job:

@@ -274,6 +274,15 @@ def test_help_shows_an_example(command: str, slotwise: Any) -> None:
     assert f"slotwise {command} " in done.stdout.replace("Usage: ", "").split("Options")[0]
 
 
+@pytest.mark.parametrize("command", ["", "plan", "simulate", "run", "compare", "trace import"])
+def test_help_shows_no_type_for_options_that_take_no_value(command: str, slotwise: Any) -> None:
+    """Such as `--version`."""
+    done = slotwise(*command.split(), "--help")
+    assert done.exit_code == 0
+    assert "--help" in done.stdout
+    assert "bool" not in done.stdout
+
+
 def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
     slotwise: Any, folder: Path
 ) -> None:

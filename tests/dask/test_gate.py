@@ -14,7 +14,7 @@ import dask.bag
 import dask.dataframe
 import pandas
 import pytest
-from distributed import get_client, get_worker, worker_client
+from distributed import Event, get_client, get_worker, worker_client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
@@ -418,6 +418,33 @@ def test_a_max_share_is_never_exceeded(make_cluster: Callable[..., Cluster]) -> 
     futures = client.map(when, range(40), pure=False)
     assert most_at_once(client.gather(futures)) == 2
     del futures
+    cluster.check_empty()
+
+
+def test_a_pool_at_its_max_share_keeps_no_room_for_tasks_of_certain_workers(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The only slot of its pool is held; a task of another pool for the free worker begins."""
+    cluster = make_cluster()
+    cluster.install("fair", pools=[Pool("one", slots_max={"task": 1})])
+    full, other = cluster.client("one"), cluster.client()
+    goes_on = Event("goes on", client=other)
+    busy, free = (worker.address for worker in cluster.local.workers.values())
+
+    def wait(number: int) -> int:
+        Event("goes on", client=get_client()).wait()
+        return number
+
+    first = full.submit(wait, 1, workers=[busy], pure=False)
+    until(lambda: cluster.gate._computations.running == 1)
+    second = full.submit(lambda: 2, workers=[free], pure=False)
+    until(lambda: len(cluster.gate._restricted) == 1)
+    assert other.submit(lambda: 3, workers=[free], pure=False).result(20) == 3
+    assert not first.done()
+    assert not second.done()
+    goes_on.set()
+    assert (first.result(20), second.result(20)) == (1, 2)
+    del first, second
     cluster.check_empty()
 
 

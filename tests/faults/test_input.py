@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from slotwise.model.event import TaskFailed
+from slotwise.record.log import read_log
+
 PROGRAMS = """\
 import os
 from slotwise import MapReduce
@@ -25,13 +28,13 @@ jobs: [{{id: bad, program: "programs.py:{name}", inputs: "in/*", output: out/bad
 """
 
 
-def run(command: Any, name: str) -> str:
+def run(command: Any, name: str, *options: str) -> str:
     """Run a program over three small files. The last line of stderr."""
     command.write(PROGRAMS, "programs.py")
     for file, text in {"a": "1\n", "b": "2\nthree\n", "c": "4\n"}.items():
         command.write(text, f"in/{file}")
     command.write(JOBS.format(name=name))
-    assert command.run("run", "jobs.yaml", "--slots", "1") == 1
+    assert command.run("run", "jobs.yaml", "--slots", "1", *options) == 1
     assert command.left() == []
     last: str = command.stderr.splitlines()[-1]
     return last.replace(str(command.folder), "")
@@ -46,8 +49,12 @@ def test_the_message_names_the_file_and_line_of_an_error(command: Any) -> None:
 
 
 def test_input_that_changes_while_it_is_read(command: Any) -> None:
-    """The message needs no traceback, and no output is left."""
-    last = run(command, "Appends")
+    """The message needs no traceback, no output is left, and nothing is tried again."""
+    last = run(command, "Appends", "--log", "log.jsonl")
+    events = [
+        event for turn in read_log(command.folder / "log.jsonl").turns for event in turn.events
+    ]
+    assert [event.final for event in events if isinstance(event, TaskFailed)] == [True]
     before, _, after = last.partition("modified")
     assert before == (
         "slotwise: flex: job bad failed: map task 0 of job bad (3 inputs, /in/a to /in/c):"

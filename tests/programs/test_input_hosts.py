@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded
 from slotwise.model.job import Block, Job
 from slotwise.programs.dataflow.planning import plan_dataflow
 from slotwise.programs.mapreduce.planning import plan_mapreduce
@@ -185,3 +189,37 @@ def test_a_host_that_the_workload_lacks_is_refused(folder: Path) -> None:
     (folder / "jobs.yaml").write_text(WORKLOAD.replace("{big.txt: [b]", "{big.txt: [x]", 1))
     with pytest.raises(InputError, match=r"input_hosts.*unknown host 'x'; use the names"):
         slotwise.simulate(folder / "jobs.yaml")
+
+
+@pytest.mark.parametrize("kind", ["program", "dataflow"])
+def test_a_table_that_names_no_host_of_the_cluster_is_refused(kind: str, folder: Path) -> None:
+    """Where its hosts are known for good. A host that is added later is known, too."""
+    names = {f"{folder}/big.txt": ["a"], f"{folder}/small.txt": ["x"]}
+    job: Any = slotwise.mapreduce("wordcount", list(names), folder / "out", input_hosts=names)
+    if kind == "dataflow":
+        flow = slotwise.Dataflow()
+        lines = flow.read(list(names), input_hosts=names)
+        flow.write(flow.node(numbers, lines))
+        job = flow.job("wordcount", folder / "out")
+    workload = slotwise.Workload((job,), CLUSTER)
+    path = re.escape(f"{folder}/small.txt")
+    says = rf"job 'wordcount': input_hosts: '{path}' has 'x', which is no host .* are a, b, c"
+    for act in (slotwise.simulate, partial(slotwise.run, emulate_hosts=True)):
+        with pytest.raises(InputError, match=says):
+            act(workload)
+    added = (HostAdded(1.0, Host("x", {"task": 1})),)
+    assert not slotwise.simulate(replace(workload, changes=added)).failed
+    assert not slotwise.simulate(workload, slots=3).failed  # There are no hosts then.
+    assert not (folder / "out").exists()
+
+
+def test_a_session_warns_of_hosts_that_may_join(folder: Path) -> None:
+    """The job runs, and a line of the caller's code is named."""
+    inputs, table = folder / "big.txt", {f"{folder}/*": ["x"]}
+    entry = slotwise.mapreduce("wordcount", inputs, folder / "out", input_hosts=table)
+    hosts = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
+    with slotwise.Session(hosts) as session:
+        with pytest.warns(UserWarning, match="has 'x', which is no host") as warned:
+            future = session.run(entry)
+        assert Path(warned[0].filename).name == "test_input_hosts.py"
+        future.result(60)

@@ -267,3 +267,11 @@ def test_a_package_that_a_protocol_needs_is_named(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=r"input 'hdfs://host/a'.*; install .* pyarrow$"):
         storage.file_system("hdfs://host/a", "input")
+
+
+def test_an_error_of_many_lines_is_told_by_its_first_one() -> None:
+    """Such as that of HDFS, which lists every place where it has looked for Java."""
+    error = OSError("Unable to load libjvm: \nhere: no such file\nthere: no such file\n")
+    assert storage.reason_of(error) == "Unable to load libjvm"
+    assert storage.reason_of(OSError(2, "No such file")) == "No such file"
+    assert storage.reason_of(OSError()) == "OSError"

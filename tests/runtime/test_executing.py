@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slotwise.model.decision import Launch, Locality
+from slotwise.model.errors import InputChanged, InputDiffers
 from slotwise.model.event import LaunchDropped, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.runtime.executing import Executing
@@ -205,6 +206,23 @@ def test_an_attempt_with_an_obstacle_is_lost(scene: Scene) -> None:
     assert scene.jobs.begin(launch) is None
     assert isinstance(scene.events[1], LaunchDropped)
     assert scene.jobs.begin(replace(launch, attempt=2)) is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "told", "told_further"),
+    [
+        (InputChanged("it changed"), {"lost": False}, {"final": True}),
+        (InputDiffers("elsewhere"), {"lost": False}, {"final": False}),
+        ("it broke", {"lost": True}, {"lost": True}),
+        ("it exited", {"lost": True, "is_own": True}, {"lost": False}),
+    ],
+)
+def test_whose_fault_the_end_of_an_attempt_is(
+    scene: Scene, reason: object, told: dict[str, bool], told_further: dict[str, bool]
+) -> None:
+    """Changed input is final, unless only one host sees it so; an exit is the task's own."""
+    scene.jobs.failed(scene.launch(), reason, **told)
+    assert scene.events == [TaskFailed(5.0, PHASE, 0, 1, f"task 0: {reason}", **told_further)]
 
 
 def test_what_does_not_write_is_not_committed_in_a_thread() -> None:

@@ -117,6 +117,16 @@ def test_messages_of_an_earlier_attempt_do_not_end_a_later_one(state: State) -> 
     assert summary(state) == before
 
 
+def test_a_failure_that_no_further_attempt_can_mend_dooms_the_job_at_once(
+    state: State,
+) -> None:
+    """Its input has changed: the first of two attempts is the last."""
+    state.apply(launch(0))
+    state.apply(TaskFailed(0.0, MAP, 0, 1, "it changed", final=True))
+    state.check()
+    assert state.doomed == {"j": "it changed"}
+
+
 def test_a_task_that_fails_too_often_dooms_its_job(state: State) -> None:
     """The second of two attempts fails: the job is doomed, until it is given up."""
     for attempt in (1, 2):

@@ -263,7 +263,7 @@ def test_other_functions_refuse_options_of_a_wrong_type(
         (lambda: Job("k", JOB.phases, steps=3), "job 'k': steps is 3; give pairs"),
         (
             lambda: Job("k", JOB.phases, deadline=math.inf),
-            "job 'k': deadline is inf; give a fin",
+            "job 'k': deadline is inf; give seconds",
         ),
         (lambda: Phase("p", 3), "phase 'p': tasks is 3; give Tasks"),
         (lambda: Phase("p", Tasks(1), slots="2"), "phase 'p': slots is '2'; give a whole"),

@@ -115,7 +115,10 @@ def test_changes_are_refused_where_hosts_stay(act: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ((HostAdded(-1.0, Host("h2", {"task": 1})),), "host 'h2' is added at -1 s; give"),
+        (
+            (HostAdded(-1.0, Host("h2", {"task": 1})),),
+            "host 'h2' is added: at is -1.0; give",
+        ),
         ((HostRemoved(1.0, "x"),), "host 'x' is removed at 1 s, but is not there then"),
         ((HostRemoved(1.0, "h1"),), "no host has slots of kind 'task' after the last change"),
         ((HostDrained(1.0, "h1"),), "no host has slots of kind 'task' after the last change"),

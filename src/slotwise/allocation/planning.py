@@ -20,6 +20,7 @@ from slotwise.allocation.fluid_fifo import fifo_schedule
 from slotwise.allocation.mcnaughton import merged, whole_slots
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.exhaustive import not_above_any_order
 from slotwise.allocation.search.orders import by_height
 from slotwise.allocation.tolerances import ROUNDING
 from slotwise.allocation.waterline import scale_to
@@ -41,12 +42,15 @@ class Planned:
                none is known
     short_of   the steps of the budget that stopped a search, inf if it was a clock; None if the
                search ended by itself
+    is_whole   whether the whole schedule was searched for. If not, the allocator decided anew
+               at each end of a phase, without the budget
     """
 
     schedules: Sequence[Schedule]
     min_share: Mapping[str, float] = field(default_factory=dict)
     bound: float = -inf
     short_of: float | None = None
+    is_whole: bool = True
 
 
 FLOW_STEPS, FLOW_STEPS_MOST = 4_000_000, 13_000
@@ -115,7 +119,7 @@ def plan_schedules(
     if isinstance(allocator, Flex):
         tried.append(replace(allocator, ordering=by_height))
     schedules = [fluid_schedule(jobs, cluster, tree, one) for one in tried]
-    return Planned(schedules, min_share)
+    return Planned(schedules, min_share, is_whole=False)
 
 
 def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planned:
@@ -125,7 +129,9 @@ def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planne
         is_packed = flex.problem(claims).costs.are_lines
         steps = FLEX_STEPS / size if is_packed else PROMISE_STEPS / size**2
         budget = _steps(steps, len(claims))
-    _, solution = flex.solve(claims, budget)
+    problem, solution = flex.solve(claims, budget)
+    if problem.aggregate == "sum":
+        solution = not_above_any_order(problem, solution, budget)
     phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
     pieces = merged(whole_slots(phases, solution.packing))
     return Planned([Schedule(pieces)], {}, solution.bound, _short_of(budget))

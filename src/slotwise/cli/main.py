@@ -16,6 +16,7 @@ from slotwise.cli.logs import explain_log, replay_log, report_logs
 from slotwise.cli.option_texts import parse_slots
 from slotwise.cli.options import (
     AggregateName,
+    Application,
     Json,
     OutputOptions,
     Penalty,
@@ -46,7 +47,7 @@ from slotwise.results import Plan, TaskPlan
 from slotwise.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.sources import read_source
 
-app = typer.Typer(
+app = Application(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

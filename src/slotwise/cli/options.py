@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandFunctionType
 
 from slotwise.cli.option_texts import (
     parse_outage,
@@ -27,6 +29,41 @@ from slotwise.running import Options
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.scheduler import ASSIGNERS, EPOCH_SECONDS
 from slotwise.sources import Source
+
+
+class _Command(TyperCommand):
+    """A command whose help shows no type for an option that takes no value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """The same for a group of commands."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+
+class Application(typer.Typer):
+    """Commands in a group."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(cls=_Group, **named)
+
+    def command(
+        self, name: str | None = None, **named: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """A decorator for a function that becomes a command."""
+        return super().command(name, cls=_Command, **named)
+
+
+def _without_types(parameters: Any) -> Any:
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return parameters
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 SlotsText = Annotated[

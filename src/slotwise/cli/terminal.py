@@ -172,6 +172,11 @@ def show_plan(plan: Plan) -> None:
             else f"--budget-steps above {plan.short_of:.0f}"
         )
         print(f"the search spent its budget; {more} could find better")
+    elif plan.allocator == "flex" and not plan.is_whole and not plan.is_exact:
+        print(
+            "flex decided anew whenever a phase ended, and no budget changes that; --allocator"
+            " flowflex searches for a better plan"
+        )
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {printable(job)}")
 

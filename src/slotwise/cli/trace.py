@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from slotwise.cli.options import Application
 from slotwise.cli.terminal import exit_codes
 from slotwise.model.errors import InputError
 from slotwise.opening import is_same_file
@@ -16,8 +17,8 @@ from slotwise.workload.changes_generator import draw_changes
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 
-trace = typer.Typer(no_args_is_help=True, help="Import traces of other systems.")
-imports = typer.Typer(no_args_is_help=True, help="Write a workload file from a trace.")
+trace = Application(no_args_is_help=True, help="Import traces of other systems.")
+imports = Application(no_args_is_help=True, help="Write a workload file from a trace.")
 trace.add_typer(imports, name="import")
 
 

@@ -1,16 +1,21 @@
-"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run."""
+"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run.
+
+Longer than 400 lines: the hooks of Dask and the turn share its fields.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from itertools import islice
 from math import inf
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.dask.adapting import Demanded
 from slotwise.dask.admitting import Needed
 from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
@@ -72,6 +77,7 @@ class Gate(SchedulerPlugin):
         self._holding = HeldTasks(scheduler)
         self._restricted = Restricted()
         self._room_now: dict[str, int] = {}
+        self._is_held: Callable[[str], bool] = lambda job: False
         earlier = scheduler.plugins.get(self.name)
         replaces = isinstance(earlier, Gate) and earlier is not self
         if replaces and earlier.options.log == self.options.log:
@@ -217,7 +223,8 @@ class Gate(SchedulerPlugin):
             return  # It was not told how tasks went on.
         room = self._holding.room(self.options.ahead, self._mean_seconds)
         self._room_now = room
-        for key in self._restricted.changed(room):
+        self._is_held = self._held_jobs()
+        for key in self._restricted.changed(room, self._is_held):
             self._computations.changed(key)
         slots = self._computations.running + sum(room.values())
         events = self._computations.events(self.now, slots)
@@ -230,6 +237,8 @@ class Gate(SchedulerPlugin):
         self.history.look(self._state, self.now)
         launches, self._launches = self._launches, []
         self._release(launches, room)
+        if self._restricted.changed(room, self._held_jobs()):
+            self._wake()  # A pool has reached its max share, or is below it again.
         self._set_alarm()
         if self._scheduler.validate:
             self.validate()
@@ -274,7 +283,21 @@ class Gate(SchedulerPlugin):
         if allowed is None:
             self._restricted.forget(key)
             return standing
-        return "bound" if self._restricted.offer(key, allowed, self._room_now) else "blocked"
+        task = self._computations.tasks.get(key)
+        job = "" if task is None else task.phase.job
+        offer = self._restricted.offer
+        is_offered = offer(key, allowed, self._room_now, job, self._is_held)
+        return "bound" if is_offered else "blocked"
+
+    def _held_jobs(self) -> Callable[[str], bool]:
+        """A function that says whether the pools of a job let none of its tasks begin now."""
+        outside, phases_of = frozenset(self._state.awaiting_admission), self._state.phases_of
+
+        @cache
+        def is_held(job: str) -> bool:
+            return job in outside or any(phase.is_at_limit for phase in phases_of(job)[:1])
+
+        return is_held
 
     @fails_open
     def _workers_changed(self) -> None:
@@ -380,6 +403,10 @@ class Gate(SchedulerPlugin):
         view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
         parked = islice(self._restricted.parked(), LOOK_MOST)
         return status_of(view, self._computations.jobs_of(parked))
+
+    def demanded(self, waiting: Any) -> Demanded:
+        """Those of the tasks that wait in Dask for which it may make sense to add workers."""
+        return Demanded(waiting, self._state, self._computations, self._restricted.parked())
 
     # The backend of the loop.
 

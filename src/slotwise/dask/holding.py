@@ -20,6 +20,11 @@ Scheduler.stream_handlers["update-graph"], ["long-running"], ["worker-status-cha
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
 
+For adaptive clusters (`adapting.py`), which otherwise grow for all tasks that are held:
+
+Scheduler.adaptive_target, .handlers["adaptive_target"]  wrapped
+Scheduler.unrunnable                                     the tasks in the state "no-worker"
+
 To show the gate (`serving.py`, `dashboard.py`), without which it works:
 
 Scheduler.handlers                                       Dask's extensions add handlers to it

@@ -12,6 +12,7 @@ from typing import Any
 from tornado.ioloop import IOLoop
 from tornado.web import RequestHandler
 
+from slotwise.dask.adapting import hide_limited
 from slotwise.dask.status import GateStatus
 from slotwise.model.errors import InputError
 
@@ -47,6 +48,10 @@ def serve(scheduler: Any) -> None:
         return None if gate is None else gate.status().to_plain()
 
     scheduler.handlers[OPERATION] = handle
+    try:
+        hide_limited(scheduler, lambda: scheduler.plugins.get("slotwise"))
+    except Exception:
+        logger.warning("an adaptive cluster grows for all held tasks", exc_info=True)
     try:
         _add_pages(scheduler)
     except Exception:

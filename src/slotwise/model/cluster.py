@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from slotwise.model.errors import InputError
-from slotwise.model.typed import NUMBER, WHOLE, is_number
+from slotwise.model.typed import (
+    check_all,
+    check_name,
+    check_positive,
+    check_time,
+    check_type,
+    is_whole,
+    shown,
+)
 
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
@@ -33,17 +41,19 @@ class Host:
     addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_name("the name of a host", self.name)
+        check_name(f"host {self.name!r}: rack", self.rack)
+        check_all(
+            f"host {self.name!r}: addresses", self.addresses, str, "give a tuple of texts"
+        )
         if not isinstance(self.slots, Mapping) or not all(
-            isinstance(count, WHOLE) for count in self.slots.values()
+            isinstance(kind, str) and is_whole(count) for kind, count in self.slots.items()
         ):
             raise InputError(
-                f"host {self.name!r}: slots is {self.slots!r}; give whole numbers by kind, such"
-                " as {'task': 2}"
+                f"host {self.name!r}: slots is {shown(self.slots)}; give whole numbers by kind,"
+                " such as {'task': 2}"
             )
-        if not isinstance(self.speed, NUMBER):
-            raise InputError(f"host {self.name!r}: speed is {self.speed!r}; give a number")
-        if not 0 < self.speed < float("inf"):
-            raise InputError(f"host {self.name!r}: speed is {self.speed}; it must be > 0")
+        check_positive(f"host {self.name!r}: speed", self.speed)
         for kind, count in self.slots.items():
             if count < 0:
                 raise InputError(
@@ -79,9 +89,8 @@ class Cluster:
                 " to Cluster.of_slots"
             )
         for name in "heartbeat", "grace":
-            value = getattr(self, name)
-            if not is_number(value) or not 0 <= value < float("inf"):
-                raise InputError(f"cluster: {name} is {value!r}; give seconds >= 0")
+            check_time(f"cluster: {name}", getattr(self, name))
+        check_type("cluster: kinds", self.kinds, frozenset, "give a frozenset of texts")
         names = [host.name for host in self.hosts]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

@@ -4,7 +4,8 @@ SlotwiseError
  ├─ InputError        invalid input: a file, an argument, a program name (exit code 2)
  ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
  ├─ OutputError       a part of the output cannot be written (its task fails)
- ├─ InputChanged      an input file changed since the job was planned (its task fails)
+ ├─ InputChanged      an input file changed since the job was planned (its job fails)
+ │   └─ InputDiffers  it is not the same on one host (its task fails)
  ├─ HostsLostError    all hosts of a run have gone, and no others can join (exit code 1)
  └─ MissingExtraError an optional dependency is not installed (exit code 2)
 """
@@ -27,7 +28,11 @@ class RecordError(SlotwiseError, TypeError):
 
 
 class InputChanged(SlotwiseError):
-    """An input file changed since its job was planned."""
+    """An input file changed since its job was planned: no further attempt can succeed."""
+
+
+class InputDiffers(InputChanged):
+    """An input file is not the same on one host; it may be right on another one."""
 
 
 class HostsLostError(SlotwiseError):

@@ -147,7 +147,8 @@ class TaskFailed:
     """An attempt failed: its own code failed, or (`lost`) its slot died.
 
     If it `lacks_input`, it has found output of other tasks lost that it reads, and this was
-    reported as OutputLost. It does not count as a failure of the task, nor as a loss.
+    reported as OutputLost. It does not count as a failure of the task, nor as a loss. If it is
+    `final`, a further attempt cannot succeed: the job fails.
     """
 
     at: float
@@ -157,6 +158,7 @@ class TaskFailed:
     reason: str
     lost: bool = False
     lacks_input: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

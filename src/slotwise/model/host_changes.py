@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange, HostDrained
 from slotwise.model.job import Job, Phase
+from slotwise.model.typed import check_name, check_time, check_type
 
 
 class ChangingHosts:
@@ -25,11 +25,15 @@ class ChangingHosts:
 
     def follow(self, change: HostChange) -> None:
         """Take the next change. InputError if it is not possible."""
-        name = change.host.name if isinstance(change, HostAdded) else change.host
         verb = type(change).__name__.removeprefix("Host").lower()
+        if isinstance(change, HostAdded):
+            check_type(f"host that is {verb}", change.host, Host, "give a slotwise.Host")
+            name = change.host.name
+        else:
+            check_name(f"host that is {verb}", change.host)
+            name = change.host
+        check_time(f"host {name!r} is {verb}: at", change.at)
         what = f"host {name!r} is {verb} at {change.at:g} s"
-        if not 0 <= change.at < inf:
-            raise InputError(f"{what}; give seconds >= 0")
         if isinstance(change, HostAdded):
             self._add(change.host, what)
         elif name not in self.cluster.by_name:

@@ -1,4 +1,7 @@
-"""Jobs, their phases and tasks: the work to do."""
+"""Jobs, their phases and tasks: the work to do.
+
+Longer than 400 lines: they are one value, and each part is checked against the others.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,36 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from slotwise.model.cluster import SLOTS_MOST
 from slotwise.model.errors import InputError
 from slotwise.model.steps import checked_steps
-from slotwise.model.typed import NUMBER, SECONDS_MOST, WHOLE
+from slotwise.model.typed import (
+    SECONDS_MOST,
+    check_name,
+    check_positive,
+    check_range,
+    check_time,
+    is_number,
+    is_whole,
+    shown,
+)
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
 )
 """Priorities of jobs, and the factor of the weight for each (Hadoop Fair Scheduler)."""
+
+TASKS_MOST = 100_000_000
+"""The maximum number of tasks in a phase; larger numbers are treated as mistakes."""
+
+REDUCERS_MOST = 100_000
+"""The maximum number of reduces, each of which has its own file."""
+
+COMMANDS_MOST = 100_000
+"""The maximum number of tasks of a command, each of which has its own files."""
+
+BYTES_MOST = 10**15
+"""The maximum number of bytes of a block: sums of many stay precise."""
 
 
 class PhaseId(NamedTuple):
@@ -35,6 +60,18 @@ class Block:
 
     hosts: frozenset[str]
     size_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hosts, frozenset):  # A list or a set is accepted, too.
+            object.__setattr__(self, "hosts", _names("hosts of a block", self.hosts))
+        check_range(
+            "size_bytes of a block",
+            self.size_bytes,
+            0,
+            BYTES_MOST,
+            "give a whole number of bytes >= 0",
+            whole=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +92,30 @@ class Tasks:
     def __post_init__(self) -> None:
         if isinstance(self.work, Iterable):  # A list is accepted, too.
             object.__setattr__(self, "work", tuple(self.work))
-        if not isinstance(self.count, WHOLE):
+        if not is_whole(self.count):
             raise InputError(f"the number of tasks is {self.count!r}; give a whole number")
         if self.count < 1:
             raise InputError(f"a phase needs at least 1 task, not {self.count}")
+        if self.count > TASKS_MOST:
+            raise InputError(
+                f"the number of tasks is {shown(self.count)}; give at most {TASKS_MOST}"
+            )
         if isinstance(self.work, tuple) and len(self.work) != self.count:
             raise InputError(f"{len(self.work)} values of work for {self.count} tasks")
+        is_plain = isinstance(self.blocks, list | tuple | str | bytes)
+        if not isinstance(self.blocks, Sequence) or (
+            is_plain and not all(isinstance(block, Block) for block in self.blocks)
+        ):
+            raise InputError(f"blocks is {shown(self.blocks)}; give a list of Block objects")
         if len(self.blocks) not in (0, self.count):
             raise InputError(f"{len(self.blocks)} blocks for {self.count} tasks")
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
-            if not isinstance(value, NUMBER) or not 0 <= value <= SECONDS_MOST:
+            if not is_number(value) or not 0 <= value <= SECONDS_MOST:
                 raise InputError(
-                    f"the work of a task is a number from 0 to {SECONDS_MOST:g}, not {value!r}"
+                    f"the work of a task is a number from 0 to {SECONDS_MOST:g}, not"
+                    f" {shown(value)}"
                 )
 
     def work_of(self, task: int) -> float | None:
@@ -124,19 +171,31 @@ class Phase:
     gated: bool = False
 
     def __post_init__(self) -> None:
+        check_name("the name of a phase", self.name)
+        check_name(f"phase {self.name!r}: kind", self.kind)
         if not isinstance(self.tasks, Tasks):
             raise InputError(
                 f"phase {self.name!r}: tasks is {self.tasks!r}; give Tasks(number, work)"
             )
         for what in ("slots_min", "slots_max", "slots"):
             value = getattr(self, what)
-            if not isinstance(value, WHOLE) and not (what == "slots_max" and value is None):
+            if not is_whole(value) and not (what == "slots_max" and value is None):
                 raise InputError(
-                    f"phase {self.name!r}: {what} is {value!r}; give a whole number"
+                    f"phase {self.name!r}: {what} is {shown(value)}; give a whole number"
+                )
+            if value is not None and value > SLOTS_MOST:
+                raise InputError(
+                    f"phase {self.name!r}: {what} is {shown(value)}; give at most {SLOTS_MOST}"
+                )
+        for what in ("grows", "gang", "gated"):
+            if not isinstance(getattr(self, what), bool):
+                raise InputError(
+                    f"phase {self.name!r}: {what} is {shown(getattr(self, what))}; give True or"
+                    " False"
                 )
         # One name, a list or a set is accepted, too.
-        after = {self.after} if isinstance(self.after, str) else self.after
-        object.__setattr__(self, "after", frozenset(after))
+        after = _names(f"phase {self.name!r}: after", self.after)
+        object.__setattr__(self, "after", after)
         if self.slots_min < 0:
             raise InputError(
                 f"phase {self.name!r}: slots_min is {self.slots_min}; it must be >= 0"
@@ -153,16 +212,15 @@ class Phase:
                 f"phase {self.name!r}: slots_max is {self.slots_max}, and each task occupies"
                 f" {self.slots} slots; give it at least {self.slots}"
             )
-        if not 0 <= self.slow_start <= 1:
-            raise InputError(
-                f"phase {self.name!r}: slow_start is {self.slow_start}; give a part from 0 to 1"
-            )
-        if not 0 <= self.copy < float("inf"):
-            raise InputError(f"phase {self.name!r}: copy is {self.copy}; give seconds >= 0")
+        slow_start = f"phase {self.name!r}: slow_start"
+        check_range(slow_start, self.slow_start, 0, 1, "give a part from 0 to 1")
+        check_time(f"phase {self.name!r}: copy", self.copy)
         if (self.slow_start < 1 or self.copy) and not self.after:
             raise InputError(
                 f"phase {self.name!r} copies from no phase; list earlier phases in `after`"
             )
+        if self.continues is not None:
+            check_name(f"phase {self.name!r}: continues", self.continues)
         if self.continues is not None and (self.after or self.tasks.blocks):
             raise InputError(
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
@@ -254,19 +312,6 @@ class Job:
         self._check_types()
         if not self.phases:
             raise InputError(f"job {self.id!r} has no phases; give it at least one")
-        if not 0 <= self.arrival < float("inf"):
-            raise InputError(
-                f"job {self.id!r}: arrival is {self.arrival}; give a finite number >= 0"
-            )
-        if not 0 < self.weight < float("inf"):
-            raise InputError(
-                f"job {self.id!r}: weight is {self.weight}; give a finite number > 0"
-            )
-        if self.deadline is not None and not 0 <= self.deadline < float("inf"):
-            raise InputError(
-                f"job {self.id!r}: deadline is {self.deadline}; give a finite number >= 0, or"
-                " leave it out"
-            )
         if self.priority not in PRIORITIES:
             raise InputError(
                 f"job {self.id!r}: unknown priority {self.priority!r};"
@@ -344,13 +389,13 @@ class Job:
     def _check_types(self) -> None:
         """InputError for a value of a wrong type; a list of phases is accepted, too."""
         for what in ("id", "pool", "priority", "program"):
-            value = getattr(self, what)
-            if not isinstance(value, str):
-                raise InputError(f"job {self.id!r}: {what} is {value!r}; give a text")
-        for what in ("arrival", "weight", "deadline"):
-            value = getattr(self, what)
-            if not isinstance(value, NUMBER) and not (what == "deadline" and value is None):
-                raise InputError(f"job {self.id!r}: {what} is {value!r}; give a number")
+            check_name(f"job {shown(self.id)}: {what}", getattr(self, what))
+        if self.penalty is not None:
+            check_name(f"job {self.id!r}: penalty", self.penalty)
+        check_time(f"job {self.id!r}: arrival", self.arrival)
+        check_positive(f"job {self.id!r}: weight", self.weight)
+        if self.deadline is not None:
+            check_time(f"job {self.id!r}: deadline", self.deadline)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:
             if not isinstance(phase, Phase) or not isinstance(self.phases, Iterable):
@@ -398,3 +443,15 @@ class Job:
                 f"job {self.id!r}: phases {', '.join(stuck)} wait for each other in a circle;"
                 " remove one `after`"
             )
+
+
+def _names(what: str, names: object) -> frozenset[str]:
+    """A set of names, of one name or of several. InputError for anything else."""
+    given = (names,) if isinstance(names, str) else names
+    if not isinstance(given, Iterable):
+        raise InputError(f"{what} is {shown(names)}; give a list of names")
+    found = tuple(given)
+    for name in found:
+        if not isinstance(name, str):
+            raise InputError(f"{what} has {shown(name)}; give names, each a text")
+    return frozenset(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from slotwise.model.errors import InputError
+from slotwise.model.typed import check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,5 @@ class Network:
 
     def __post_init__(self) -> None:
         for name in ("host", "rack", "core"):
-            if not getattr(self, name) > 0:
-                raise InputError(
-                    f"network: {name} is {getattr(self, name)}; give bytes a second > 0"
-                )
+            if getattr(self, name) != inf:
+                check_positive(f"network: {name}, bytes a second,", getattr(self, name))

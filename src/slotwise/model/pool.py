@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
-from slotwise.model.cluster import ANY_KIND
+from slotwise.model.cluster import ANY_KIND, SLOTS_MOST
 from slotwise.model.errors import InputError
-from slotwise.model.typed import NUMBER
+from slotwise.model.typed import (
+    NUMBER_LEAST,
+    check_name,
+    check_positive,
+    check_range,
+    check_time,
+    check_type,
+    is_number,
+    shown,
+)
 
 PoolPolicy = Literal["fair", "fifo"]
 JobWeights = Literal["stated", "size"]
@@ -34,16 +43,11 @@ class Preemption:
 
     def __post_init__(self) -> None:
         for name in ("least_after", "fair_after"):
-            if not getattr(self, name) >= 0:
-                raise InputError(
-                    f"preemption: {name} is {getattr(self, name)}; give seconds >= 0"
-                )
-        if not 0 < self.fraction <= 1:
-            raise InputError(
-                f"preemption: fraction is {self.fraction}; it must be above 0 and at most 1"
-            )
-        if not 0 <= self.grace < inf:
-            raise InputError(f"preemption: grace is {self.grace}; give seconds >= 0")
+            if getattr(self, name) != inf:
+                check_time(f"preemption: {name}", getattr(self, name))
+        what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
+        check_range(what, self.fraction, NUMBER_LEAST, 1, remedy)
+        check_time("preemption: grace", self.grace)
 
 
 @dataclass(frozen=True)
@@ -69,23 +73,33 @@ class Pool:
     preemption: Preemption | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise InputError(f"the name of a pool is {self.name!r}; give a text")
-        if not isinstance(self.weight, NUMBER):
-            raise InputError(f"pool {self.name!r}: weight is {self.weight!r}; give a number")
-        if not 0 < self.weight < inf:
-            raise InputError(f"pool {self.name!r}: weight is {self.weight}; it must be > 0")
-        for name in ("slots_min", "slots_max"):
-            shares = getattr(self, name)
-            if isinstance(shares, int):  # One number covers all kinds, as in a workload file.
-                object.__setattr__(self, name, {ANY_KIND: shares})
-            elif not isinstance(shares, Mapping) or not all(
-                isinstance(share, NUMBER) for share in shares.values()
-            ):
+        check_name("the name of a pool", self.name)
+        if self.parent is not None:
+            check_name(f"pool {self.name!r}: parent", self.parent)
+        check_positive(f"pool {self.name!r}: weight", self.weight)
+        for name, known in ("policy", PoolPolicy), ("job_weights", JobWeights):
+            if getattr(self, name) not in get_args(known):
                 raise InputError(
-                    f"pool {self.name!r}: {name} is {shares!r}; give a whole number, or one for"
-                    " each kind of slot"
+                    f"pool {self.name!r}: {name} is {shown(getattr(self, name))}; give one of"
+                    f" {', '.join(get_args(known))}"
                 )
+        remedy = "give a slotwise.Preemption, or leave it out"
+        what = f"pool {self.name!r}: preemption"
+        check_type(what, self.preemption, Preemption | None, remedy)
+        for name, least in ("slots_min", 0), ("slots_max", 1):
+            shares = getattr(self, name)
+            if is_number(shares):  # One number covers all kinds, as in a workload file.
+                object.__setattr__(self, name, {ANY_KIND: shares})
+            elif not isinstance(shares, Mapping):
+                raise InputError(
+                    f"pool {self.name!r}: {name} is {shown(shares)}; give a whole number, or"
+                    " one for each kind of slot"
+                )
+            for kind, share in getattr(self, name).items():
+                check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
+                remedy = f"give a whole number from {least} to {SLOTS_MOST}"
+                what = f"pool {self.name!r}: {name} of kind {kind!r}"
+                check_range(what, share, least, SLOTS_MOST, remedy)
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
             if max_share is not None and min_share > max_share:
@@ -93,8 +107,9 @@ class Pool:
                     f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
                     f" slots_max {max_share}; lower one or raise the other"
                 )
-        if self.jobs_max is not None and self.jobs_max < 1:
-            raise InputError(f"pool {self.name!r}: jobs_max is {self.jobs_max}; use >= 1")
+        if self.jobs_max is not None:
+            what = f"pool {self.name!r}: jobs_max"
+            check_range(what, self.jobs_max, 1, inf, "give a whole number >= 1", whole=True)
 
     @property
     def kinds(self) -> frozenset[str]:

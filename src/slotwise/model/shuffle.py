@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.cluster import ANY_KIND, SLOTS_MOST, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.typed import check_range
 
 REDUCE_KIND = "reduce"
 COPY_KIND = "copy"
@@ -30,14 +31,12 @@ class Shuffle:
     copies_per_job: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.slow_start <= 1:
-            raise InputError(
-                f"shuffle: slow_start is {self.slow_start}; give a part from 0 to 1"
-            )
+        check_range("shuffle: slow_start", self.slow_start, 0, 1, "give a part from 0 to 1")
+        remedy = f"give a whole number from 1 to {SLOTS_MOST}"
         for name in ("copies_per_slot", "copies_per_job"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"shuffle: {name} is {value}; it must be at least 1")
+            if name == "copies_per_slot" or value is not None:
+                check_range(f"shuffle: {name}", value, 1, SLOTS_MOST, remedy, whole=True)
 
     def cluster(self, cluster: Cluster) -> Cluster:
         """The cluster, with slots for copying added if `split` and it has none yet."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from slotwise.model.errors import InputError
-from slotwise.model.typed import NUMBER
+from slotwise.model.typed import NUMBER_MOST, TIME_MOST, is_number, shown
 
 
 def checked_steps(
@@ -15,7 +15,7 @@ def checked_steps(
     """The steps as pairs. InputError for one that is no pair, or that does not increase."""
     pairs = []
     if not isinstance(steps, Iterable):
-        raise InputError(f"job {job!r}: steps is {steps!r}; give pairs (seconds, cost)")
+        raise InputError(f"job {job!r}: steps is {shown(steps)}; give pairs (seconds, cost)")
     for step in steps:
         try:
             at, cost = step
@@ -23,11 +23,12 @@ def checked_steps(
             raise InputError(
                 f"job {job!r}: step {step!r} is no pair; give (seconds, cost)"
             ) from None
-        if not (isinstance(at, NUMBER) and isinstance(cost, NUMBER)):
+        if not (is_number(at) and is_number(cost)):
             raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")
-        if not (0 <= at < float("inf") and 0 <= cost < float("inf")):
+        if not (0 <= at <= TIME_MOST and 0 <= cost <= NUMBER_MOST):
             raise InputError(
-                f"job {job!r}: step ({at}, {cost}); its time and its cost must be >= 0"
+                f"job {job!r}: step {shown(step)}; its time and its cost must be >= 0, and at"
+                f" most {TIME_MOST:g} and {NUMBER_MOST:g}"
             )
         pairs.append((at, cost))
     for one, other in pairwise(pairs):

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.model.errors import InputError, OutputError, SlotwiseError
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.typed import NUMBER, check_whole
+from slotwise.model.job import COMMANDS_MOST, Job, Phase, Tasks
+from slotwise.model.typed import NUMBER_MOST, check_range
 from slotwise.programs.commit import OutputDirectory, check_output, place_of
 from slotwise.programs.descendants import UNKNOWN_CODE, children, descendants
 from slotwise.programs.hosts.here import shares_files
@@ -255,9 +255,11 @@ def plan_commands(
         )
     if any("\0" in word for word in words):
         raise InputError(f"job {job_id!r}: the command has a null character; remove it")
-    check_whole(f"job {job_id!r}: tasks", tasks)
-    if work is not None and not isinstance(work, NUMBER):
-        raise InputError(f"job {job_id!r}: work is {work!r}; give seconds, a number")
+    remedy = f"give a whole number >= 1, at most {COMMANDS_MOST}"
+    check_range(f"job {job_id!r}: tasks", tasks, 1, COMMANDS_MOST, remedy, whole=True)
+    if work is not None:
+        remedy = f"give seconds, a number from 0 to {NUMBER_MOST:g}"
+        check_range(f"job {job_id!r}: work", work, 0, NUMBER_MOST, remedy)
     if not isinstance(cwd, str | os.PathLike | None):
         raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
     _check_env(job_id, {} if env is None else env)

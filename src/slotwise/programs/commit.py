@@ -27,7 +27,7 @@ from slotwise.model.errors import InputError
 from slotwise.programs.formats.files import absolute
 from slotwise.programs.layout import Layout
 from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
-from slotwise.programs.storage import as_os_errors, file_system, missing_bucket
+from slotwise.programs.storage import as_os_errors, file_system, missing_bucket, reason_of
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1
@@ -118,9 +118,8 @@ def _looking_at(output: str) -> Iterator[None]:
         with as_os_errors():
             yield
     except OSError as error:
-        reason = error.strerror or error
         raise InputError(
-            f"output {output!r}: {reason}; correct this, or name another"
+            f"output {output!r}: {reason_of(error)}; correct this, or name another"
         ) from error
 
 

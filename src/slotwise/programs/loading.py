@@ -16,6 +16,7 @@ from zlib import crc32
 import cloudpickle
 
 from slotwise.model.errors import InputError, MissingExtraError, check_installed
+from slotwise.model.typed import check_type
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
 
 AnyProgram = MapReduce | BatchMapReduce
@@ -47,6 +48,8 @@ def load(
     imported only here; what it defines is sent to workers by value. Raises InputError that
     names the error: the name, the file, the class or a parameter.
     """
+    remedy = "give a mapping of names to values"
+    check_type("parameters", parameters, Mapping | None, remedy)
     given = dict(parameters or {})
     if isinstance(spec, str):
         return _made(_class_of(spec, base_dir), spec, given)

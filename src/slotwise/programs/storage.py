@@ -55,6 +55,13 @@ def as_os_errors() -> Iterator[None]:
         raise OSError(f"{name}: {text}" if text else name) from error
 
 
+def reason_of(error: Exception) -> str:
+    """What an error says in one line: some packages list all that they have tried."""
+    lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
+    first = " ".join(lines[0].split()) if lines else type(error).__name__
+    return first.rstrip(":;,.") if len(lines) > 1 else first
+
+
 def _raised_by(error: Exception) -> str:
     """The package whose code raised an error."""
     (frame, _), *_ = reversed(list(walk_tb(error.__traceback__)))

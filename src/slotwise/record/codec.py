@@ -54,7 +54,7 @@ from slotwise.model.virtual_time import VirtualEnd, VirtualJob, VirtualTime, Vir
 
 Plain = dict[str, Any]
 
-OMITTED = {TaskFailed: "lacks_input", OutputLost: "reason"}
+OMITTED = {TaskFailed: ("lacks_input", "final"), OutputLost: ("reason",)}
 """Keys that are left out if they are false or empty, as they usually are."""
 
 
@@ -79,9 +79,9 @@ def encode(entry: Event | Decision) -> Plain:
         "is": type(entry).__name__,
         **{field.name: getattr(entry, field.name) for field in fields(entry)},
     }
-    omitted = OMITTED.get(type(entry))
-    if omitted is not None and not plain[omitted]:
-        del plain[omitted]
+    for omitted in OMITTED.get(type(entry), ()):
+        if not plain[omitted]:
+            del plain[omitted]
     return plain
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.model.typed import check_path
 from slotwise.opening import open_to_write
 from slotwise.record.own_files import refuse_foreign
 from slotwise.report.style import BEGIN
@@ -35,8 +36,8 @@ def write_report(
     """
     from slotwise.report.html import page
 
-    path = Path(path)
     check_report(path)
+    path = Path(path)
     scene, drawn = _draw(runs)
     bundle = importlib.import_module("vl_convert").javascript_bundle()
     specs = [picture.spec() for picture in drawn]
@@ -54,6 +55,7 @@ def check_report(path: str | Path) -> None:
     suffix of a page and for a path that cannot be written.
     """
     require_plots()
+    check_path("the path of a report", path, optional=False)
     with _input_errors(Path(path)):
         _check_path(Path(path))
 

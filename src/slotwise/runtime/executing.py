@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from slotwise.model.decision import Launch
+from slotwise.model.errors import InputChanged
 from slotwise.model.event import (
     Event,
     LaunchDropped,
@@ -160,11 +161,14 @@ class Executing:
             with undisturbed():  # No signal comes between the commit and its record.
                 self._store(live, launch, result, seconds)
 
-    def failed(self, launch: Launch, reason: object, *, lost: bool = False) -> None:
+    def failed(
+        self, launch: Launch, reason: object, *, lost: bool = False, is_own: bool = False
+    ) -> None:
         """An attempt has failed, or was lost with its worker or its host.
 
-        The reason is a text, or one of the errors of `lost_input`: with a LostInputError, the
-        lost output is reported, too.
+        If the task itself has ended or stopped its worker (`is_own`), the attempt has failed,
+        although it was lost. The reason is a text, or one of the errors of `lost_input`: with a
+        LostInputError, the lost output is reported, too. With an InputChanged, the job fails.
         """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task
@@ -180,8 +184,10 @@ class Executing:
             return
         live.discard(launch)
         text = f"{live.execution.describe(name, task)}: {reason}"
-        now, attempt = self._now(), launch.attempt
-        self._report(TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input))
+        now, attempt, lost = self._now(), launch.attempt, lost and not is_own
+        final = type(reason) is InputChanged  # Not only as one host sees it.
+        failure = TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input, final)
+        self._report(failure)
         self._break(live, launch)
         self._one_less(live, launch)
 

@@ -368,7 +368,7 @@ class LiveBackend(ABC):
             self._workers.kill(slot)
             if slot in self._slots.held:
                 reason = f"its worker process has been stopped for {seconds:.1f} s (SIGSTOP)"
-                self._jobs.failed(self._release(slot), reason, lost=True)
+                self._jobs.failed(self._release(slot), reason, lost=True, is_own=True)
 
     def _free_abandoned(self, slot: int) -> None:
         """An abandoned attempt has ended on its host, too."""
@@ -387,7 +387,9 @@ class LiveBackend(ABC):
             self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
         else:
             reason = self._placed(outcome.value, launch.host)
-            self._jobs.failed(launch, reason, lost=outcome.status == "lost")
+            is_own = outcome.status == "exited"
+            is_lost = is_own or outcome.status == "lost"
+            self._jobs.failed(launch, reason, lost=is_lost, is_own=is_own)
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, without those during which it was stopped from outside."""

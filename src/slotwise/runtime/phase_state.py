@@ -171,7 +171,17 @@ class PhaseState(WaitingNode):
         """Whether one more task, or its gang, exceeds neither its max share nor a pool's."""
         if self.running + self.unit > self.max_share:
             return False
-        return not self._limits or not any(share.room < self.unit for share in self._limits)
+        return not self._limits or not self.is_at_limit
+
+    @property
+    def limits(self) -> tuple[PoolState, ...]:
+        """The shares of pools above it that have a max share."""
+        return self._limits
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether a pool above it has no room for one more of its tasks."""
+        return any(share.room < self.unit for share in self._limits)
 
     @property
     def yields(self) -> bool:

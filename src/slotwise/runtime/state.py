@@ -221,7 +221,8 @@ class State(StateRequests, StateHosts, StateGates):
             task = 0 if phase.is_gang else event.task
             count = phase.count_bad_end(task, event.lost)
             is_given_up = self._jobs.is_given_up(phase.job.id)
-            if count >= self._limits[event.lost] and not is_given_up:
+            is_over = event.final or count >= self._limits[event.lost]
+            if is_over and not is_given_up:
                 self.doomed[phase.job.id] = event.reason
         self._jobs.forget_if_over(phase.job.id)
 

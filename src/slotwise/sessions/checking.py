@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -109,15 +107,6 @@ def check_names(function: str, given: Iterable[str], known: Collection[str]) -> 
                 f"{function}() got an unexpected keyword argument {name!r};"
                 f" known: {', '.join(known)}"
             )
-
-
-def warn_user(text: str) -> None:
-    """Warn at the line of the user's code that called slotwise."""
-    package, level = f"{Path(__file__).parents[1]}{os.sep}", 2
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
 
 
 def _short(value: object) -> str:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from slotwise.sessions.checking import warn_user
+from slotwise.running import warn_user
 
 FOLDER = "slotwise-sessions"
 """The name of the folder; outside of the user's runtime folder, with the user's number."""

@@ -19,14 +19,13 @@ from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
 from slotwise.record.log import Header
 from slotwise.report.session_table import ShownJob, session_html
-from slotwise.running import check_jobs
+from slotwise.running import check_jobs, warn_user
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.runtime.loop import Record
 from slotwise.sessions.arriving import Names
 from slotwise.sessions.calls import PHASE, OpenCalls
-from slotwise.sessions.checking import warn_user
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.learning import Learning

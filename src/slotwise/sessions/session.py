@@ -15,7 +15,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.typed import check_whole
 from slotwise.objective.objective import Objective
 from slotwise.report.notebook_progress import notebook_display
-from slotwise.running import Options, RunSpec, check_options, refuse_log
+from slotwise.running import Options, RunSpec, check_options, refuse_log, warn_user
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions import changes, closing, hosts
 from slotwise.sessions.arriving import arriving
@@ -226,7 +226,10 @@ class Session:
             raise InputError("this job runs already; make another object to run it again")
         entry = arriving(entry, intake.now, intake.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,), intake.learning.rates)
-        (execution,) = source.executions(intake.state.cluster)
+        cluster = intake.state.cluster
+        if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
+            warn_user(f"{wrong}: no task is near that input")
+        (execution,) = source.executions(cluster)
         return intake.run(execution)
 
     def close(self, *, cancels: bool = False) -> None:

@@ -7,18 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from slotwise.model.cluster import SLOTS_MOST
-
-TIME_MOST = 1e10
-"""Seconds, about 300 years; floats would be too coarse for later instants."""
-
-NUMBER_MOST = 1e12
-"""The maximum of work, weights and speeds: sums of many stay finite and precise enough."""
-
-BYTES_MOST = 10**15
-"""The maximum number of bytes of a block, for the same reason."""
-
-NUMBER_LEAST = 1e-12
-"""The minimum of positive numbers; smaller ones are lost in sums."""
+from slotwise.model.typed import NUMBER_LEAST, NUMBER_MOST, TIME_MOST
 
 
 def _not_minute(value: float) -> float:

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from slotwise.model.cluster import GRACE_SECONDS
-from slotwise.model.job import PRIORITIES
+from slotwise.model.job import BYTES_MOST, COMMANDS_MOST, PRIORITIES, REDUCERS_MOST, TASKS_MOST
 from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.copies import Policy
 from slotwise.workload.dataflow_schema import DataflowEntry
 from slotwise.workload.entry import (
-    BYTES_MOST,
     Command,
     Cost,
     Count,
@@ -33,15 +32,6 @@ from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETT
 
 VERSION = 1
 """The version of the file format."""
-
-TASKS_MOST = 100_000_000
-"""The maximum number of tasks in a phase; larger numbers are treated as mistakes."""
-
-REDUCERS_MOST = 100_000
-"""The maximum number of reduces, each of which has its own file."""
-
-COMMANDS_MOST = 100_000
-"""The maximum number of tasks of a command, each of which has its own files."""
 
 
 class HostEntry(Entry):

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.job import TASKS_MOST, Job, Phase, Tasks
+from slotwise.model.typed import TIME_MOST
 from slotwise.opening import open_to_read
-from slotwise.workload.entry import TIME_MOST
-from slotwise.workload.schema import TASKS_MOST
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
 """The columns of a trace that are read; others may follow."""

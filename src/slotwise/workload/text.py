@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from slotwise.model.errors import InputError
+from slotwise.model.typed import check_path
 from slotwise.opening import open_to_read
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
 
@@ -56,6 +57,7 @@ class Lines:
 
 def read_text(path: str | FilePath, wanted: str) -> str:
     """The text of a file that a user names. InputError, which says what is `wanted`."""
+    check_path("the path of a file", path, optional=False)
     try:
         with open_to_read(FilePath(path)) as stream:
             content = stream.read(SIZE_MOST + 1)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostChange
-from slotwise.model.job import Job
+from slotwise.model.job import BYTES_MOST, Job
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.shuffle import Shuffle
+from slotwise.model.typed import check_all, check_path, check_range, check_type, shown
 from slotwise.objective.objective import Objective
 from slotwise.workload.copies import Policy
 
@@ -132,8 +134,9 @@ class Placement:
     block_bytes: int = 0
 
     def __post_init__(self) -> None:
-        if self.replicas < 1:
-            raise InputError(f"placement: replicas is {self.replicas}; give at least 1")
+        for name, least, most in ("replicas", 1, inf), ("block_bytes", 0, BYTES_MOST):
+            value, remedy = getattr(self, name), f"give a whole number >= {least}"
+            check_range(f"placement: {name}", value, least, most, remedy, whole=True)
 
 
 Described = ProgramJob | CommandJob | DataflowJob
@@ -167,6 +170,18 @@ class Workload:
     changes: tuple[HostChange, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.jobs, Iterable) or isinstance(self.jobs, str | bytes | Mapping):
+            raise InputError(f"workload: jobs is {shown(self.jobs)}; give a list of jobs")
+        object.__setattr__(self, "jobs", tuple(self.jobs))  # A list is accepted, too.
+        for name, (kind, remedy) in _PARTS.items():
+            check_type(f"workload: {name}", getattr(self, name), kind, remedy)
+        check_all("workload: pools", self.pools, Pool, "give a list of slotwise.Pool")
+        object.__setattr__(self, "pools", tuple(self.pools))
+        remedy = "give a list of slotwise.HostAdded, HostDrained and HostRemoved"
+        check_all("workload: changes", self.changes, HostChange, remedy)
+        remedy = "give a whole number >= 0"
+        check_range("workload: replicas", self.replicas, 0, inf, remedy, whole=True)
+        check_path("workload: folder", self.folder, optional=False)
         if self.placement is None and self.replicas:
             object.__setattr__(self, "placement", Placement(self.replicas))
         replicas = self.placement.replicas if self.placement else 0
@@ -176,6 +191,17 @@ class Workload:
                 " give one of them"
             )
         object.__setattr__(self, "replicas", replicas)
+
+
+_PARTS: dict[str, tuple[Any, str]] = {
+    "cluster": (Cluster | None, "give a slotwise.Cluster, or leave it out"),
+    "objective": (Objective, "give a slotwise.Objective"),
+    "preemption": (Preemption | None, "give a slotwise.Preemption, or leave it out"),
+    "shuffle": (Shuffle | None, "give a slotwise.Shuffle, or leave it out"),
+    "network": (Network | None, "give a slotwise.Network, or leave it out"),
+    "placement": (Placement | None, "give a slotwise.Placement, or leave it out"),
+}
+"""The types of the parts of a workload, and what to give."""
 
 
 def mapreduce(

@@ -19,6 +19,7 @@ from slotwise.allocation.due_dates.reservations import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
 from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.exhaustive import best_order, not_above_any_order
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import (
     ORDERS,
@@ -270,3 +271,18 @@ def test_promises_are_copied_not_shared() -> None:
     other.promise(0, other.earliest(0))
     assert first.due[0] == inf
     assert first.earliest(1) <= other.earliest(1)
+
+
+@pytest.mark.parametrize(("seed", "count"), [(253, 5), (262, 6), (32, 7), (8, 8)])
+def test_a_local_optimum_above_the_best_order_is_left(seed: int, count: int) -> None:
+    """Tardiness of few jobs; with few steps, the budget says that it was short."""
+    random = Random(seed)
+    problem = random_problem(random, count, "hinge", capacity=random.choice([2, 4, 10]))
+    found, (_, best) = solve(problem, Budget(14_000)), best_order(problem)
+    assert found.value > best * 1.0001
+    better = not_above_any_order(problem, found, Budget())
+    assert better.value <= best * (1 + 1e-9)
+    check_packing(problem, better.packing, better.completion.tolist())
+    short = Budget(1)
+    not_above_any_order(problem, found, short)
+    assert short.was_short

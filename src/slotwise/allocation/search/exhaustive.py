@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from itertools import permutations
 from math import inf
 
+import numpy as np
+
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import Packer, packer_for
@@ -17,6 +19,7 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import ORDERS
 from slotwise.allocation.search.prefix import Placed, Prefix, empty_prefix, jobs_of, twins
+from slotwise.allocation.search.solution import MalleableSolution, in_order
 from slotwise.allocation.tolerances import SAME
 from slotwise.model.errors import InputError
 
@@ -52,6 +55,23 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
     return order, problem.value(packer.completions(order))
 
 
+def not_above_any_order(
+    problem: Malleable, solution: MalleableSolution, budget: Budget
+) -> MalleableSolution:
+    """The solution of a sum for at most `JOBS_MOST` jobs, or that of an order of lower value.
+
+    If the budget suffices, no order has a lower value. One node of the tree of prefixes per
+    step. Nothing is searched if the solution is optimal, or the budget was short before.
+    """
+    value = solution.value
+    is_optimal = solution.bound >= value or value <= problem.value(problem.heights)
+    if is_optimal or len(problem) > JOBS_MOST or budget.was_short:
+        return solution
+    order = np.argsort(solution.completion, kind="stable").tolist()
+    found = search(problem, order, value, budget)
+    return solution if found == order else in_order(problem, found)
+
+
 def best_by_trying(problem: Malleable) -> tuple[list[int], float]:
     """The same as `best_order` by packing every order. J! packings: the oracle for few jobs."""
     packer = _packer(problem)
@@ -63,9 +83,14 @@ def best_by_trying(problem: Malleable) -> tuple[list[int], float]:
     return list(best), value(best)
 
 
-def search(problem: Malleable, order: Sequence[int], value: float) -> list[int]:
-    """An order of lower value than this one if there is one, else this one. At worst J!."""
-    branches = _Branches(problem, order, value)
+def search(
+    problem: Malleable, order: Sequence[int], value: float, budget: Budget | None = None
+) -> list[int]:
+    """An order of lower value than this one if there is one, else this one. At worst J!.
+
+    A budget ends the search earlier.
+    """
+    branches = _Branches(problem, order, value, budget or Budget())
     branches.visit(empty_prefix(problem), list(order), -inf if branches.is_max else 0.0, None)
     return branches.best
 
@@ -73,8 +98,10 @@ def search(problem: Malleable, order: Sequence[int], value: float) -> list[int]:
 class _Branches:
     """The search: the best order so far, and the current prefix."""
 
-    def __init__(self, problem: Malleable, order: Sequence[int], value: float) -> None:
-        self.best, self._value = list(order), value
+    def __init__(
+        self, problem: Malleable, order: Sequence[int], value: float, budget: Budget
+    ) -> None:
+        self.best, self._value, self._budget = list(order), value, budget
         self.is_max = problem.aggregate == "max"
         self._costs, self._jobs = tuple(problem.costs), jobs_of(problem)
         self._trial: list[int] = []
@@ -90,6 +117,8 @@ class _Branches:
         if not rest:
             if spent < self._value:
                 self.best, self._value = self._trial.copy(), spent
+            return
+        if not self._budget.may_go_on():
             return
         placements = {j: prefix.earliest(self._jobs[j]) for j in rest}
         costs = {j: self._costs[j].at(p.completion) for j, p in placements.items()}

@@ -10,7 +10,7 @@ from typing import Any
 from slotwise.model.errors import InputError
 from slotwise.programs.dataflow import checking as check
 from slotwise.programs.dataflow.building import build
-from slotwise.programs.dataflow.declared import Declared, StreamReading, Values
+from slotwise.programs.dataflow.declared import Declared, Files, StreamReading, Values
 from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.map_reduce import MapNode, ReduceNode, checked, key_of
 from slotwise.programs.dataflow.nodes import OUT, Graph, Kind, Written
@@ -152,6 +152,12 @@ class Dataflow:
         check.count("copies", copies)
         given = check.records(records)
         return self._source(name, "values", Values(given, copies))
+
+    @property
+    def input_hosts(self) -> list[Any]:
+        """What was stated for `input_hosts` of each source that reads files."""
+        given = [node.given for node in self._nodes.values()]
+        return [files.hosts for files in given if isinstance(files, Files)]
 
     def __repr__(self) -> str:
         names = list(self._nodes)

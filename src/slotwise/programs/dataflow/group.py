@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from slotwise.model.errors import RecordError, SlotwiseError
+from slotwise.model.errors import InputChanged, RecordError, SlotwiseError
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.body import records_written
@@ -112,7 +112,8 @@ def run_copy(
         raise
     except SlotwiseError as error:
         ends.fail(f"node {copy}: {error}")
-        raise SlotwiseError(f"node {copy}: {error}") from None
+        is_final = type(error) is InputChanged
+        raise (InputChanged if is_final else SlotwiseError)(f"node {copy}: {error}") from None
     except BaseException as error:
         known = vars(error)
         known[WHERE] = f"node {copy}, {known[WHERE]}" if WHERE in known else f"node {copy}"

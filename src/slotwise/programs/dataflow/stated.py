@@ -44,6 +44,13 @@ def flow_of(stated: Mapping[str, Any], base_dir: str | Path | None) -> Dataflow:
     return flow
 
 
+def tables_of(flow: Dataflow | Mapping[str, Any]) -> list[Any]:
+    """What a dataflow states for `input_hosts` of its sources; nothing for one in an app."""
+    if isinstance(flow, Dataflow):
+        return flow.input_hosts
+    return [node.get("input_hosts") for node in flow.get("nodes", ())]
+
+
 def _node(flow: Dataflow, node: Mapping[str, Any], base_dir: str | Path | None) -> Stream:
     name = node["name"]
     if "inputs" in node:

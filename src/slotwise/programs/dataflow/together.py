@@ -19,7 +19,7 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 from slotwise import task
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputChanged, SlotwiseError
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.descendants import descendants
 from slotwise.programs.lost_input import LostAttemptError, LostInputError
@@ -36,7 +36,8 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
 
     Results must be picklable. If one fails, or its process ends without a word, the others are
     killed and the first cause is raised: as it is if it was raised here or is a LostInputError,
-    as a LostAttemptError if it is the end of a process, else as a SlotwiseError, or as a
+    as a LostAttemptError if it is the end of a process, as an InputChanged, else as a
+    SlotwiseError, or as a
     BrokenChannelError if the cause is in no function. In children, functions of `slotwise.task`
     have no effect.
     """
@@ -222,4 +223,5 @@ def _outcome(body: Body) -> Failure | tuple[object]:
         return Failure(False, time.monotonic(), SlotwiseError(error.reason))
     except BaseException as error:
         at = time.monotonic()
-        return Failure(True, at, SlotwiseError(story(error)))
+        kind = InputChanged if type(error) is InputChanged else SlotwiseError
+        return Failure(True, at, kind(story(error)))

@@ -19,7 +19,7 @@ from fsspec.utils import infer_compression
 
 from slotwise.model.errors import InputError, OutputError
 from slotwise.programs.formats.versions import Version, check_unchanged
-from slotwise.programs.storage import as_os_errors, file_system
+from slotwise.programs.storage import as_os_errors, file_system, reason_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -137,7 +137,7 @@ def _matches(path: str) -> list[InputFile]:
                 files = [file for info in infos for file in _local(info["name"])]
     except (OSError, ValueError) as error:  # ValueError for a NUL in the path.
         place = getattr(error, "filename", None) or path
-        reason = getattr(error, "strerror", None) or error
+        reason = reason_of(error)
         if "\0" not in place and os.path.islink(place):
             reason = f"{reason}; it is a symbolic link to {os.readlink(place)!r}"
         raise InputError(f"input {place!r}: {reason}; correct this, or leave it out") from error

@@ -52,7 +52,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
 
 def input_format(name: str) -> InputFormat:
     """Return the input format with this name; raise InputError if it is unknown."""
-    if name not in INPUT_FORMATS:
+    if name not in tuple(INPUT_FORMATS):  # It may be unhashable.
         raise InputError(
             f"unknown input format {name!r}; known: {', '.join(sorted(INPUT_FORMATS))}"
         )

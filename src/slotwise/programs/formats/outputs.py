@@ -106,7 +106,7 @@ SUFFIXES = {"text": "", "jsonl": ".jsonl", "parquet": ".parquet"}
 
 def check_output_format(name: str) -> None:
     """Raise InputError for an unknown output format, MissingExtraError if pyarrow is needed."""
-    if name not in OUTPUT_FORMATS:
+    if name not in tuple(OUTPUT_FORMATS):  # It may be unhashable.
         raise InputError(
             f"unknown output format {name!r}; known: {', '.join(sorted(OUTPUT_FORMATS))}"
         )

@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from fsspec.core import url_to_fs
 
-from slotwise.model.errors import InputChanged
+from slotwise.model.errors import InputChanged, InputDiffers
 from slotwise.programs.addresses import split_address
 from slotwise.programs.hosts.here import address_here
 
@@ -93,7 +93,7 @@ def _found(path: str, file: IO[bytes] | None) -> list[Version]:
 
 def _changed(path: str, planned: Version, now: str) -> InputChanged:
     if there := address_here():
-        return InputChanged(
+        return InputDiffers(
             f"input {path!r} is not the same on host {os.uname().nodename}"
             f" ({split_address(there)[0]}) as when its job was planned. Then: {planned}. Here:"
             f" {now}. All hosts must see the same files; if they do, it has changed: run the"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
-from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.model.job import REDUCERS_MOST, Block, Job, Phase, Tasks
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
+from slotwise.model.typed import check_range
 from slotwise.programs.commit import check_output, place_of
 from slotwise.programs.formats.held import InputHosts, blocks, held_by
 from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
@@ -173,15 +175,14 @@ def _phases(
 
 
 def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: int) -> None:
-    for name, value, least in (
-        ("reducers", reducers, 0),
-        ("split_bytes", split_bytes, 1),
-        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES),
+    for name, value, least, most in (
+        ("reducers", reducers, 0, REDUCERS_MOST),
+        ("split_bytes", split_bytes, 1, inf),
+        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES, inf),
     ):
-        if not isinstance(value, int) or value < least:
-            raise InputError(
-                f"job {job_id!r}: {name} is {value!r}; give a whole number >= {least}"
-            )
+        remedy = f"give a whole number >= {least}"
+        remedy += f", at most {most}" if most < inf else ""
+        check_range(f"job {job_id!r}: {name}", value, least, most, remedy, whole=True)
 
 
 def _check_keys(program: AnyProgram, reducers: int) -> None:

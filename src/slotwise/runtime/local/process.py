@@ -25,6 +25,11 @@ OWN_OPTIONS = (
     *("-X", "faulthandler"),  # Shows the place of a crash in native code on stderr.
 )
 
+OWN_SIGNALS = frozenset(
+    (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS)
+)
+"""The signals that faults of its own code send to a process."""
+
 CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one call."""
 
@@ -244,6 +249,15 @@ class WorkerProcess:
         code = self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         return f"worker process {self.pid} {how}"
+
+    @property
+    def ended_itself(self) -> bool:
+        """Whether its own code is why it can no longer be used, once its channel is closed.
+
+        It has exited, a fault of its code made a signal end it, or it lives without channel.
+        """
+        code = self._process.poll()
+        return code is None or code >= 0 or -code in OWN_SIGNALS
 
     def is_reaped(self) -> bool:
         """Whether the process has ended; collects its exit code if so."""

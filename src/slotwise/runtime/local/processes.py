@@ -64,11 +64,12 @@ class Answer(NamedTuple):
     `body` depends on `status`: the pickle of the result of a task that is done; that of the
     traceback of an error, or of an error of `programs.lost_input`; the pickle of the value kept
     by a task that stopped on request (empty if none); or a sentence, for a reply that cannot be
-    received, and for a lost task on the end of its worker process (its times are then 0).
+    received, and for a task that is lost, or that has ended its worker process itself (exited),
+    on the end of that process (its times are then 0).
     """
 
     slot: int
-    status: Literal["done", "error", "stopped", "unreadable", "lost"]
+    status: Literal["done", "error", "stopped", "unreadable", "lost", "exited"]
     body: Pickle | str
     started: float = 0.0
     seconds: float = 0.0
@@ -301,7 +302,8 @@ class Processes:
         try:
             reply = worker.receive()
         except EOFError:
-            return self._bury(slot, "lost", worker.last_words())
+            words = worker.last_words()
+            return self._bury(slot, "exited" if worker.ended_itself else "lost", words)
         except (GarbledError, MemoryError) as error:
             return self._bury(slot, "unreadable", UNREADABLE[type(error)])
         if reply is None:
@@ -315,7 +317,7 @@ class Processes:
         return Answer(slot, STATUSES[what], body, started, seconds)
 
     def _bury(
-        self, slot: int, status: Literal["lost", "unreadable"], sentence: str
+        self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
     ) -> Answer | None:
         """Replace an unusable worker. The answer for its task, if it had one."""
         worker = self._workers[slot]

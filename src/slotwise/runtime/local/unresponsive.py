@@ -99,14 +99,20 @@ class ResponseMonitor:
         return now - self.unresponsive[host].since
 
     def stuck(self, now: float) -> dict[int, float]:
-        """The slots of the workers that were stuck at the last look, and for which time (s)."""
-        return {
+        """The slots of the workers that were stuck at the last look, and for which time (s).
+
+        Their workers are replaced, so each is returned once.
+        """
+        found = {
             slot: now - since
             for host, slots in self._slots.items()
             if host not in self.unresponsive
             for slot in slots
             if (since := self._since.get(slot, inf)) + self._grace <= now
         }
+        for slot in found:
+            del self._since[slot]
+        return found
 
     def take_stopped(self, slot: int) -> float:
         """The seconds for which a slot's worker was seen stopped since the last call."""

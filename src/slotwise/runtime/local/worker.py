@@ -39,6 +39,7 @@ DONE, ERROR, STOPPED, TORN = range(4)
 """TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
 
 LOST_INPUT = "slotwise.programs.lost_input"
+INPUT_CHANGED = "slotwise.model.errors", "InputChanged"
 """The module of the errors that are sent as they are; all others are sent as text."""
 
 WORD_BYTES = 40
@@ -258,6 +259,8 @@ class Server:
                 bare = type(error)(*error.args)
                 return ERROR, started, seconds, pickle.dumps(bare)
             text = f"{trouble}: {summary(error)}" if trouble else told(error)
+            if (type(error).__module__, type(error).__name__) == INPUT_CHANGED:
+                return ERROR, started, seconds, pickle.dumps(type(error)(text))
             return ERROR, started, seconds, pickle.dumps(text)
 
     def _run(

@@ -74,12 +74,12 @@ class Reply:
 
     `value` depends on `status`: the result of a task that is done; the traceback of an error,
     or an error of `programs.lost_input`; the pickle of the value kept by a task that stopped on
-    request (empty if none); or, for a lost task, a sentence on the end of its worker process
-    (its times are then 0).
+    request (empty if none); or, for a task that is lost or has exited, a sentence on the end of
+    its worker process (its times are then 0). A task has exited if its process ended by itself.
     """
 
     slot: int
-    status: Literal["done", "error", "stopped", "lost"]
+    status: Literal["done", "error", "stopped", "lost", "exited"]
     value: object
     started: float = 0.0
     seconds: float = 0.0
@@ -169,7 +169,7 @@ class Workers:
 def _reply(answer: Answer) -> Reply:
     """What an answer says, unpickled."""
     slot, status, body, started, seconds = answer
-    if status == "lost" or status == "stopped":
+    if status == "lost" or status == "exited" or status == "stopped":
         return Reply(slot, status, body, started, seconds)
     if status == "unreadable":
         return Reply(slot, "error", body, started, seconds)

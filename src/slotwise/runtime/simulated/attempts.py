@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
+from slotwise.model.errors import InputError
 from slotwise.model.event import Event, TaskFailed, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.runtime.simulated.copying import Copying
@@ -13,7 +14,7 @@ from slotwise.runtime.simulated.durations import Truths
 from slotwise.runtime.simulated.host_commands import AttemptKey, key_of
 from slotwise.runtime.simulated.outages import Reports, Unreachables
 from slotwise.runtime.simulated.reading import Reading
-from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.runtime.simulated.simulation import Fault, Simulation
 
 
 class Attempts:
@@ -132,6 +133,10 @@ class Attempts:
         work = self._truths.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
         fault = self._fault(launch) if self._fault else None
+        if fault is not None and not isinstance(fault, Fault):
+            raise InputError(
+                f"fault gives {fault!r:.80} for {launch}; let it give a slotwise.Fault, or None"
+            )
         end = begins + (seconds * fault.after if fault else seconds)
         if self._reports:
             end = self._reports.next(launch.host, end)

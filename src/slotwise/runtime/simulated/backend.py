@@ -28,6 +28,7 @@ from slotwise.model.event import (
 )
 from slotwise.model.host_changes import hosts_ever, in_order
 from slotwise.model.job import Job
+from slotwise.model.typed import TIME_MOST, is_number
 from slotwise.runtime.simulated.attempts import Attempts
 from slotwise.runtime.simulated.begun import Begun
 from slotwise.runtime.simulated.gangs import Gangs
@@ -300,7 +301,7 @@ class SimulatedBackend:
             self._attempts.begin(launch, self.now)
         later = repeats(launch) if repeats else None
         if later is not None:
-            if not 0 <= later < float("inf"):
+            if not is_number(later) or not 0 <= later <= TIME_MOST:
                 raise InputError(
                     f"repeats gives {later} for {launch}; let it give seconds >= 0"
                 )

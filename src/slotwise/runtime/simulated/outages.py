@@ -13,6 +13,7 @@ from math import ceil, inf
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
+from slotwise.model.typed import TIME_MOST, check_name, is_number, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,18 @@ class Outage:
     seconds: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.at < inf:
-            raise InputError(f"{self}: it begins at {self.at}; give seconds >= 0")
-        if not (self.seconds > 0 and self.over < inf):
-            raise InputError(f"{self}: it lasts {self.seconds} s; give seconds > 0")
+        check_name("the host of an outage", self.host)
+        place = f"outage {self.host}={shown(self.at)}+{shown(self.seconds)}"
+        if not is_number(self.at) or not 0 <= self.at <= TIME_MOST:
+            raise InputError(
+                f"{place}: it begins at {shown(self.at)}; give seconds >= 0, at most"
+                f" {TIME_MOST:g}"
+            )
+        if not is_number(self.seconds) or not 0 < self.seconds <= TIME_MOST:
+            raise InputError(
+                f"{place}: it lasts {shown(self.seconds)} s; give seconds > 0, at most"
+                f" {TIME_MOST:g}"
+            )
 
     @property
     def over(self) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from slotwise.model.cluster import Cluster, Host
@@ -15,11 +14,19 @@ from slotwise.model.host_changes import check_changes, hosts_ever, in_order
 from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.model.option_names import option_name
-from slotwise.model.typed import is_number, is_whole
+from slotwise.model.typed import (
+    NUMBER_MOST,
+    check_all,
+    check_name,
+    check_positive,
+    check_range,
+    check_time,
+    check_type,
+    is_number,
+    is_whole,
+    shown,
+)
 from slotwise.runtime.simulated.outages import Outage, check_outages
-
-SPEED_MOST = 1e12
-"""The highest speed; the lowest is its inverse. Beyond that, times overflow floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,10 @@ class Fault:
     reason: str
     after: float = 0.5
     lost: bool = False
+
+    def __post_init__(self) -> None:
+        check_name("the reason of a fault", self.reason)
+        check_range("after of a fault", self.after, 0, 1, "give a part from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +97,25 @@ class Simulation:
             )
         for name in "remote_factor", "rack_factor":
             value = getattr(self, name)
-            if value is not None and not (is_number(value) and 1 <= value < inf):
-                raise InputError(f"{option_name(name)} is {value!r}; it must be >= 1")
-        saves = self.save_seconds
-        if saves is not None and not (is_number(saves) and 0 <= saves < inf):
-            raise InputError(f"{option_name('save_seconds')} is {saves!r}; give seconds >= 0")
+            if value is not None:
+                remedy = f"it must be >= 1, at most {NUMBER_MOST:g}"
+                check_range(option_name(name), value, 1, NUMBER_MOST, remedy)
+        if self.save_seconds is not None:
+            check_time(option_name("save_seconds"), self.save_seconds)
         if not isinstance(self.speeds, Mapping):
             raise InputError(f"speeds is {self.speeds!r}; give a mapping of hosts to speeds")
         for host, speed in self.speeds.items():
-            if not is_number(speed) or not 0 < speed < inf:
-                raise InputError(f"true speed of host {host!r} is {speed!r}; it must be > 0")
-            if not 1 / SPEED_MOST <= speed <= SPEED_MOST:
-                raise InputError(
-                    f"true speed of host {host!r} is {speed:g}; give a number from"
-                    f" {1 / SPEED_MOST:g} to {SPEED_MOST:g}, as in a workload file"
-                )
+            check_positive(f"true speed of host {host!r}", speed)
         check_outages(self.outages)
+        for name in "fault", "repeats", "loss":
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise InputError(f"{name} is {shown(value)}; give a function, or leave it out")
+        remedy = "give a slotwise.Network, or leave it out"
+        check_type("network", self.network, Network | None, remedy)
+        if self.changes is not None:
+            remedy = "give a list of slotwise.HostAdded, HostDrained and HostRemoved"
+            check_all("changes", self.changes, HostChange, remedy)
 
     def check(self, cluster: Cluster, jobs: Sequence[Job] = ()) -> None:
         """InputError if outages, speeds or changes name hosts that are not there.

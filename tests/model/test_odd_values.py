@@ -1,0 +1,143 @@
+"""Odd numbers and wrong types in every field: an InputError, or a simulation that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slotwise import (
+    Cluster,
+    Fault,
+    Host,
+    InputError,
+    Job,
+    Network,
+    Outage,
+    Phase,
+    Placement,
+    Pool,
+    Preemption,
+    Shuffle,
+    Simulation,
+    Tasks,
+    Workload,
+    plan,
+    simulate,
+)
+
+ODD = (1e308, 5e-324, 10**400, float("nan"), -1, 0, True, "x", None, [], np.float64(2))
+"""Numbers too large, too small or none, and values of other types."""
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "tasks": {"count": 3, "work": 2.0, "blocks": ()},
+    "phase": {
+        "name": "m",
+        "kind": "task",
+        "after": (),
+        "slots_min": 0,
+        "slots_max": 4,
+        "slots": 1,
+        "copy": 0.0,
+        "slow_start": 1.0,
+        "continues": None,
+        "grows": False,
+        "gang": False,
+        "gated": False,
+    },
+    "job": {
+        "id": "a",
+        "arrival": 0.0,
+        "pool": "p",
+        "weight": 1.0,
+        "deadline": 50.0,
+        "steps": ((10.0, 1.0),),
+        "priority": "normal",
+        "penalty": None,
+    },
+    "host": {"name": "h", "slots": {"task": 4}, "rack": "r", "speed": 1.0, "addresses": ()},
+    "cluster": {"heartbeat": 0.0, "grace": 5.0, "kinds": frozenset()},
+    "pool": {
+        "name": "p",
+        "weight": 1.0,
+        "slots_min": {},
+        "slots_max": {},
+        "jobs_max": None,
+        "parent": None,
+        "policy": "fair",
+        "job_weights": "stated",
+        "preemption": None,
+    },
+    "preemption": {"least_after": 5.0, "fair_after": 5.0, "fraction": 0.5, "grace": 1.0},
+    "shuffle": {"slow_start": 0.5, "copies_per_slot": 2, "copies_per_job": None},
+    "network": {"host": 1e8, "rack": 1e9, "core": 1e9},
+    "placement": {"replicas": 1, "policy": "racks", "block_bytes": 100},
+    "outage": {"host": "h", "at": 1.0, "seconds": 1.0},
+    "fault": {"reason": "no", "after": 0.5},
+    "simulation": {
+        "seed": 0,
+        "noise": 0.1,
+        "remote_factor": 1.0,
+        "rack_factor": None,
+        "save_seconds": None,
+        "speeds": {},
+        "hide_work": False,
+        "repeats": None,
+        "loss": None,
+        "changes": None,
+    },
+    "workload": {"replicas": 0, "folder": ".", "objective": None, "changes": ()},
+}
+"""Every field of what a simulation is made of, with a value that it takes."""
+
+
+def made(fields: dict[str, dict[str, Any]]) -> tuple[Workload, Simulation]:
+    """A workload and a simulation of these fields."""
+    given = {group: dict(values) for group, values in fields.items()}
+    mine = Phase(tasks=Tasks(**given["tasks"]), **given["phase"])
+    after = Phase("r", Tasks(2, 1.0), after=frozenset({"m"}))
+    other = Job("z", (Phase("m", Tasks(2, 3.0)),), weight=2.0)
+    pool = given["pool"]
+    pool["preemption"] = pool["preemption"] or Preemption(**given["preemption"])
+    if given["workload"]["objective"] is None:
+        del given["workload"]["objective"]
+    workload = Workload(
+        (Job(phases=(mine, after), **given["job"]), other),
+        Cluster((Host(**given["host"]),), **given["cluster"]),
+        (Pool(**pool),),
+        shuffle=Shuffle(**given["shuffle"]),
+        network=Network(**given["network"]),
+        placement=None if given["workload"]["replicas"] else Placement(**given["placement"]),
+        **given["workload"],
+    )
+    faults: Iterator[Fault | None] = iter([Fault(**given["fault"])])
+    outages = (Outage(**given["outage"]),)
+    given["simulation"].setdefault("fault", lambda _: next(faults, None))
+    return workload, Simulation(outages=outages, **given["simulation"])
+
+
+def test_these_values_are_taken() -> None:
+    """Otherwise every other value would be refused for a wrong reason."""
+    workload, simulation = made(FIELDS)
+    assert not simulate(workload, "fair", simulation=simulation).failed
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("group", "field"), [(group, field) for group in FIELDS for field in FIELDS[group]]
+)
+def test_an_odd_value_is_refused_or_taken(group: str, field: str) -> None:
+    """The message names the field; nothing overflows, and no other error arises."""
+    messages: list[str] = []
+    for value in ODD:
+        fields = {**FIELDS, group: {**FIELDS[group], field: value}}
+        try:
+            workload, simulation = made(fields)
+            simulate(workload, "fair", simulation=simulation)
+            if group in ("tasks", "phase", "job"):
+                plan(workload.jobs, "flex", slots=4)
+        except InputError as error:
+            messages.append(str(error))
+    assert [message for message in messages if "\n" in message or len(message) > 500] == []
