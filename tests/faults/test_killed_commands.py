@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,3 +63,23 @@ def test_inherited_signal_settings_change_nothing(tmp_path: Path) -> None:
     ignored = 1 << signal.SIGHUP - 1  # As nohup has it.
     text = (tmp_path / "out/told/task-00000.out").read_text()
     assert [int(line.split()[1], 16) for line in text.splitlines()] == [0, ignored]
+
+
+def test_a_signal_that_is_inherited_as_blocked_stops_a_run(tmp_path: Path) -> None:
+    """As any other."""
+    (tmp_path / "jobs.yaml").write_text(
+        "slotwise: 1\njobs: [{id: a, command: 'touch begun; sleep 600', output: out}]\n"
+    )
+    blocks = SETTINGS.replace("signal.SIG_IGN", "signal.SIG_DFL")
+    run = subprocess.Popen(
+        [sys.executable, "-c", blocks, "run", "jobs.yaml", "--slots", "1"], cwd=tmp_path
+    )
+    try:
+        while not (tmp_path / "begun").exists():
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(100) == 130
+    finally:
+        run.kill()
+        run.wait()

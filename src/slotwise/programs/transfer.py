@@ -15,6 +15,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from io import BufferedReader
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from slotwise.programs.hosts.here import shares_files
@@ -134,7 +135,10 @@ def get(handle: Handle) -> Any:
     """
     if not handle.path:
         return pickle.loads(handle.parts[0], buffers=map(bytearray, handle.parts[1:]))
-    return loaded(handle, content(handle))
+    if len(handle.spans) > 1:
+        return loaded(handle, content(handle))
+    with _opened(handle) as file:  # Large bytes are read in place, faster than from a map.
+        return pickle.load(file)
 
 
 def content(handle: Handle) -> memoryview[int]:
@@ -142,9 +146,7 @@ def content(handle: Handle) -> memoryview[int]:
 
     What is written to it stays in this process: only pages that are changed are copied.
     """
-    with open(handle.path, "rb") as file:
-        if os.fstat(file.fileno()).st_size < handle.file_bytes:
-            raise IncompleteFileError(handle.path)
+    with _opened(handle) as file:
         if len(_mapped) < min(MAPPED_MOST, _files_most() // 2):
             with suppress(OSError):  # No descriptor is left.
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -152,6 +154,15 @@ def content(handle: Handle) -> memoryview[int]:
                 return memoryview(mapped)
         whole = memoryview(bytearray(os.fstat(file.fileno()).st_size))
         return whole[: file.readinto(whole)]
+
+
+def _opened(handle: Handle) -> BufferedReader:
+    """The file of a handle. OSError if it was removed or is incomplete."""
+    file = open(handle.path, "rb")  # noqa: SIM115
+    if os.fstat(file.fileno()).st_size < handle.file_bytes:
+        file.close()
+        raise IncompleteFileError(handle.path)
+    return file
 
 
 def _files_most() -> int:

@@ -13,6 +13,7 @@ from slotwise.programs.transfer import (
     TransferFolders,
     content,
     discard,
+    get,
     loaded,
     pack,
 )
@@ -34,8 +35,9 @@ class StoredResult:
 
     def value(self) -> object:
         """The result. Raises what unpickling raises."""
-        whole = content(self.handle) if self._content is None else self._content
-        return loaded(self.handle, whole)
+        if self._content is None:
+            return get(self.handle)
+        return loaded(self.handle, self._content)
 
     def hold(self) -> None:
         """Map the file, so that the result stays when the file is removed."""
