@@ -39,6 +39,7 @@ class FakeDask:
     plugins: dict[str, Any] = field(default_factory=dict)
     client_comms: dict[str, Any] = field(default_factory=dict)
     handlers: dict[str, Any] = field(default_factory=dict)
+    adaptive_target: Any = None
     http_application: Any = field(
         default_factory=lambda: SimpleNamespace(
             applications=[], add_handlers=lambda *args: None

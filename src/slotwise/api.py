@@ -387,10 +387,7 @@ def write_report(
 def _apart(options: Options, name: str) -> Options:
     """The options for one scheduler of several, with its own log."""
     mine = options.copy()
-    log = options.get("log")
-    if log is not None and not Path(log).name:
-        raise InputError(f"log {str(log)!r} names no file; give a path that ends in a name")
-    if log is not None:
+    if log := options.get("log"):
         mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
     return mine
 

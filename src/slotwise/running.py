@@ -234,6 +234,8 @@ def check_options(options: Options, history: object) -> None:
         )
     for what, path in (("log", options.get("log")), ("history", history)):
         check_path(what, path)
+        if path is not None and not Path(str(path)).name:
+            raise InputError(f"{what} {str(path)!r} names no file; give a path with a name")
     preemption, shuffle = options.get("preemption"), options.get("shuffle")
     if not isinstance(preemption, Preemption | None):
         raise InputError(

@@ -135,6 +135,9 @@ def test_change_and_explain_take_only_futures_of_the_session(session: Session) -
         ((abs, 3), {}, "3 is no iterable; give a list"),
         ((abs, [1]), {"chunksize": 1.5}, "chunksize is 1.5; give a whole number >= 1"),
         ((abs, [1]), {"ahead": 0}, "ahead is 0; give a whole number >= 1"),
+        ((abs, [1]), {"ahead": 10**400}, "ahead is 1000"),
+        ((abs, [1]), {"chunksize": 10**400}, "chunksize is 1000"),
+        ((abs, [1]), {"weight": 10**400}, "weight is 1000"),
         ((abs, [1]), {"deadline": math.inf}, "deadline is inf; give a finite number"),
     ],
 )
@@ -289,3 +292,10 @@ def test_the_parts_of_a_job_refuse_values_of_a_wrong_type(
 ) -> None:
     """When they are made, so that the traceback ends at the line of the user."""
     refuses(make, message)
+
+
+@pytest.mark.parametrize("job", [None, 5, [], "nobody"])
+def test_a_session_explains_no_other_things_than_jobs(session: Session, job: Any) -> None:
+    """What is no text is named as such."""
+    says = "no job 'nobody' is under way" if job == "nobody" else f"job is {job!r}; give a text"
+    refuses(lambda: session.explain(job), says)

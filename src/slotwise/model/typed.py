@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,6 +24,12 @@ NUMBER_MOST = 1e12
 
 NUMBER_LEAST = 1e-12
 """The minimum of positive numbers; smaller ones are lost in sums."""
+
+FLOAT_MOST = 1.7e308
+"""The largest float, about; an integer may be larger."""
+
+WHOLE_MOST = 10**12
+"""The maximum of a count; a larger one is taken for a typing error."""
 
 SHOWN_MOST = 80
 """The maximum number of characters of a value that a message shows."""
@@ -107,14 +112,16 @@ def check_whole(what: str, value: object, least: int = 1) -> None:
     """InputError unless it is a whole number of at least this."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{what} is {value!r}; give a whole number >= {least}")
+    if value > WHOLE_MOST:
+        raise InputError(f"{what} is {shown(value)}; give a whole number <= {WHOLE_MOST}")
 
 
 def check_number(what: str, value: object) -> None:
     """InputError unless it is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"{what} is {value!r}; give a number")
-    if not isfinite(value):
-        raise InputError(f"{what} is {value!r}; give a finite number")
+    if not abs(value) <= FLOAT_MOST:
+        raise InputError(f"{what} is {shown(value)}; give a finite number")
 
 
 def check_seconds(what: str, value: object) -> None:

@@ -7,6 +7,7 @@ that is damaged, newer, or no history is rejected and left unchanged.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -182,6 +183,8 @@ def _is_there(place: Path) -> bool:
         os.stat(place)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except ValueError as error:  # A null character.
+        raise OSError(errno.EINVAL, str(error), str(place)) from error
     return True
 
 

@@ -15,6 +15,7 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool_tree import PoolTree
+from slotwise.model.typed import check_name
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
 from slotwise.record.log import Header
@@ -194,6 +195,7 @@ class Intake:
         if isinstance(job, Future) and not job.is_of(self):
             raise InputError("this future is of another session; call its own `explain`")
         name = job.job if isinstance(job, Future) else job
+        check_name("job", name)
 
         def explain() -> Explanation:
             found = explained(self.loop, name)
