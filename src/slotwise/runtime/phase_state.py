@@ -364,6 +364,11 @@ class PhaseState(WaitingNode):
         self.work.finish(task, work)
 
     @property
+    def tasks_left(self) -> int:
+        """The number of tasks that are needed and not done."""
+        return self.phase.tasks.count - self.done - self.dropped
+
+    @property
     def has_tasks(self) -> bool:
         """Whether it has tasks that run or may run."""
         return self.pending > 0 or self.running > 0
