@@ -17,8 +17,9 @@ class Las:
     """Slots beyond the min shares go to the jobs of least attained service over weight.
 
     Jobs at the same level share by weight, so in the fluid limit their levels rise together.
-    What a job gets is divided equally among its ready phases. Also called foreground-background or shortest elapsed time first. O(J log J), and for each
-    level O(J) per claim or pool of it that reaches a min or max share.
+    What a job gets is divided equally among its ready phases. Also called
+    foreground-background or shortest elapsed time first. O(J log J), and for each level O(J)
+    per job or pool of it that reaches a min or max share.
     """
 
     reads_work: ClassVar[bool] = True

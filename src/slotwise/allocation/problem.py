@@ -187,3 +187,8 @@ def reads_service(allocator: Allocator) -> TypeGuard[ServiceReader]:
 def reads_finish(allocator: Allocator) -> TypeGuard[FinishReader]:
     """Whether it reads the virtual finish of jobs."""
     return hasattr(allocator, "reads_finish")
+
+
+def serves_in_turn(allocator: Allocator) -> bool:
+    """Whether free slots go to phases by priority, then by arrival, whatever their pools."""
+    return getattr(allocator, "serves_in_turn", False)

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
-from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.learned import Learned
 from slotwise.runtime.phase_failures import PhaseFailures
 from slotwise.runtime.phase_wait import WaitingNode
 from slotwise.runtime.phase_work import PhaseWork
-from slotwise.runtime.pool_state import PoolState
+from slotwise.runtime.pool_state import JobShare, PoolState
 from slotwise.runtime.task_homes import (
     BLOCKED,
     DONE,
@@ -44,7 +44,7 @@ class PhaseState(WaitingNode):
     `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
     gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
     from the end of an attempt without a result until none of its tasks runs. It counts against
-    the share of a `pool`.
+    the share of a `pool`, and there of its job (`job_share`), if it has other phases there.
     """
 
     __slots__ = (
@@ -75,6 +75,7 @@ class PhaseState(WaitingNode):
         "is_pinned",
         "is_ready",
         "job",
+        "job_share",
         "lacks_input",
         "launches",
         "max_share",
@@ -137,8 +138,13 @@ class PhaseState(WaitingNode):
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
-        """Count against the share of a pool from now on; the caller updates the counts."""
+        """Count against the share of a pool from now on.
+
+        The caller updates the counts, and then the shares of the job.
+        """
         self.pool = pool
+        self.job_share: JobShare | None = None
+        self.urgency = -PRIORITIES[self.job.priority]
         self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
         self._limits, self._excusers = pool.limits, pool.excusers

@@ -20,7 +20,7 @@ from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
 from slotwise.runtime.learned import Learned
 from slotwise.runtime.offers import Offers
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState
+from slotwise.runtime.pool_state import JobShare, PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
 from slotwise.runtime.state_view import StateView
@@ -190,6 +190,20 @@ class StateParts(StateView):
             if phase.job.id in self.completed:
                 self.doomed.pop(phase.job.id, None)  # It was cancelled too late.
         self._jobs.forget_if_over(phase.job.id)
+
+    def _group(self, job: str) -> None:
+        """Let the phases of a job that count against the same share get slots as one."""
+        phases = self._jobs.phases_of(job)
+        if len(phases) == 1:
+            return
+        of_pool: dict[PoolState, list[PhaseState]] = {}
+        for phase in phases:
+            of_pool.setdefault(phase.pool, []).append(phase)
+        for pool, members in of_pool.items():
+            if len(members) > 1 and not pool.is_in_turn:
+                share = JobShare(members[0].order, pool)
+                for phase in members:
+                    phase.job_share = share
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
