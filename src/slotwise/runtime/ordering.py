@@ -41,6 +41,9 @@ class ShareNode:
         *("starving", "unit", "units_allocated", "units_owed", "urgency", "weight"),
     )
 
+    is_group = False
+    """Whether it has children."""
+
     def __init__(self, order: int, unit: int = 1) -> None:
         self.order, self.unit = order, unit
         self.allocated = self.owed = self.served = 0.0

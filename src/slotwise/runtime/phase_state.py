@@ -44,7 +44,8 @@ class PhaseState(WaitingNode):
     `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
     gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
     from the end of an attempt without a result until none of its tasks runs. It counts against
-    the share of a `pool`, and there of its job (`job_share`), if it has other phases there.
+    the share of a `pool`. Its `job_share` has all phases of its job that do so, if there are
+    several; while this is the node in which it gets slots, it is its `group`, too.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class PhaseState(WaitingNode):
         "dropped",
         "early",
         "failures",
+        "group",
         "has_homes",
         "homes",
         "id",
@@ -144,6 +146,7 @@ class PhaseState(WaitingNode):
         """
         self.pool = pool
         self.job_share: JobShare | None = None
+        self.group: JobShare | None = None
         self.urgency = -PRIORITIES[self.job.priority]
         self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from math import inf
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
@@ -25,7 +25,11 @@ NEVER = 1 << 60
 
 
 class PhaseBelow(PhaseView, Protocol):
-    """A phase as the pools above it see it."""
+    """A phase as the pools and the job above it see it."""
+
+    group: JobShare | None
+    served: float
+    rank: Rank | None
 
     @property
     def pool(self) -> PoolState:
@@ -51,6 +55,7 @@ class GroupNode(ShareNode):
 
     __slots__ = ("backlogged", "below", "demand", "has_groups", "is_in_turn", "service")
 
+    is_group = True
     parent: PoolState | None
     max_share: float = inf
     total: Total | None = None
@@ -65,18 +70,37 @@ class GroupNode(ShareNode):
 
 
 class JobShare(GroupNode):
-    """Several phases of a job that count against the same share of a pool.
+    """The phases of a job (`members`) that count against the same share of a pool.
 
-    They get slots like one phase, so that the turns of a job do not depend on their number. It
-    takes at once the least that one of its ready phases does.
+    While several of them are `ready` they form one node, which gets slots like one phase, so
+    that the turns of a job do not depend on their number. It takes at once the least that one
+    of its ready phases does. With a single ready phase there is no such node: that changes at
+    allocations (`form`, `dissolve`).
     """
 
-    __slots__ = ("parent",)
+    __slots__ = ("is_formed", "members", "parent", "ready")
 
-    def __init__(self, order: int, pool: PoolState) -> None:
-        super().__init__(order)
+    def __init__(self, pool: PoolState, members: Sequence[PhaseBelow]) -> None:
+        super().__init__(members[0].order)
         self.parent: PoolState = pool
-        pool.has_groups = True
+        self.members = members
+        self.ready = sum([member.is_ready for member in members])
+        self.is_formed = False
+
+    def form(self) -> None:
+        """Let its phases get slots as one from now on; they have no place in an order."""
+        self.is_formed = self.parent.has_groups = True
+        self.service, self.served = 0.0, max(member.served for member in self.members)
+        self.running = sum([member.running for member in self.members])
+        self.away = sum([member.away for member in self.members])
+        for member in self.members:
+            member.group, member.served, member.rank = self, 0.0, None
+
+    def dissolve(self) -> None:
+        """The opposite of `form`."""
+        self.is_formed = False
+        for member in self.members:
+            member.group, member.served, member.rank = None, self.served, None
 
     def clear(self) -> None:
         """Forget its allocation and the order of its phases."""
@@ -438,8 +462,8 @@ def _walk(group: GroupNode) -> Iterator[Sequence[Rank]]:
         if rank is None:
             levels.pop()
             continue
-        inner = rank[3]
-        if not isinstance(inner, GroupNode):
+        inner: Any = rank[3]
+        if not inner.is_group:
             yield (rank,)
         elif inner.has_groups:
             levels.append(iter(inner.backlogged))

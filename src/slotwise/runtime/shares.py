@@ -105,12 +105,11 @@ class Shares:
             node.backlogged = []
             node.rank = None
         for phase_id, phase in ready.items():
-            share, pool, rank = slots.get(phase_id, 0.0), phase.pool, phase.rank
-            job = phase.job_share
-            if job is not None and job not in jobs:
-                job.clear()
-                jobs[job] = None
-            parent = whole if in_turn else job or pool
+            share, pool, job = slots.get(phase_id, 0.0), phase.pool, phase.job_share
+            if job is not None:
+                is_one = job.ready < 2 and not job.is_formed
+                job = None if is_one else _formed(job, jobs, in_turn)
+            parent, rank = whole if in_turn else job or pool, phase.rank
             # Where thousands of phases wait, most had no slots and get none: nothing changes.
             if share or phase.allocated or rank is None or is_new_order:
                 phase.allocated = share
@@ -155,7 +154,7 @@ class Shares:
         After all kinds are counted, call `line_up`. O(running tasks + phases + pools).
         """
         pools = self._by_key.values()
-        jobs = [phase.job_share for phase in phases]
+        jobs = [phase.group for phase in phases]
         self._jobs = dict.fromkeys([job for job in jobs if job is not None])
         for node in (*pools, *self._jobs):
             node.running = node.away = node.demand = 0
@@ -185,7 +184,7 @@ class Shares:
             more += phase.demand
         phase.counted += more
         child: ShareNode = phase
-        group: GroupNode | None = phase.job_share or phase.pool
+        group: GroupNode | None = phase.group or phase.pool
         whole = self.whole
         has_one_pool = whole.below == 1 and not whole.is_in_turn
         parent: GroupNode | None = whole if whole.is_in_turn else group  # Has the child.
@@ -259,9 +258,12 @@ class Shares:
         jobs = dict.fromkeys(phase.job_share for phase in phases)
         for job in [job for job in jobs if job is not None]:
             members = [phase for phase in phases if phase.job_share is job]
-            assert job.running == sum(phase.running for phase in members)
-            assert job.away == sum(phase.away for phase in members)
-            _check_order(job, self.whole)
+            assert job.ready == sum(phase.is_ready for phase in members)
+            assert {phase.group for phase in members} == {job if job.is_formed else None}
+            if job.is_formed:
+                assert job.running == sum(phase.running for phase in members)
+                assert job.away == sum(phase.away for phase in members)
+                _check_order(job, self.whole)
 
     def _new(self, key: ShareKey, above: PoolState, pools: PoolTree) -> PoolState:
         pool = pools[key.pool]
@@ -305,10 +307,9 @@ class Shares:
             for task, taker in phase.stopping.items()
             if phase.launches[task][0].host not in lost
         ]
-        if phase.job_share is not None:
-            phase.job_share.running += phase.running
-            phase.job_share.away += phase.away
-            phase.job_share.demand += phase.counted
+        if phase.group is not None:
+            phase.group.running += phase.running
+            phase.group.away += phase.away
         for pool in path_to(phase.pool):
             pool.running += phase.running
             pool.away += phase.away
@@ -318,7 +319,7 @@ class Shares:
                 pool.coming += phase.width
         phase.rank = None
         if phase.is_ready and phase.pending:
-            group = phase.job_share or phase.pool
+            group = phase.group or phase.pool
             parent = self.whole if self.whole.is_in_turn else group
             phase.rank = rank = phase.ranked(parent.is_in_turn)
             parent.backlogged.append(rank)
@@ -355,6 +356,20 @@ class Shares:
                 insort(order, rank)
 
 
+def _formed(job: JobShare, formed: dict[JobShare, None], in_turn: bool) -> JobShare | None:
+    """The node of a job, also in `formed`, if it has several ready phases; otherwise None."""
+    if in_turn or job.ready < 2:
+        if job.is_formed:
+            job.dissolve()
+        return None
+    if job not in formed:
+        formed[job] = None
+        job.clear()
+        if not job.is_formed:
+            job.form()
+    return job
+
+
 def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
     """Assert that a share agrees with the shares directly, and all phases, below it."""
     assert pool.running == sum(phase.running for phase in phases)
@@ -374,7 +389,7 @@ def _check_order(group: GroupNode, whole: PoolState) -> None:
     assert group.backlogged == sorted(group.backlogged), "the order below a node is sorted"
     for *_, child in group.backlogged:
         if isinstance(child, PhaseState):
-            assert group is (whole if whole.is_in_turn else child.job_share or child.pool)
+            assert group is (whole if whole.is_in_turn else child.group or child.pool)
         else:
             assert isinstance(child, GroupNode)
             assert child.parent is group

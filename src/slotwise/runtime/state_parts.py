@@ -192,7 +192,7 @@ class StateParts(StateView):
         self._jobs.forget_if_over(phase.job.id)
 
     def _group(self, job: str) -> None:
-        """Let the phases of a job that count against the same share get slots as one."""
+        """Join the phases of a job that count against the same share of a fair pool."""
         phases = self._jobs.phases_of(job)
         if len(phases) == 1:
             return
@@ -201,7 +201,7 @@ class StateParts(StateView):
             of_pool.setdefault(phase.pool, []).append(phase)
         for pool, members in of_pool.items():
             if len(members) > 1 and not pool.is_in_turn:
-                share = JobShare(members[0].order, pool)
+                share = JobShare(pool, members)
                 for phase in members:
                     phase.job_share = share
 
