@@ -89,8 +89,8 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
 
 @st.composite
 def jobs_of(draw: st.DrawFn, pool: str, number: int, shuffle: Shuffle, cluster: Cluster) -> Job:
-    """A job of maps, perhaps with homes, perhaps of reduces that come after them, and perhaps of
-    more maps and reduces that wait for nothing."""
+    """A job of maps, perhaps with homes, perhaps with reduces that come after them, and perhaps
+    with more phases that wait for nothing."""
     count = draw(st.integers(1, 6))
     hosts = st.frozensets(st.sampled_from([*cluster.by_name]), min_size=1, max_size=2)
     blocks = tuple(Block(draw(hosts)) for _ in range(count)) if draw(st.booleans()) else ()
