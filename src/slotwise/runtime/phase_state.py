@@ -11,11 +11,12 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
+from slotwise.runtime.groups import JobShare
 from slotwise.runtime.learned import Learned
 from slotwise.runtime.phase_failures import PhaseFailures
 from slotwise.runtime.phase_wait import WaitingNode
 from slotwise.runtime.phase_work import PhaseWork
-from slotwise.runtime.pool_state import JobShare, PoolState
+from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.task_homes import (
     BLOCKED,
     DONE,

@@ -10,26 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from math import inf
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Protocol
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.views import PhaseView
+from slotwise.runtime.groups import GroupNode, walk_orders
 from slotwise.runtime.hosts import FreeSlots
-from slotwise.runtime.ordering import Rank, ShareNode, whole
+from slotwise.runtime.ordering import whole
 
 _CHILD = itemgetter(3)  # of a Rank
 
-NEVER = 1 << 60
-"""More slots than there are: what a job without ready phases takes at once."""
-
 
 class PhaseBelow(PhaseView, Protocol):
-    """A phase as the pools and the job above it see it."""
-
-    group: JobShare | None
-    served: float
-    rank: Rank | None
+    """A phase as the pools above it see it."""
 
     @property
     def pool(self) -> PoolState:
@@ -42,79 +36,6 @@ def path_to(pool: PoolState | None) -> Iterator[PoolState]:
     while pool is not None:
         yield pool
         pool = pool.parent
-
-
-class GroupNode(ShareNode):
-    """A pool or a job: it keeps its backlogged children in order.
-
-    `running` and the other counters cover all phases below it; `demand` is the slots that these
-    can use. `below` is the number of pool shares directly below it, and `has_groups` is set if
-    there are or were pool shares or jobs. Its children are phases served in turn if
-    `is_in_turn`, and it has given turns at the level `service` of theirs.
-    """
-
-    __slots__ = ("backlogged", "below", "demand", "has_groups", "is_in_turn", "service")
-
-    is_group = True
-    parent: PoolState | None
-    max_share: float = inf
-    total: Total | None = None
-    preemption: Preemption | None = None
-
-    def __init__(self, order: int) -> None:
-        super().__init__(order)
-        self.backlogged: list[Rank] = []
-        self.below = self.demand = 0
-        self.has_groups = self.is_in_turn = False
-        self.service = 0.0
-
-
-class JobShare(GroupNode):
-    """The phases of a job (`members`) that count against the same share of a pool.
-
-    While several of them are `ready` they form one node, which gets slots like one phase, so
-    that the turns of a job do not depend on their number. It takes at once the least that one
-    of its ready phases does. With a single ready phase there is no such node: that changes at
-    allocations (`form`, `dissolve`).
-    """
-
-    __slots__ = ("is_formed", "members", "parent", "ready")
-
-    def __init__(self, pool: PoolState, members: Sequence[PhaseBelow]) -> None:
-        super().__init__(members[0].order)
-        self.parent: PoolState = pool
-        self.members = members
-        self.ready = sum([member.is_ready for member in members])
-        self.is_formed = False
-
-    def form(self) -> None:
-        """Let its phases get slots as one from now on; they have no place in an order."""
-        self.is_formed = self.parent.has_groups = True
-        self.service, self.served = 0.0, max(member.served for member in self.members)
-        self.running = sum([member.running for member in self.members])
-        self.away = sum([member.away for member in self.members])
-        for member in self.members:
-            member.group, member.served, member.rank = self, 0.0, None
-
-    def dissolve(self) -> None:
-        """The opposite of `form`."""
-        self.is_formed = False
-        for member in self.members:
-            member.group, member.served, member.rank = None, self.served, None
-
-    def clear(self) -> None:
-        """Forget its allocation and the order of its phases."""
-        self.allocated = self.owed = 0.0
-        self.unit = NEVER
-        self.backlogged = []
-        self.rank = None
-
-    def add(self, phase: ShareNode) -> None:
-        """Count the allocation of one of its ready phases."""
-        self.allocated += phase.allocated
-        self.owed += phase.owed
-        if phase.unit < self.unit:
-            self.unit = phase.unit
 
 
 class PoolState(GroupNode):
@@ -157,6 +78,9 @@ class PoolState(GroupNode):
     )
 
     depth: int
+    parent: PoolState | None
+    preemption: Preemption | None
+    total: Total | None
 
     def __init__(
         self,
@@ -171,7 +95,7 @@ class PoolState(GroupNode):
     ) -> None:
         super().__init__(order)
         self.parent = parent
-        self.total: Total | None = None
+        self.total = None
         self.holds_totals = False
         self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
@@ -262,7 +186,7 @@ class PoolState(GroupNode):
             group = _CHILD(group.backlogged[0])
         if group.is_in_turn or not group.has_groups:
             return map(_CHILD, group.backlogged)
-        return map(_CHILD, chain.from_iterable(_walk(group)))
+        return map(_CHILD, chain.from_iterable(walk_orders(group)))
 
     def missing_least(self, now: float) -> int:
         """Slots of its min share that it may take back now; see `missing`."""
@@ -449,23 +373,3 @@ class Total:
             elif level < 1.0:
                 level = 0.0
         return level, self._served[part.slot_kind], part.slot_kind
-
-
-def _walk(group: GroupNode) -> Iterator[Sequence[Rank]]:
-    """The orders of phases below a pool or a job, as they are served.
-
-    Not recursive: the tree may be very deep.
-    """
-    levels = [iter(group.backlogged)]
-    while levels:
-        rank = next(levels[-1], None)
-        if rank is None:
-            levels.pop()
-            continue
-        inner: Any = rank[3]
-        if not inner.is_group:
-            yield (rank,)
-        elif inner.has_groups:
-            levels.append(iter(inner.backlogged))
-        else:
-            yield inner.backlogged

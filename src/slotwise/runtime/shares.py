@@ -10,9 +10,10 @@ from math import inf
 
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.runtime.groups import GroupNode, JobShare
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import GroupNode, JobShare, PoolState, Total, path_to
+from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.totals import Totals
 
 WHOLE = ShareKey("", "")
@@ -216,7 +217,7 @@ class Shares:
                 child, parent = group, group.parent
             if group.total is not None:
                 assert isinstance(group, PoolState), "jobs have no numbers of their own"
-                self._settle_total(group, group.total, held)
+                self._settle_total(group, held)
             if group.preemption is not None:
                 assert isinstance(group, PoolState), "jobs take no slots back"
                 self._watch(group)
@@ -288,9 +289,10 @@ class Shares:
                 self._rerank(sibling)
         return share
 
-    def _settle_total(self, pool: PoolState, total: Total, held: int) -> None:
+    def _settle_total(self, pool: PoolState, held: int) -> None:
         """A part of a total has changed: update the shortages of its other parts."""
-        if held > 0:
+        total = pool.total
+        if held > 0 and total is not None:
             total.serve(pool, held)
         if pool.preemption is not None:
             for other in pool.of_other_kinds:

@@ -15,12 +15,13 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.virtual_time import VirtualTime
 from slotwise.runtime.finished import Finished
+from slotwise.runtime.groups import JobShare
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
 from slotwise.runtime.learned import Learned
 from slotwise.runtime.offers import Offers
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import JobShare, PoolState
+from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
 from slotwise.runtime.state_view import StateView

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 
 from slotwise.model.snapshot import Turns
+from slotwise.runtime.groups import GroupNode
 from slotwise.runtime.ordering import Rank, ShareNode, whole
-from slotwise.runtime.pool_state import GroupNode, PhaseBelow, PoolState
+from slotwise.runtime.pool_state import PhaseBelow, PoolState
 
 
 class _Ahead(ShareNode):
