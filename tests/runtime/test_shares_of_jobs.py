@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from oracles.pools import by_filling, pooled
+from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fluid import fluid_schedule
 from slotwise.allocation.las import Las
@@ -108,6 +109,21 @@ def test_each_kind_of_slot_is_divided_among_jobs(simulated: Simulate) -> None:
     ]
     cluster = Cluster((Host("h", {"map": 8, "reduce": 4}),))
     assert held(simulated(jobs, cluster, name="fair").log, 1.0) == {"a": 6, "b": 6}
+
+
+@pytest.mark.parametrize("allocator", [Fair(), Las()])
+def test_a_max_share_for_all_kinds_together_is_divided_among_jobs(allocator: Allocator) -> None:
+    """A job of two map phases and one of a reduce phase get 3 of the 6 slots of their pool."""
+    maps = [Phase(name, Tasks(9, 1.0), "map") for name in ("m", "n")]
+    state = State(
+        Cluster((Host("h", {"map": 9, "reduce": 9}),)), [Pool("p", slots_max={"task": 6})]
+    )
+    state.at(0.0)
+    state.apply(JobArrived(0.0, Job("a", tuple(maps), pool="p")))
+    state.apply(JobArrived(0.0, Job("b", (Phase("r", Tasks(9, 1.0), "reduce"),), pool="p")))
+    assert allocate(allocator, state) == pytest.approx(
+        {PhaseId("a", "m"): 1.5, PhaseId("a", "n"): 1.5, PhaseId("b", "r"): 3.0}
+    )
 
 
 @pytest.mark.parametrize("seed", range(examples(6, slow=200)))
