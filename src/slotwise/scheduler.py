@@ -21,7 +21,7 @@ from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.las import Las
-from slotwise.allocation.problem import Allocator, reads_finish
+from slotwise.allocation.problem import Allocator, reads_finish, serves_in_turn
 from slotwise.allocation.uwfq import Uwfq, virtual_time
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.broken import stop_broken
@@ -91,7 +91,7 @@ class Scheduler:
             slots = allocate(allocator, snapshot, virtual)
             earliest = self._earliest(allocator, snapshot)
             until = max(self._epoch_after(now), earliest)
-            return [Reallocate(slots, until, earliest, virtual)]
+            return [Reallocate(slots, until, earliest, virtual, serves_in_turn(allocator))]
         if snapshot.is_settled:
             return ()
         return self.assigner.assign(snapshot) or preempt(snapshot)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -17,14 +19,18 @@ from oracles.pools import (
     demand,
     held_by,
     inside,
+    jobs_in,
     owed,
     pooled,
     trees,
 )
-from slotwise.allocation.fair import MANY, Fair, share_by_pools
+from slotwise.allocation.by_jobs import share_by_jobs
+from slotwise.allocation.fair import MANY, Fair, served_in_turn, share_by_pools
 from slotwise.allocation.fair_vectorized import share_at_once
 from slotwise.allocation.problem import Claims, Group
 from tiers import examples
+
+ALL = Group(1, 0, INF)
 
 
 def test_pools_share_by_weight_however_many_jobs_they_have() -> None:
@@ -149,8 +155,96 @@ def test_a_pool_whose_pools_have_no_demand_reserves_nothing() -> None:
     assert Fair().share(pooled(100, [(2, 0, 100)], groups)) == [100]
 
 
-WAYS = [share_by_pools, share_at_once]
+def test_the_share_of_a_job_does_not_depend_on_its_number_of_phases() -> None:
+    """A job of three phases beside a job of one has half of 12 slots, and 2 for each phase."""
+    problem = pooled(12, [(0, 0, 12)] * 3 + [(0, 0, 36)], [ALL], jobs=[0, 0, 0, 3])
+    assert Fair().share(problem) == pytest.approx([2, 2, 2, 6])
+
+
+def test_a_job_of_half_the_weight_has_half_the_share_whatever_its_phases() -> None:
+    """Four phases of weight 1 beside one of weight 2 get 4 of 12 slots together."""
+    members, weight = [(0, 0, 12)] * 4 + [(0, 0, 36)], [1.0, 1, 1, 1, 2]
+    problem = pooled(12, members, [ALL], weight, jobs=[0, 0, 0, 0, 4])
+    assert Fair().share(problem) == pytest.approx([1, 1, 1, 1, 8])
+
+
+def test_a_phase_leaves_what_it_cannot_use_to_the_others_of_its_job() -> None:
+    """Of the 6 slots of a job, a phase with one task takes 1, the others 2.5 each."""
+    problem = pooled(
+        12, [(0, 0, 1), (0, 0, 12), (0, 0, 12), (0, 0, 36)], [ALL], jobs=[0, 0, 0, 3]
+    )
+    assert Fair().share(problem) == pytest.approx([1, 2.5, 2.5, 6])
+
+
+def test_the_min_share_of_a_phase_comes_first_and_counts_into_that_of_its_job() -> None:
+    """A phase guaranteed 5 has them; the guarantee of the job is below its 6 slots, so that
+    its other phases share 1. A guarantee of 8 raises the job to 8."""
+    limits = [(0, 0, 12), (0, 0, 12), (0, 0, 36)]
+    problem = pooled(12, [(0, 5, 12), *limits], [ALL], jobs=[0, 0, 0, 3])
+    assert Fair().share(problem) == pytest.approx([5, 0.5, 0.5, 6])
+    problem = pooled(12, [(0, 8, 12), *limits], [ALL], jobs=[0, 0, 0, 3])
+    assert Fair().share(problem) == pytest.approx([8, 0, 0, 4])
+
+
+def test_a_fifo_pool_serves_the_phases_of_a_job_in_their_order() -> None:
+    """The first job uses 9 of 12 slots with both phases, the second the other 3."""
+    fifo = Group(1, 0, INF, policy="fifo")
+    problem = pooled(12, [(0, 0, 6), (0, 0, 3), (0, 0, 12)], [fifo], jobs=[0, 0, 2])
+    assert Fair().share(problem) == [6, 3, 3]
+
+
+def shared(way: Callable[[Claims], list[float]], problem: Claims) -> list[float]:
+    """The shares if slots are divided among jobs in this way."""
+    return share_by_jobs(problem, way, served_in_turn(problem))
+
+
+WAYS = [partial(shared, share_by_pools), partial(shared, share_at_once)]
 """Pool by pool, and with arrays; `Fair` uses the second for many claims."""
+
+
+def in_tiny_steps(problem: Claims, steps: int) -> list[float]:
+    """The shares if small parts of the slots go to pool, job and phase one after the other.
+
+    For one level of pools without limits, without guarantees. Each part goes to the pool that
+    has least for its weight and can use more, in it to such a job, and in that to such a phase.
+    """
+    part, shares = problem.capacity / steps, [0.0] * len(problem)
+
+    def lowest(sets: Sequence[tuple[float, Sequence[int]]]) -> Sequence[int]:
+        open_sets = [
+            (sum(shares[j] for j in some) / weight, n, some)
+            for n, (weight, some) in enumerate(sets)
+            if any(shares[j] + part / 2 < problem.max_share[j] for j in some)
+        ]
+        return min(open_sets)[2] if open_sets else ()
+
+    for _ in range(steps):
+        pools = [(group.weight, inside(problem, n)) for n, group in enumerate(problem.groups)]
+        pool = lowest(pools)
+        if not pool:
+            break
+        jobs = jobs_in(problem, problem.group[pool[0]])
+        job = lowest([(problem.weight[some[0]], some) for some in jobs])
+        (phase,) = lowest([(1.0, [j]) for j in job])
+        shares[phase] += part
+    return shares
+
+
+@pytest.mark.parametrize("seed", range(examples(5, slow=40)))
+def test_it_is_what_is_given_out_in_tiny_steps(seed: int) -> None:
+    """To pools, in them to jobs, in these to phases: each time to the one with the least."""
+    random = Random(seed)
+    groups = [Group(random.choice([1, 2, 3]), 0, INF) for _ in range(random.randint(1, 3))]
+    members, jobs = list[tuple[int, float, float]](), list[int]()
+    for number in range(random.randint(2, 8)):
+        job = random.choice([number, *jobs])
+        group = members[job][0] if job < number else random.randrange(len(groups))
+        members.append((group, 0, random.choice([1, 2, 5, 9])))
+        jobs.append(job)
+    weights = [random.choice([1.0, 2.0]) for _ in jobs]
+    problem = pooled(12, members, groups, [weights[job] for job in jobs], jobs=jobs)
+    expected = pytest.approx(in_tiny_steps(problem, 6000), abs=0.02)
+    assert [share(problem) for share in WAYS] == [expected, expected]
 
 
 @settings(max_examples=examples(20, slow=1000))
@@ -179,15 +273,18 @@ def random_tree(random: Random) -> Claims:
         (random.choice([3, 4, 5, 6]), random.choice([0, 0.5]), random.randint(1, 6))
         for _ in range(random.randint(3, 7))
     ]
-    weight = [random.choice([1.0, 3.0]) for _ in members]
-    return pooled(random.randint(14, 24), members, groups, weight)
+    jobs = [random.choice([n, random.randint(0, n)]) for n in range(len(members))]
+    jobs = [jobs[job] if jobs[jobs[job]] == jobs[job] else n for n, job in enumerate(jobs)]
+    weights = [random.choice([1.0, 3.0]) for _ in members]
+    weight = [weights[job] for job in jobs]
+    return pooled(random.randint(14, 24), members, groups, weight, jobs=jobs)
 
 
 @settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
     """Max shares of jobs and pools hold; all slots that some job may use are used."""
-    shares = share_at_once(problem)
+    shares = WAYS[1](problem)
     assert sum(shares) == pytest.approx(min(problem.capacity, demand(problem, -1)))
     for part, max_share in zip(shares, problem.max_share, strict=True):
         assert -1e-12 <= part <= max_share + 1e-9
@@ -199,7 +296,7 @@ def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
 @given(trees())
 def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
     """The guarantees of inner pools fit into the outer one, or all get the same part."""
-    shares = share_at_once(problem)
+    shares = WAYS[1](problem)
     held = [*held_by(problem, shares), float(problem.capacity)]
     for pool in range(-1, len(problem.groups)):
         below = [(held[n], owed(problem, n)) for n in children(problem, pool)]
@@ -216,22 +313,30 @@ def test_no_sibling_has_more_for_its_weight_than_another_could_use(problem: Clai
 
     for its weight. This characterises the shares of a fair pool.
     """
-    shares = share_at_once(problem)
+    shares = WAYS[1](problem)
     held = held_by(problem, shares)
+    columns = shares, problem.min_share, problem.max_share
     for pool in range(-1, len(problem.groups)):
         if pool >= 0 and problem.groups[pool].policy == "fifo":
             continue
-        parts = [
-            (problem.groups[n].weight, held[n], owed(problem, n), demand(problem, n))
-            for n in children(problem, pool)
-        ] or [
-            (problem.weight[j], shares[j], problem.min_share[j], problem.max_share[j])
-            for j in inside(problem, pool)
+        below = children(problem, pool)
+        jobs = [] if below else jobs_in(problem, pool)
+        siblings = [
+            [
+                (problem.groups[n].weight, held[n], owed(problem, n), demand(problem, n))
+                for n in below
+            ],
+            [
+                (problem.weight[job[0]], *(sum(column[j] for j in job) for column in columns))
+                for job in jobs
+            ],
+            *[[(1.0, *(column[j] for column in columns)) for j in job] for job in jobs],
         ]
-        could_use = [part / w for w, part, _, max_share in parts if part < max_share - 1e-9]
-        could_give = [part / w for w, part, min_share, _ in parts if part > min_share + 1e-9]
-        if could_use and could_give:
-            assert min(could_use) >= max(could_give) * (1 - 1e-9) - 1e-9
+        for parts in siblings:
+            could_use = [part / w for w, part, _, high in parts if part < high - 1e-9]
+            could_give = [part / w for w, part, low, _ in parts if part > low + 1e-9]
+            if could_use and could_give:
+                assert min(could_use) >= max(could_give) * (1 - 1e-9) - 1e-9
 
 
 def test_many_claims_get_the_same_by_arrays() -> None:
@@ -239,20 +344,25 @@ def test_many_claims_get_the_same_by_arrays() -> None:
     rng = np.random.default_rng(1)
     groups = [Group(w, 0, INF) for w in rng.uniform(0.1, 3, 4)]
     for number in range(16):
-        groups.append(Group(rng.uniform(0.1, 3), rng.integers(0, 40), INF, parent=number % 4))
+        low = int(rng.integers(0, 40))
+        groups.append(Group(rng.uniform(0.1, 3), low, INF, parent=number % 4))
     for number in range(40):
         policy = "fifo" if number % 5 == 0 else "fair"
         limit = INF if number % 3 else 50.0
         groups.append(Group(rng.uniform(0.1, 3), 5, limit, policy, 4 + number % 16))
     max_share = rng.integers(1, 30, 3000).astype(float)
     members = [
-        (int(rng.integers(20, 60)), float(rng.choice([0.0, 0.0, 0.3])), top)
+        (int(rng.integers(20, 60)), float(rng.choice([0.0, 0.0, 0.25])), float(top))
         for top in max_share
     ]
-    problem = pooled(2000, members, groups, rng.uniform(0.01, 10, 3000).tolist())
+    # Jobs of one, two and three phases.
+    jobs = [number - (0, 0, 1, 0, 1, 2)[number % 6] for number in range(3000)]
+    members = [(members[job][0], *members[n][1:]) for n, job in enumerate(jobs)]
+    weights = rng.choice([0.25, 1.0, 3.0], 3000).tolist()
+    problem = pooled(2000, members, groups, [weights[job] for job in jobs], jobs=jobs)
     assert len(problem) > MANY
     by_arrays = Fair().share(problem)
-    assert by_arrays == pytest.approx(share_by_pools(problem), rel=1e-9, abs=1e-9)
+    assert by_arrays == pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
     assert sum(by_arrays) == pytest.approx(2000)
 
 

@@ -39,6 +39,14 @@ def test_jobs_at_the_same_level_share_by_weight() -> None:
     assert Las().share(claims) == pytest.approx([3, 6, 0])
 
 
+def test_a_job_of_several_phases_counts_once_at_its_level() -> None:
+    """Three phases of a job and one of another that are level: 2 for each phase, and 6."""
+    members = [(0, 0, 9)] * 4
+    claims = pooled(12, members, [Group(1, 0, INF)], jobs=[0, 0, 0, 3])
+    claims = replace(claims, attained=[3, 3, 3, 3])
+    assert Las().share(claims) == pytest.approx([2, 2, 2, 6])
+
+
 def test_levels_that_differ_by_rounding_are_the_same() -> None:
     """0.1 + 0.2 and 0.3 are one level."""
     claims = replace(Claims.of(8, [9, 9]), attained=[0.1 + 0.2, 0.3])

@@ -68,15 +68,34 @@ def test_shares_of_nested_pools_form_a_forest() -> None:
 
 
 def test_the_weight_of_a_claim_combines_job_priority_and_size() -> None:
-    """High priority doubles a weight; 7 tasks multiply it by three: log2(1 + 7)."""
+    """High priority doubles a weight; 7 tasks of a job multiply it by three: log2(1 + 7)."""
     pools = PoolTree([Pool("stated"), Pool("size", job_weights="size")])
     phases = (Phase("map", Tasks(7, 1.0)),)
     plain = Job("plain", phases, pool="stated", weight=5.0, priority="high")
     sized = Job("sized", phases, pool="size", weight=5.0, priority="high")
-    assert weights_of([plain, sized], [7, 7], pools) == [10.0, 30.0]
-    assert weights_of([plain], [7], PoolTree([Pool("stated")])) == [10.0]
+    tasks = {"sized": 7}
+    assert weights_of([plain, sized], tasks.__getitem__, pools) == [10.0, 30.0]
+    assert weights_of([plain], tasks.__getitem__, PoolTree([Pool("stated")])) == [10.0]
     assert urgencies([plain, Job("other", phases)]) == [2.0, 1.0]
     assert urgencies([Job("one", phases), Job("other", phases)]) == []
+
+
+def test_the_size_of_a_job_counts_all_its_unfinished_tasks() -> None:
+    """Two maps run; 13 more tasks wait, those of the reduce too: log2(1 + 15) = 4."""
+    phases = (
+        Phase("map", Tasks(8, 4.0)),
+        Phase("other", Tasks(4, 4.0)),
+        Phase("reduce", Tasks(4, 4.0), after=frozenset({"map"})),
+    )
+    state = State(Cluster.of_slots(2, "h"), [Pool("p", job_weights="size")])
+    state.at(0.0)
+    state.apply(JobArrived(0.0, Job("j", phases, pool="p")))
+    state.apply(Launch(PhaseId("j", "map"), 0, 1, "h", Locality.NODE))
+    state.apply(Launch(PhaseId("j", "map"), 1, 1, "h", Locality.NODE))
+    state.at(4.0)
+    state.apply(TaskFinished(4.0, PhaseId("j", "map"), 0, 1, 4.0))
+    _, claims = claims_of(state, "task")
+    assert claims.weight == [4.0, 4.0]
 
 
 def test_claims_state_the_work_left_and_the_usable_slots() -> None:

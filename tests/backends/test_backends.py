@@ -269,6 +269,27 @@ def test_all_jobs_are_done_each_task_once(stage: Stage, name: str) -> None:
         }
 
 
+def test_a_job_of_three_phases_gets_as_many_slots_as_a_job_of_one(stage: Stage) -> None:
+    """Both come while a job holds all four slots; of the next four each job gets two."""
+    phases = tuple(Phase(f"p{n}", Tasks(4, WORK)) for n in range(3))
+    busy = job("busy", 4, work=0.3)
+    jobs = [busy, Job("three", phases, arrival=0.02), job("one", 12, arrival=0.02)]
+    play = stage(jobs, slots=4)
+    order = [launch.phase.job for launch in play.decisions(Launch)]
+    assert order[:4] == ["busy"] * 4
+    assert Counter(order[4:8]) == {"three": 2, "one": 2}
+
+
+def test_a_fifo_pool_serves_the_job_of_high_priority_first(stage: Stage) -> None:
+    """Both jobs of the pool lack slots when the job of another pool ends."""
+    first = job("first", 1, arrival=0.02, pool="f")
+    urgent = job("urgent", 2, arrival=0.04, pool="f", priority="very_high")
+    pools = [Pool("g"), Pool("f", weight=9.0, policy="fifo")]
+    play = stage([job("busy", 2, work=0.3, pool="g"), first, urgent], pools=pools)
+    order = [launch.phase.job for launch in play.decisions(Launch)]
+    assert order == ["busy", "busy", "urgent", "urgent", "first"]
+
+
 def test_phases_wait_for_those_before_them(stage: Stage) -> None:
     """No reduce begins before the last map ended, no end before the last reduce."""
     play = stage([chain("a"), chain("b")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -54,6 +55,22 @@ def test_pools_that_are_not_configured_share_fairly() -> None:
     assert sorted(running) == ["g", "g", "h", "h"]
     assert {"many", "one"} <= dask.gate._state.pools.keys()
     assert len(dask.gate._state.pools) <= POOLS_MORE + 3
+
+
+@pytest.mark.parametrize("scheduler", ["fair", "las"])
+def test_a_computation_of_ten_prefixes_weighs_as_one_of_one(scheduler: str) -> None:
+    """Both come while all threads are busy; each begins tasks on half of the threads."""
+    dask = FakeDask({"scheduler": scheduler}, workers=8)
+    dask.submit("Client-x", [f"busy-{task}" for task in range(8)])
+    dask.turns()
+    dask.submit("Client-a", [f"f{task % 10}-{task}" for task in range(40)])
+    dask.submit("Client-b", [f"g-{task}" for task in range(40)])
+    time.sleep(2 * REST_SECONDS)  # So that slots are allocated anew.
+    dask.finish()
+    for _ in range(3):
+        running = [task.key[0] for worker in dask.running for task in worker.processing]
+        assert Counter(running) == {"f": 4, "g": 4}
+        dask.finish()
 
 
 @pytest.mark.slow

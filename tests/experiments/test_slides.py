@@ -34,7 +34,7 @@ STANDARD_ERRORS = 4.0
 @pytest.fixture
 def shorter(pytestconfig: pytest.Config) -> float:
     """The factor on the times of trials: 1 with --slow."""
-    return 1.0 if pytestconfig.getoption("--slow") else 0.25
+    return 1.0 if pytestconfig.getoption("--slow") else 0.5
 
 
 def short(

@@ -19,6 +19,7 @@ from scipy.optimize import linprog
 from slotwise.allocation.problem import Claims, Group
 
 INF = float("inf")
+PRIORITY = st.sampled_from([1.0, 2.0])
 Parts = list[tuple[Fraction, Fraction, Fraction]]
 
 
@@ -28,8 +29,9 @@ def pooled(
     groups: Sequence[Group],
     weight: Sequence[float] | None = None,
     priority: Sequence[float] = (),
+    jobs: Sequence[int] | None = None,
 ) -> Claims:
-    """Claims of members (group, least, most), in order of arrival."""
+    """Claims of members (group, least, most), in order of arrival; by default of a job each."""
     group, min_share, max_share = (list(values) for values in zip(*members, strict=True))
     count = len(members)
     problem = Claims.of(
@@ -40,12 +42,21 @@ def pooled(
         max_share=max_share,
         arrival=[float(number) for number in range(count)],
     )
-    return replace(problem, group=group, groups=list(groups), priority=list(priority))
+    owner = [
+        (problem.owner[job][0], problem.owner[number][1])
+        for number, job in enumerate(jobs or range(count))
+    ]
+    return replace(
+        problem, group=group, groups=list(groups), priority=list(priority), owner=owner
+    )
 
 
 @st.composite
 def trees(draw: st.DrawFn, depth_most: int = 3, claims_most: int = 8) -> Claims:
-    """Pools within pools with guarantees, limits and policies; jobs in some of the leaves."""
+    """Pools within pools with guarantees, limits and policies; jobs in some of the leaves.
+
+    Jobs have one phase or several, some of them in several pools, as where kinds are separate.
+    """
     weights = st.sampled_from([0.1, 0.3, 1.0, 2.0])
     groups: list[Group] = []
     leaves: list[int] = []
@@ -64,15 +75,17 @@ def trees(draw: st.DrawFn, depth_most: int = 3, claims_most: int = 8) -> Claims:
 
     for _ in range(draw(st.integers(1, 3))):
         add(-1, 1)
-    members, weight = [], []
-    for _ in range(draw(st.integers(1, claims_most))):
+    members, jobs = [], []
+    for number in range(draw(st.integers(1, claims_most))):
         max_share = draw(st.integers(1, 12) | st.floats(0.1, 12))
         min_share = min(max_share, draw(st.sampled_from([0, 0, 1, 2.5])))
         members.append((draw(st.sampled_from(leaves)), min_share, max_share))
-        weight.append(draw(weights))
-    priority = [draw(st.sampled_from([1.0, 2.0])) for _ in members]
-    chosen = draw(st.sampled_from([priority, []]))
-    return pooled(draw(st.integers(1, 40)), members, groups, weight, chosen)
+        jobs.append(draw(st.sampled_from([number, *jobs])))
+    weight, priority = ([draw(values) for _ in jobs] for values in (weights, PRIORITY))
+    chosen = draw(st.sampled_from([[priority[job] for job in jobs], []]))
+    return pooled(
+        draw(st.integers(1, 40)), members, groups, [weight[job] for job in jobs], chosen, jobs
+    )
 
 
 def inside(claims: Claims, pool: int) -> list[int]:
@@ -92,6 +105,16 @@ def held_by(claims: Claims, shares: Sequence[float]) -> list[float]:
 def children(claims: Claims, pool: int) -> list[int]:
     """The pools that lie directly in a pool; -1 is all slots."""
     return [n for n, group in enumerate(claims.groups) if group.parent == pool]
+
+
+def jobs_in(claims: Claims, pool: int) -> list[list[int]]:
+    """The claims directly in a pool by job; each is alone in a pool of policy `fifo`."""
+    found: dict[object, list[int]] = {}
+    for j, group in enumerate(claims.group):
+        if group == pool:
+            is_fifo = claims.groups[pool].policy == "fifo"
+            found.setdefault(j if is_fifo else claims.owner[j][0].id, []).append(j)
+    return list(found.values())
 
 
 def demand(claims: Claims, pool: int) -> float:
@@ -137,16 +160,27 @@ def by_filling(claims: Claims) -> list[float]:
             for n, part in zip(below, given, strict=True):
                 give(n, part)
             return
-        own = inside(claims, pool)
+        own = jobs_in(claims, pool)
         is_fifo = pool >= 0 and claims.groups[pool].policy == "fifo"
         if is_fifo:
-            own.sort(key=lambda j: (-claims.priority[j] if claims.priority else 0, j))
+            own.sort(key=lambda job: (-claims.priority[job[0]] if claims.priority else 0, job))
+        limits = [
+            [(Fraction(claims.min_share[j]), Fraction(claims.max_share[j])) for j in job]
+            for job in own
+        ]
         parts = [
-            _exact(claims.weight[j], claims.min_share[j], claims.max_share[j]) for j in own
+            (
+                Fraction(claims.weight[job[0]]),
+                sum((low for low, _ in of_job), Fraction(0)),
+                sum((high for _, high in of_job), Fraction(0)),
+            )
+            for job, of_job in zip(own, limits, strict=True)
         ]
         given = _one_by_one(slots, parts) if is_fifo else _filled(slots, parts)
-        for j, part in zip(own, given, strict=True):
-            shares[j] = part
+        for job, of_job, part in zip(own, limits, given, strict=True):
+            equal = [(Fraction(1), low, high) for low, high in of_job]
+            for j, share in zip(job, _filled(part, equal), strict=True):
+                shares[j] = share
 
     give(-1, Fraction(claims.capacity))
     return [float(share) for share in shares]
@@ -212,9 +246,10 @@ def by_programs(claims: Claims) -> list[float]:
     program.bound(everything, total - 1e-6, INF)
     for pool in range(-1, len(pools)):
         below = [(pools[n], claims.groups[n].weight) for n in children(claims, pool)]
-        program.level_up(
-            below or [([j], claims.weight[j]) for j in everything if claims.group[j] == pool]
-        )
+        jobs = [] if below else jobs_in(claims, pool)
+        program.level_up(below or [(job, claims.weight[job[0]]) for job in jobs])
+        for job in jobs:
+            program.level_up([([j], 1.0) for j in job])
     return [program.largest([j]) for j in everything]
 
 

@@ -77,6 +77,7 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
                 slots_max={}
                 if max_share is None
                 else {"task": max(min_share, max_share)} | dict.fromkeys(by_kind, 1),
+                policy=draw(st.sampled_from(["fair", "fifo"])) if name in BOTTOM else "fair",
                 parent=parent,
                 jobs_max=draw(st.sampled_from([None, None, 1, 2])),
                 job_weights=draw(st.sampled_from(["stated", "size"])),
@@ -88,7 +89,8 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
 
 @st.composite
 def jobs_of(draw: st.DrawFn, pool: str, number: int, shuffle: Shuffle, cluster: Cluster) -> Job:
-    """A job of maps, perhaps with homes, and perhaps of reduces that come after them."""
+    """A job of maps, perhaps with homes, perhaps with reduces that come after them, and perhaps
+    with more phases that wait for nothing."""
     count = draw(st.integers(1, 6))
     hosts = st.frozensets(st.sampled_from([*cluster.by_name]), min_size=1, max_size=2)
     blocks = tuple(Block(draw(hosts)) for _ in range(count)) if draw(st.booleans()) else ()
@@ -98,6 +100,10 @@ def jobs_of(draw: st.DrawFn, pool: str, number: int, shuffle: Shuffle, cluster: 
         tasks = Tasks(draw(st.integers(1, 4)), draw(seconds))
         copy = draw(st.sampled_from([0.0, 0.8]))
         phases.append(Phase("reduce", tasks, "reduce", frozenset({"map"}), copy=copy))
+    for name in draw(st.sampled_from([(), (), ("more",), ("more", "most")])):
+        tasks = Tasks(draw(st.integers(1, 4)), draw(seconds))
+        kind, low = draw(st.sampled_from(["map", "reduce"])), draw(st.sampled_from([0, 0, 1]))
+        phases.append(Phase(name, tasks, kind, slots_min=low))
     job = Job(
         f"j{number}",
         tuple(phases),

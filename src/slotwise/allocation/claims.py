@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, log2
 
@@ -66,13 +66,15 @@ def claims_of(
             p for p in phases if p.away < min(p.max_share, p.pending * p.width + p.running)
         ]
     left = [p.pending * p.width + p.running for p in phases]
+
+    def tasks_left(job: str) -> int:
+        return sum([p.tasks_left for p in snapshot.phases_of(job)])
+
     estimates = [p.estimate(now) for p in phases] if with_work else []
     claims = build_claims(
         snapshot.capacity(slot_kind),
         [(p.job, p.phase) for p in phases],
-        tasks_left=[n // p.width for p, n in zip(phases, left, strict=True)]
-        if snapshot.wide(slot_kind)
-        else left,
+        tasks_left=tasks_left,
         max_share=[min(p.max_share, n) - p.away for p, n in zip(phases, left, strict=True)],
         paths=[p.shares for p in phases],
         pools=snapshot.pools,
@@ -107,7 +109,7 @@ def build_claims(
     capacity: int,
     owner: Sequence[tuple[Job, Phase]],
     *,
-    tasks_left: Sequence[int],
+    tasks_left: Callable[[str], int],
     max_share: Sequence[float],
     paths: Sequence[Sequence[ShareKey]],
     pools: Mapping[str, Pool],
@@ -120,7 +122,7 @@ def build_claims(
 ) -> Claims:
     """The claims of these jobs and phases, in order of arrival, on one kind of slot. O(J).
 
-    tasks_left  unfinished tasks of each phase
+    tasks_left  the unfinished tasks of a job
     paths       the shares that each claim counts against: see `group_by_shares`
     work        as in `Claims`; empty for an allocator that does not read work
     """
@@ -138,7 +140,7 @@ def build_claims(
         max_share=max_share,
         group=group,
         groups=groups,
-        owner=owner if work else [],
+        owner=owner,
         cluster=cluster,
         now=now,
         priority=urgencies(jobs),
@@ -192,20 +194,22 @@ def group_by_shares(
 
 
 def weights_of(
-    jobs: Sequence[Job], tasks_left: Sequence[int], pools: Mapping[str, Pool]
+    jobs: Sequence[Job], tasks_left: Callable[[str], int], pools: Mapping[str, Pool]
 ) -> list[float]:
-    """The weights by which claims of these jobs share within their pools.
+    """The weights by which these jobs share within their pools.
 
     In a pool with `job_weights: size`, the weight is the job's share weight times
-    log2(1 + unfinished tasks), as with `sizebasedweight` of the Hadoop Fair Scheduler.
+    log2(1 + unfinished tasks of all its phases), as with `sizebasedweight` of the Hadoop Fair
+    Scheduler, which counts the tasks of one kind.
     """
     sized = {name for name in {job.pool for job in jobs} if pools[name].job_weights == "size"}
     if not sized:
         return [job.share_weight for job in jobs]
-    return [
-        job.share_weight * (log2(1 + count) if job.pool in sized else 1.0)
-        for job, count in zip(jobs, tasks_left, strict=True)
-    ]
+    factor = {
+        name: log2(1 + tasks_left(name))
+        for name in dict.fromkeys([job.id for job in jobs if job.pool in sized])
+    }
+    return [job.share_weight * factor.get(job.id, 1.0) for job in jobs]
 
 
 def urgencies(jobs: Sequence[Job]) -> list[float]:

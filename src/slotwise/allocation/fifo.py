@@ -19,6 +19,7 @@ class Fifo:
     reads_work: ClassVar[bool] = False
     phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = False
+    serves_in_turn: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

@@ -54,7 +54,7 @@ def fluid_schedule(
     behind = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
-    now, standing = 0.0, _Standing(jobs, cluster, pools, allocator)
+    now, standing = 0.0, _Standing(phases, jobs, cluster, pools, allocator)
     while ready:
         shares, length = _share(ready, cluster, pools, allocator, now, standing)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
@@ -73,6 +73,9 @@ def fluid_schedule(
         now = then
         tick = CLOCK * now
         ended = {o.id for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)}
+        for one in ready:
+            if one.id in ended:
+                one.left = 0.0
         ready = [one for one in ready if one.id not in ended]
         come = freed(ended, behind)
         if come:
@@ -157,8 +160,14 @@ class _Standing:
     """
 
     def __init__(
-        self, jobs: Sequence[Job], cluster: Cluster, pools: PoolTree, allocator: Allocator
+        self,
+        phases: Iterable[PhaseProgress],
+        jobs: Sequence[Job],
+        cluster: Cluster,
+        pools: PoolTree,
+        allocator: Allocator,
     ) -> None:
+        self.phases = _by_job(phases)
         self.attained: dict[str, float] = {}
         self.finish: Mapping[str, float] = {}
         if reads_service(allocator):
@@ -184,7 +193,13 @@ def _share(
     claims = {
         kind: with_standing(
             claims_of_progress(
-                [ready[n] for n in numbers[kind]], capacity, cluster, pools, now, numbers[kind]
+                [ready[n] for n in numbers[kind]],
+                capacity,
+                cluster,
+                pools,
+                now,
+                numbers[kind],
+                standing.phases,
             ),
             standing.attained,
             standing.finish,
@@ -208,12 +223,17 @@ def claims_of_progress(
     pools: PoolTree,
     now: float = 0.0,
     place: Sequence[int] = (),
+    phases: Mapping[str, Sequence[PhaseProgress]] | None = None,
 ) -> Claims:
-    """The claims of ready phases on one kind of slot."""
+    """The claims of ready phases on one kind of slot.
+
+    phases  all phases of each job; by default the ready ones are all
+    """
+    of_job = _by_job(ready) if phases is None else phases
     return build_claims(
         capacity,
         [(one.job, one.phase) for one in ready],
-        tasks_left=[_tasks_left(one) for one in ready],
+        tasks_left=lambda job: sum(map(_tasks_left, of_job[job])),
         max_share=[min(one.phase.slots_most, capacity) for one in ready],
         paths=[_shares(one, pools) for one in ready],
         pools=pools,
@@ -232,6 +252,13 @@ def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
         for name in columns
     }
     return replace(claims, work=left[numbers].tolist(), **some)
+
+
+def _by_job(phases: Iterable[PhaseProgress]) -> dict[str, list[PhaseProgress]]:
+    found: dict[str, list[PhaseProgress]] = {}
+    for one in phases:
+        found.setdefault(one.job.id, []).append(one)
+    return found
 
 
 def _tasks_left(one: PhaseProgress) -> int:

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from math import inf
 from typing import ClassVar
 
+from slotwise.allocation.by_jobs import share_by_jobs
 from slotwise.allocation.grant import pool_floors
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.tolerances import CLOSE, SLOTS
@@ -16,8 +17,9 @@ class Las:
     """Slots beyond the min shares go to the jobs of least attained service over weight.
 
     Jobs at the same level share by weight, so in the fluid limit their levels rise together.
-    Also called foreground-background or shortest elapsed time first. O(J log J), and for each
-    level O(J) per claim or pool of it that reaches a min or max share.
+    What a job gets is divided equally among its ready phases. Also called
+    foreground-background or shortest elapsed time first. O(J log J), and for each level O(J)
+    per job or pool of it that reaches a min or max share.
     """
 
     reads_work: ClassVar[bool] = True
@@ -26,14 +28,7 @@ class Las:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        levels = levels_of(claims)
-        order = sorted(range(len(claims)), key=levels.__getitem__)
-        slots = pool_floors(claims, order)
-        filling = _Filling(claims, slots)
-        for _, tied in groupby(order, key=_Same(levels)):
-            if not filling.raise_together(list(tied)):
-                break
-        return slots
+        return share_by_jobs(claims, _share)
 
     def holds_for(self, claims: Claims, shares: Sequence[float]) -> float:
         """How many seconds pass until a job reaches the level of the next one."""
@@ -53,6 +48,18 @@ class Las:
             ),
             default=inf,
         )
+
+
+def _share(claims: Claims) -> list[float]:
+    """Slots for claims of different jobs."""
+    levels = levels_of(claims)
+    order = sorted(range(len(claims)), key=levels.__getitem__)
+    slots = pool_floors(claims, order)
+    filling = _Filling(claims, slots)
+    for _, tied in groupby(order, key=_Same(levels)):
+        if not filling.raise_together(list(tied)):
+            break
+    return slots
 
 
 def levels_of(claims: Claims) -> list[float]:

@@ -38,15 +38,15 @@ class Group:
 class Claims:
     """J claims on `capacity` slots, as parallel lists in order of arrival.
 
-    weight     for sharing, > 0: from the weight of the job, its priority and, in a pool with
-               `job_weights: size`, its tasks; the job's cost is in `owner`
+    weight     of its job for sharing, > 0: from the weight of the job, its priority and, in a
+               pool with `job_weights: size`, its tasks; the job's cost is in `owner`
     arrival    of the job, seconds
     work       estimated remaining work of the phase, slot-seconds, > 0
     min_share  slots that it must get: the stated min share, cut to what it can use
     max_share  slots that it can use: the stated max share, cut to its unfinished tasks
     group      index into `groups`, of a group that contains no groups
     groups     the pools' shares, each after the one that contains it
-    owner      the job and the phase that make the claim
+    owner      the job and the phase that make the claim; empty if each claim is a job
     cluster    on which the jobs run
     now        the current instant, seconds on the clock of arrivals and deadlines
     priority   as a number: where jobs are served in order, higher ones come first; empty if all
@@ -59,8 +59,7 @@ class Claims:
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
 
-    For an allocator that does not read work, `work`, `owner`, `unseen` and `left` are
-    empty.
+    For an allocator that does not read work, `work`, `unseen` and `left` are empty.
     """
 
     capacity: int
@@ -188,3 +187,8 @@ def reads_service(allocator: Allocator) -> TypeGuard[ServiceReader]:
 def reads_finish(allocator: Allocator) -> TypeGuard[FinishReader]:
     """Whether it reads the virtual finish of jobs."""
     return hasattr(allocator, "reads_finish")
+
+
+def serves_in_turn(allocator: Allocator) -> bool:
+    """Whether free slots go to phases by priority, then by arrival, whatever their pools."""
+    return getattr(allocator, "serves_in_turn", False)

@@ -25,7 +25,8 @@ class Uwfq:
     The virtual finish comes from a fluid reference, in which users (pools) share all slots by
     weight, and each serves its jobs one after another, in the order in which sharing among them
     would complete them. In a pool of policy `fifo` its jobs take the places of the pool in
-    their order of service. Unseen phases get a slot to be measured, as under FLEX. O(J log J).
+    their order of service. The phases of a job are served in their order. Unseen phases get a
+    slot to be measured, as under FLEX. O(J log J).
 
     If sizes are exact, all jobs can use all slots and none overtakes another of its user, no
     job completes later than in the reference plus two tasks (docs/algorithms/uwfq.md).
@@ -40,15 +41,16 @@ class Uwfq:
         """Slots for each claim."""
         claims = with_measuring(claims)
         finish = list(claims.finish) or [0.0] * len(claims)
-        places: dict[int, list[float]] = {}
-        turns: dict[int, list[int]] = {}
+        jobs: dict[int, dict[str, list[int]]] = {}  # The claims of each job, by pool.
         for claim in in_turn(claims):
-            if claims.groups[claims.group[claim]].policy == "fifo":
-                places.setdefault(claims.group[claim], []).append(finish[claim])
-                turns.setdefault(claims.group[claim], []).append(claim)
-        for group, turn in turns.items():
-            for claim, place in zip(turn, sorted(places[group]), strict=True):
-                finish[claim] = place
+            pool, job = claims.group[claim], claims.owner[claim][0].id
+            if claims.groups[pool].policy == "fifo":
+                jobs.setdefault(pool, {}).setdefault(job, []).append(claim)
+        for of_pool in jobs.values():
+            places = sorted([finish[members[0]] for members in of_pool.values()])
+            for members, place in zip(of_pool.values(), places, strict=True):
+                for claim in members:
+                    finish[claim] = place
         return grant(claims, sorted(range(len(claims)), key=finish.__getitem__))
 
 

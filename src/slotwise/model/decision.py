@@ -28,12 +28,15 @@ class Reallocate:
     is then decided again. Arrivals and ends before `earliest` do not change it sooner than
     then: until `earliest`, free slots go to whoever is furthest below this allocation.
     `virtual` is what the allocator has to remember of its reference system, if it has one.
+    Free slots go to phases by priority, then by arrival, if it is `in_turn` (FIFO); then min
+    shares do not count.
     """
 
     slots: Mapping[PhaseId, float]
     until: float
     earliest: float = -inf
     virtual: VirtualTime | None = None
+    in_turn: bool = False
 
 
 Queue = tuple[tuple[PhaseId, int], ...]

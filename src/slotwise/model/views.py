@@ -121,6 +121,11 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def tasks_left(self) -> int:
+        """The number of tasks that are not done."""
+        ...
+
+    @property
     def width(self) -> int:
         """The slots of one host that each task occupies."""
         ...

@@ -71,7 +71,9 @@ def encode(entry: Event | Decision) -> Plain:
         slots = [[*phase, share] for phase, share in entry.slots.items()]
         earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
         virtual = {} if entry.virtual is None else {"virtual": _encode_virtual(entry.virtual)}
-        return {"is": "Reallocate", "slots": slots, "until": entry.until} | earliest | virtual
+        in_turn = {"in_turn": True} if entry.in_turn else {}
+        plain = {"is": "Reallocate", "slots": slots, "until": entry.until}
+        return plain | earliest | virtual | in_turn
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
         return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
@@ -125,6 +127,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         plain["until"],
         plain.get("earliest", -inf),
         _decode_virtual(plain["virtual"]) if "virtual" in plain else None,
+        plain.get("in_turn", False),
     ),
     "Enqueue": lambda plain: Enqueue(
         {host: _decode_queue(queue) for host, queue in plain["queues"].items()},

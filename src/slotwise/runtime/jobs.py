@@ -176,6 +176,8 @@ class Jobs:
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
             self.has_wide = True
+        if phase.job_share is not None and not phase.is_ready:
+            phase.job_share.ready += 1
         phase.is_ready = True
         self._in_order.pop(phase.slot_kind, None)
 
@@ -184,6 +186,8 @@ class Jobs:
         self.ready[phase.slot_kind].pop(phase.id, None)
         if self.wide[phase.slot_kind].pop(phase.id, None):
             self.has_wide = any(self.wide.values())
+        if phase.job_share is not None and phase.is_ready:
+            phase.job_share.ready -= 1
         phase.is_ready = False
         self._in_order.pop(phase.slot_kind, None)
 

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
-from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
+from slotwise.runtime.groups import JobShare
 from slotwise.runtime.learned import Learned
 from slotwise.runtime.phase_failures import PhaseFailures
 from slotwise.runtime.phase_wait import WaitingNode
@@ -44,7 +45,8 @@ class PhaseState(WaitingNode):
     `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
     gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
     from the end of an attempt without a result until none of its tasks runs. It counts against
-    the share of a `pool`.
+    the share of a `pool`. Its `job_share` has all phases of its job that do so, if there are
+    several; while this is the node in which it gets slots, it is its `group`, too.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class PhaseState(WaitingNode):
         "dropped",
         "early",
         "failures",
+        "group",
         "has_homes",
         "homes",
         "id",
@@ -75,6 +78,7 @@ class PhaseState(WaitingNode):
         "is_pinned",
         "is_ready",
         "job",
+        "job_share",
         "lacks_input",
         "launches",
         "max_share",
@@ -137,8 +141,14 @@ class PhaseState(WaitingNode):
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
-        """Count against the share of a pool from now on; the caller updates the counts."""
+        """Count against the share of a pool from now on.
+
+        The caller updates the counts, and then the shares of the job.
+        """
         self.pool = pool
+        self.job_share: JobShare | None = None
+        self.group: JobShare | None = None
+        self.urgency = -PRIORITIES[self.job.priority]
         self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
         self._limits, self._excusers = pool.limits, pool.excusers
@@ -372,6 +382,11 @@ class PhaseState(WaitingNode):
         self._status[task] = DONE
         self.done += 1
         self.work.finish(task, work)
+
+    @property
+    def tasks_left(self) -> int:
+        """The number of tasks that are needed and not done."""
+        return self.phase.tasks.count - self.done - self.dropped
 
     @property
     def has_tasks(self) -> bool:

@@ -15,8 +15,9 @@ from typing import Protocol
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.views import PhaseView
+from slotwise.runtime.groups import GroupNode, walk_orders
 from slotwise.runtime.hosts import FreeSlots
-from slotwise.runtime.ordering import Rank, ShareNode, whole
+from slotwise.runtime.ordering import whole
 
 _CHILD = itemgetter(3)  # of a Rank
 
@@ -37,11 +38,10 @@ def path_to(pool: PoolState | None) -> Iterator[PoolState]:
         pool = pool.parent
 
 
-class PoolState(ShareNode):
+class PoolState(GroupNode):
     """A share of a pool, or, without a parent, all slots of one kind.
 
-    It keeps its backlogged children, shares of pools or phases, in order. `running` and the
-    other counters cover all phases below it; `demand` is the slots that these can use.
+    Its children are shares of pools, or jobs of several phases and phases of other jobs.
     `stopping` counts the slots of its attempts that were asked to stop, `coming` those of
     attempts asked to stop elsewhere on its behalf. Neither counts attempts on unresponsive
     hosts, which free no slot.
@@ -56,10 +56,7 @@ class PoolState(ShareNode):
 
     __slots__ = (
         "above",
-        "backlogged",
-        "below",
         "coming",
-        "demand",
         "depth",
         "excess",
         "excusers",
@@ -75,13 +72,15 @@ class PoolState(ShareNode):
         "min_share_due",
         "parent",
         "preemption",
-        "service",
         "slot_kind",
         "stopping",
         "total",
     )
 
     depth: int
+    parent: PoolState | None
+    preemption: Preemption | None
+    total: Total | None
 
     def __init__(
         self,
@@ -96,12 +95,12 @@ class PoolState(ShareNode):
     ) -> None:
         super().__init__(order)
         self.parent = parent
-        self.total: Total | None = None
+        self.total = None
         self.holds_totals = False
-        self.below = 0  # number of pool shares directly below it
         self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
             parent.below += 1
+            parent.has_groups = True
         self.key, self.slot_kind = key, slot_kind
         self.min_share, self.max_share, self.preemption = min_share, max_share, preemption
         above = () if parent is None else (parent, *parent.above)
@@ -109,10 +108,8 @@ class PoolState(ShareNode):
         self.limits = tuple(share for share in (self, *above) if share.max_share < inf)
         self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
-        self.demand = self.stopping = self.coming = 0
+        self.stopping = self.coming = 0
         self.excess = 0
-        self.service = 0.0
-        self.backlogged: list[Rank] = []
         self.min_share_due = self.fair_due = inf
         self.is_overdue = self.is_starving = False
         if total is not None:
@@ -153,6 +150,13 @@ class PoolState(ShareNode):
         return [part for part in self.total.parts.values() if part is not self]
 
     @property
+    def is_backlogged(self) -> bool:
+        """Whether phases below it have pending tasks."""
+        if self.above[-1].is_in_turn:
+            return self.usable > self.held
+        return bool(self.backlogged)
+
+    @property
     def usable(self) -> int:
         """The slots that it can use: its demand, limited by its max share."""
         room = self.max_share - self.away
@@ -175,12 +179,14 @@ class PoolState(ShareNode):
 
     def walk(self) -> Iterator[PhaseBelow]:
         """The phases below it with pending tasks, in the order in which they are served."""
-        pool = self
-        while pool.below and len(pool.backlogged) == 1:
-            pool = _CHILD(pool.backlogged[0])
-        if not pool.below:
-            return map(_CHILD, pool.backlogged)
-        return map(_CHILD, chain.from_iterable(_walk(pool)))
+        if self.above and self.above[-1].is_in_turn:
+            return (phase for phase in self.above[-1].walk() if self in path_to(phase.pool))
+        group: GroupNode = self
+        while group.below and not group.is_in_turn and len(group.backlogged) == 1:
+            group = _CHILD(group.backlogged[0])
+        if group.is_in_turn or not group.has_groups:
+            return map(_CHILD, group.backlogged)
+        return map(_CHILD, chain.from_iterable(walk_orders(group)))
 
     def missing_least(self, now: float) -> int:
         """Slots of its min share that it may take back now; see `missing`."""
@@ -347,7 +353,7 @@ class Total:
         mine, wanted = self._turn(part), 0
         for other in self.parts.values():
             if (
-                other.backlogged
+                other.is_backlogged
                 and self._free[other.slot_kind].by_host
                 and self._turn(other) < mine
             ):
@@ -359,20 +365,11 @@ class Total:
         return whole(min(owed, self.max_share - self.away))
 
     def _turn(self, part: PoolState) -> tuple[float, float, str]:
-        return part.ranked()[0], self._served[part.slot_kind], part.slot_kind
-
-
-def _walk(pool: PoolState) -> Iterator[Sequence[Rank]]:
-    """The orders below those of its pools that have no pools below them, as they are served.
-
-    Not recursive: the tree may be very deep.
-    """
-    levels = [map(_CHILD, pool.backlogged)]
-    while levels:
-        inner = next(levels[-1], None)
-        if inner is None:
-            levels.pop()
-        elif inner.below:
-            levels.append(map(_CHILD, inner.backlogged))
-        else:
-            yield inner.backlogged
+        held, level = part.held, inf
+        if part.allocated > 0:
+            level = held / part.allocated
+            if held < part.units_allocated:
+                level -= 2.0 if held < part.units_owed else 1.0
+            elif level < 1.0:
+                level = 0.0
+        return level, self._served[part.slot_kind], part.slot_kind

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.runtime.groups import GroupNode, JobShare
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState, Total, path_to
+from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.totals import Totals
 
 WHOLE = ShareKey("", "")
@@ -22,8 +24,10 @@ class Shares:
     """The order in which phases get slots of one kind, and the pools that are overdue.
 
     `now` is the current instant. `alarms` holds the instants at which pools will be overdue
-    unless they get the missing slots. For `whole` only the order below it is maintained.
-    `settle` costs O(log n) for each level of pools, `reallocate` O(pools + phases).
+    unless they get the missing slots. For `whole` only the order below it is maintained. If
+    phases are served in turn whatever their pools, all of them are in the order below `whole`,
+    and the pools only count. `settle` costs O(log n) for each level of pools, `reallocate`
+    O(pools + phases).
     """
 
     def __init__(self, slot_kind: str, totals: Totals, of_kinds: Mapping[str, Shares]) -> None:
@@ -34,6 +38,9 @@ class Shares:
         self.now = 0.0
         # Each after the one that contains it.
         self._by_key: dict[ShareKey, PoolState] = {WHOLE: self.whole}
+        self._of_pool: defaultdict[tuple[str, PoolState], list[PoolState]] = defaultdict(list)
+        self._jobs: Collection[JobShare] = ()
+        """Those whose phases were counted or allocated slots last."""
         self.alarms: list[tuple[float, int, PoolState]] = []
 
     def inner_first(self) -> Iterable[PoolState]:
@@ -81,38 +88,57 @@ class Shares:
         return inf
 
     def reallocate(
-        self, ready: Mapping[PhaseId, PhaseState], slots: Mapping[PhaseId, float]
+        self,
+        ready: Mapping[PhaseId, PhaseState],
+        slots: Mapping[PhaseId, float],
+        in_turn: bool = False,
     ) -> None:
         """Set the slots that each ready phase should hold; 0 for phases not named.
 
+        `in_turn`: phases are served by priority, then by arrival, and min shares do not count.
         Afterwards call `owe` for all kinds, and then `line_up`.
         """
-        pools = self._by_key.values()
-        for pool in pools:
-            pool.allocated = pool.owed = 0.0
-            pool.backlogged = []
-            pool.rank = None
+        whole, jobs = self.whole, dict[JobShare, None]()
+        is_new_order = in_turn != whole.is_in_turn
+        whole.is_in_turn = in_turn
+        for node in (*self._by_key.values(), *self._jobs):
+            node.allocated = node.owed = 0.0
+            node.backlogged = []
+            node.rank = None
         for phase_id, phase in ready.items():
-            share, pool, rank = slots.get(phase_id, 0.0), phase.pool, phase.rank
+            share, pool, job = slots.get(phase_id, 0.0), phase.pool, phase.job_share
+            if job is not None:
+                is_one = job.ready < 2 and not job.is_formed
+                job = None if is_one else _formed(job, jobs, in_turn)
+            parent, rank = whole if in_turn else job or pool, phase.rank
             # Where thousands of phases wait, most had no slots and get none: nothing changes.
-            if share or phase.allocated or rank is None:
+            if share or phase.allocated or rank is None or is_new_order:
                 phase.allocated = share
-                min_share = phase.phase.slots_min
+                min_share = 0 if in_turn else phase.phase.slots_min
                 phase.owed = min(share, min_share) if min_share else 0.0
                 phase.count_units()
                 pool.allocated += share
                 pool.owed += phase.owed
                 if phase.pending:
-                    phase.rank = rank = phase.ranked()
+                    phase.rank = rank = phase.ranked(parent.is_in_turn)
+            if job is not None:
+                job.add(phase)
             if phase.pending:
                 assert rank is not None
-                pool.backlogged.append(rank)
+                parent.backlogged.append(rank)
+        self._jobs = jobs
         for pool in self.inner_first():
             if pool.parent is not None:
                 pool.parent.allocated += pool.allocated
 
     def line_up(self) -> None:
-        """Sort the order below each pool, and add the pool to the order of its parent."""
+        """Sort the order below each node, and add the node to the order of its parent."""
+        for job in self._jobs:
+            job.count_units()
+            job.backlogged.sort()
+            if job.backlogged:
+                job.rank = rank = job.ranked()
+                job.parent.backlogged.append(rank)
         for pool in self.inner_first():
             pool.count_units()
             if pool.preemption is not None:
@@ -129,10 +155,14 @@ class Shares:
         After all kinds are counted, call `line_up`. O(running tasks + phases + pools).
         """
         pools = self._by_key.values()
+        jobs = [phase.group for phase in phases]
+        self._jobs = dict.fromkeys([job for job in jobs if job is not None])
+        for node in (*pools, *self._jobs):
+            node.running = node.away = node.demand = 0
+            node.backlogged = []
+            node.rank = None
         for pool in pools:
-            pool.running = pool.away = pool.demand = pool.stopping = pool.coming = 0
-            pool.backlogged = []
-            pool.rank = None
+            pool.stopping = pool.coming = 0
         for phase in phases:
             phase.look_for(lost)
             self._count(phase, lost)
@@ -145,8 +175,9 @@ class Shares:
     def settle(self, phase: PhaseState, held: int) -> None:
         """Update the shares above a phase that changed and holds `held` more slots.
 
-        Each one, from its pool upwards, gets its place in the order, or none without a backlog.
-        A share without siblings keeps its place while it has a backlog, and takes no turns.
+        Each one, from its job or pool upwards, gets its place in the order, or none without a
+        backlog. A share without siblings keeps its place while it has a backlog, and takes no
+        turns.
         """
         is_backlogged, more = False, -phase.counted
         if phase.is_ready:
@@ -154,38 +185,44 @@ class Shares:
             more += phase.demand
         phase.counted += more
         child: ShareNode = phase
-        pool: PoolState | None = phase.pool
+        group: GroupNode | None = phase.group or phase.pool
         whole = self.whole
-        while pool is not None:
-            pool.running += held
+        has_one_pool = whole.below == 1 and not whole.is_in_turn
+        parent: GroupNode | None = whole if whole.is_in_turn else group  # Has the child.
+        while group is not None:
+            group.running += held
             if more:
-                before = pool.demand
-                pool.demand = after = before + more
-                room = pool.max_share - pool.away
+                before = group.demand
+                group.demand = after = before + more
+                room = group.max_share - group.away
                 if room < before or room < after:
                     more = int(min(after, room) - min(before, room))
-            order, old = pool.backlogged, child.rank
-            if pool.below != 1:
-                if held > 0:
-                    pool.service = child.serve(pool.service, held)
-                if is_backlogged:
-                    child.rank = new = child.ranked()
-                    if old is not None:
+            if group is parent:
+                order, old = group.backlogged, child.rank
+                if group.below != 1 or group.is_in_turn:
+                    if held > 0:
+                        group.service = child.serve(group.service, held)
+                    if is_backlogged:
+                        child.rank = new = child.ranked(group.is_in_turn)
+                        if old is not None:
+                            del order[bisect_left(order, old)]
+                        insort(order, new)
+                    elif old is not None:
                         del order[bisect_left(order, old)]
-                    insort(order, new)
-                elif old is not None:
-                    del order[bisect_left(order, old)]
-                    child.rank = None
-            elif is_backlogged != (old is not None):
-                child.rank = child.ranked() if is_backlogged else None
-                order[:] = [child.rank] if child.rank is not None else []
-            if pool.total is not None:
-                self._settle_total(pool, pool.total, held)
-            if pool.preemption is not None:
-                self._watch(pool)
-            is_backlogged = bool(order)
-            child, pool = pool, pool.parent
-            if pool is whole and whole.below == 1 and is_backlogged == (child.rank is not None):
+                        child.rank = None
+                elif is_backlogged != (old is not None):
+                    child.rank = child.ranked() if is_backlogged else None
+                    order[:] = [child.rank] if child.rank is not None else []
+                is_backlogged = bool(order)
+                child, parent = group, group.parent
+            if group.total is not None:
+                assert isinstance(group, PoolState), "jobs have no numbers of their own"
+                self._settle_total(group, held)
+            if group.preemption is not None:
+                assert isinstance(group, PoolState), "jobs take no slots back"
+                self._watch(group)
+            group = group.parent
+            if has_one_pool and group is whole and is_backlogged == (child.rank is not None):
                 return  # What the whole holds is not used, and its only pool keeps its place.
 
     def named(self, name: str) -> list[PoolState]:
@@ -216,8 +253,18 @@ class Shares:
             below = [other for other in self._by_key.values() if other.parent is pool]
             if pool is not self.whole:
                 _check(pool, below, [p for p in phases if pool in path_to(p.pool)])
+            _check_order(pool, self.whole)
             assert pool.is_overdue == (pool in self.overdue)
             assert pool.starving == pool.is_starving + sum(p.starving for p in below)
+        jobs = dict.fromkeys(phase.job_share for phase in phases)
+        for job in [job for job in jobs if job is not None]:
+            members = [phase for phase in phases if phase.job_share is job]
+            assert job.ready == sum(phase.is_ready for phase in members)
+            assert {phase.group for phase in members} == {job if job.is_formed else None}
+            if job.is_formed:
+                assert job.running == sum(phase.running for phase in members)
+                assert job.away == sum(phase.away for phase in members)
+                _check_order(job, self.whole)
 
     def _new(self, key: ShareKey, above: PoolState, pools: PoolTree) -> PoolState:
         pool = pools[key.pool]
@@ -231,14 +278,21 @@ class Shares:
             pools.preemption(key.pool),
             self._totals.of(key, pool),
         )
+        share.is_in_turn = pool.policy == "fifo"
+        same = self._of_pool[key.pool, above]
+        same.append(share)
+        for one in same:  # They split the weight of the pool.
+            one.weight = pool.weight / len(same)
+            self._rerank(one)
         if above.below == 2:  # Its first sibling had none, and its place was not updated.
             for sibling in [other for other in self._by_key.values() if other.parent is above]:
                 self._rerank(sibling)
         return share
 
-    def _settle_total(self, pool: PoolState, total: Total, held: int) -> None:
+    def _settle_total(self, pool: PoolState, held: int) -> None:
         """A part of a total has changed: update the shortages of its other parts."""
-        if held > 0:
+        total = pool.total
+        if held > 0 and total is not None:
             total.serve(pool, held)
         if pool.preemption is not None:
             for other in pool.of_other_kinds:
@@ -255,6 +309,9 @@ class Shares:
             for task, taker in phase.stopping.items()
             if phase.launches[task][0].host not in lost
         ]
+        if phase.group is not None:
+            phase.group.running += phase.running
+            phase.group.away += phase.away
         for pool in path_to(phase.pool):
             pool.running += phase.running
             pool.away += phase.away
@@ -264,8 +321,10 @@ class Shares:
                 pool.coming += phase.width
         phase.rank = None
         if phase.is_ready and phase.pending:
-            phase.rank = rank = phase.ranked()
-            phase.pool.backlogged.append(rank)
+            group = phase.group or phase.pool
+            parent = self.whole if self.whole.is_in_turn else group
+            phase.rank = rank = phase.ranked(parent.is_in_turn)
+            parent.backlogged.append(rank)
 
     def _watch(self, pool: PoolState) -> None:
         """Check whether a pool's shortages have begun, are over, or are overdue."""
@@ -299,6 +358,20 @@ class Shares:
                 insort(order, rank)
 
 
+def _formed(job: JobShare, formed: dict[JobShare, None], in_turn: bool) -> JobShare | None:
+    """The node of a job, also in `formed`, if it has several ready phases; otherwise None."""
+    if in_turn or job.ready < 2:
+        if job.is_formed:
+            job.dissolve()
+        return None
+    if job not in formed:
+        formed[job] = None
+        job.clear()
+        if not job.is_formed:
+            job.form()
+    return job
+
+
 def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
     """Assert that a share agrees with the shares directly, and all phases, below it."""
     assert pool.running == sum(phase.running for phase in phases)
@@ -310,10 +383,18 @@ def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseSt
     parts = [pool] if pool.total is None else pool.total.parts.values()
     most = max(pool.max_share, sum(part.excess for part in parts))
     assert sum(part.running for part in parts) <= most, "no pool exceeds its max share"
-    assert pool.backlogged == sorted(pool.backlogged), "the order below a pool is sorted"
     assert pool.coming >= 0
-    for *_, child in pool.backlogged:
-        assert isinstance(child, PoolState | PhaseState)
-        assert (child.parent if isinstance(child, PoolState) else child.pool) is pool
-        if pool.below != 1:  # A share without siblings has a place, but needs no order.
-            assert child.rank == child.ranked(), "a place in the order is up to date"
+
+
+def _check_order(group: GroupNode, whole: PoolState) -> None:
+    """Assert that the order below a pool or a job is sorted and up to date."""
+    assert group.backlogged == sorted(group.backlogged), "the order below a node is sorted"
+    for *_, child in group.backlogged:
+        if isinstance(child, PhaseState):
+            assert group is (whole if whole.is_in_turn else child.group or child.pool)
+        else:
+            assert isinstance(child, GroupNode)
+            assert child.parent is group
+        if group.below != 1 or whole.is_in_turn:
+            # A share without siblings has a place, but needs no order.
+            assert child.rank == child.ranked(group.is_in_turn), "a place is up to date"

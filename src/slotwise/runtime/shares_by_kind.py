@@ -55,11 +55,16 @@ class SharesByKind:
         self,
         ready: Mapping[str, Mapping[PhaseId, PhaseState]],
         slots: Mapping[PhaseId, float],
+        in_turn: bool,
     ) -> None:
-        """Set the slots that each ready phase should hold; 0 for phases not named."""
+        """Set the slots that each ready phase should hold; 0 for phases not named.
+
+        `in_turn`: phases are served by priority, then by arrival, and min shares do not count.
+        """
         for kind, phases in ready.items():
-            self.of[kind].reallocate(phases, slots)
-        owe([pool for shares in self.of.values() for pool in shares.inner_first()])
+            self.of[kind].reallocate(phases, slots, in_turn)
+        if not in_turn:
+            owe([pool for shares in self.of.values() for pool in shares.inner_first()])
         self._line_up()
 
     def recount(self, phases: Iterable[PhaseState], lost: set[str]) -> None:

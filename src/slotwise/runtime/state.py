@@ -179,7 +179,9 @@ class State(StateRequests, StateHosts, StateGates):
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
         self._add_pool_of(job)
-        self._begin(self._jobs.arrive(job, self.pools, self._phase))
+        admitted = self._jobs.arrive(job, self.pools, self._phase)
+        self._group(job.id)
+        self._begin(admitted)
 
     def _task_finished(self, event: TaskFinished) -> None:
         phase, task = self._phases.get(event.phase), event.task
@@ -246,7 +248,7 @@ class State(StateRequests, StateHosts, StateGates):
 
     def _reallocate(self, decision: Reallocate) -> None:
         assert decision.until > self.now, "every epoch ends in the future"
-        self._shares.reallocate(self._jobs.ready, decision.slots)
+        self._shares.reallocate(self._jobs.ready, decision.slots, decision.in_turn)
         self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
         self.virtual = decision.virtual
         self.is_stale = self.has_changed = self.has_shrunk = False

@@ -15,6 +15,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.virtual_time import VirtualTime
 from slotwise.runtime.finished import Finished
+from slotwise.runtime.groups import JobShare
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
 from slotwise.runtime.learned import Learned
@@ -190,6 +191,20 @@ class StateParts(StateView):
             if phase.job.id in self.completed:
                 self.doomed.pop(phase.job.id, None)  # It was cancelled too late.
         self._jobs.forget_if_over(phase.job.id)
+
+    def _group(self, job: str) -> None:
+        """Join the phases of a job that count against the same share of a fair pool."""
+        phases = self._jobs.phases_of(job)
+        if len(phases) == 1:
+            return
+        of_pool: dict[PoolState, list[PhaseState]] = {}
+        for phase in phases:
+            of_pool.setdefault(phase.pool, []).append(phase)
+        for pool, members in of_pool.items():
+            if len(members) > 1 and not pool.is_in_turn:
+                share = JobShare(pool, members)
+                for phase in members:
+                    phase.job_share = share
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))

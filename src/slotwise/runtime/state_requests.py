@@ -36,9 +36,10 @@ class StateRequests(StateParts):
         job = event.applied_to(old)
         self._add_pool_of(job)
         admitted = self._jobs.change(job, self.pools)
-        if job.pool != old.pool:
+        if (job.pool, job.priority) != (old.pool, old.priority):
             for phase in self._jobs.phases_of(job.id):
                 phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
+            self._group(job.id)
             self._recount()
         self._outdate_queues()
         self._reallocate_now()
@@ -75,6 +76,8 @@ class StateRequests(StateParts):
         for phase in self._phases.values():
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
             phase.stopping = dict.fromkeys(phase.stopping)
+        for job in dict.fromkeys(phase.job.id for phase in self._phases.values()):
+            self._group(job)
         self._recount()
         self._reallocate_now()
         self._begin(self._jobs.readmit(self.pools))

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 
 from slotwise.model.snapshot import Turns
+from slotwise.runtime.groups import GroupNode
 from slotwise.runtime.ordering import Rank, ShareNode, whole
 from slotwise.runtime.pool_state import PhaseBelow, PoolState
 
 
 class _Ahead(ShareNode):
-    """A phase or a pool as it will be after some turns."""
+    """A phase, a job or a pool as it will be after some turns."""
 
     __slots__ = ("is_starving", "node")
 
@@ -25,6 +26,7 @@ class _Ahead(ShareNode):
         self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
         self.units_allocated, self.units_owed = node.units_allocated, node.units_owed
         self.running, self.away = node.running, node.away
+        self.weight, self.urgency = node.weight, node.urgency
         self.node, self.is_starving = node, False
 
 
@@ -41,17 +43,18 @@ class _PhaseAhead(_Ahead):
         self.left = min(most, phase.pending, room)
 
 
-class _PoolAhead(_Ahead):
-    """A pool with its children: a heap of those that had turns, and the others in order."""
+class _GroupAhead(_Ahead):
+    """A pool or a job with its children: a heap of those that had turns, and the others."""
 
-    __slots__ = ("had_turns", "next", "pool", "rest", "service")
+    __slots__ = ("group", "had_turns", "next", "rest", "service")
 
-    def __init__(self, pool: PoolState) -> None:
-        super().__init__(pool)
-        self.pool, self.service = pool, pool.service
-        self.starving, self.is_starving = pool.starving, pool.is_starving
+    def __init__(self, group: GroupNode) -> None:
+        super().__init__(group)
+        self.group, self.service = group, group.service
+        self.starving = group.starving
+        self.is_starving = isinstance(group, PoolState) and group.is_starving
         self.had_turns: list[Rank] = []
-        self.rest = iter(pool.backlogged)
+        self.rest = iter(group.backlogged)
         self.next = next(self.rest, None)
 
     @property
@@ -62,7 +65,9 @@ class _PoolAhead(_Ahead):
     @property
     def has_its_share(self) -> bool:
         """Whether it holds what it is owed, so that it is not starving any more."""
-        return self.running - self.away >= whole(min(self.pool.owed, self.pool.usable))
+        pool = self.group
+        assert isinstance(pool, PoolState), "only pools are starving"
+        return self.running - self.away >= whole(min(pool.owed, pool.usable))
 
     def first(self, ahead: Callable[[ShareNode], _Ahead]) -> _Ahead | None:
         """The child that is served next; None if there is none left."""
@@ -82,9 +87,10 @@ class _PoolAhead(_Ahead):
 
     def count(self, child: _Ahead, slots: int) -> None:
         """Its first child got slots; find its place in the order."""
-        if self.pool.below != 1:  # Otherwise the child has no siblings.
+        group = self.group
+        if group.below != 1 or group.is_in_turn:  # Otherwise the child has no siblings.
             self.service = child.serve(self.service, slots)
-            heapreplace(self.had_turns, child.ranked())
+            heapreplace(self.had_turns, child.ranked(group.is_in_turn))
 
 
 def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> Turns:
@@ -97,14 +103,14 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
     taken: dict[PoolState, int] = {}
 
     def ahead(node: ShareNode) -> _Ahead:
-        if isinstance(node, PoolState):
-            return _PoolAhead(node)
+        if isinstance(node, GroupNode):
+            return _GroupAhead(node)
         return _PhaseAhead(node, most(node))  # type: ignore[arg-type]
 
-    path = [_PoolAhead(top)]
-    alone = 0  # The pools at the beginning of the path that have one child each.
+    path = [_GroupAhead(top)]
+    alone = 0  # The groups at the beginning of the path that have one child each.
     while slots > 0 and path:
-        if path[-1].pool.total is not None:
+        if path[-1].group.total is not None:
             return Turns(found, is_cut=True)
         child = path[-1].first(ahead)
         if child is None:
@@ -112,11 +118,13 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
             alone = min(alone, len(path))
             if path:
                 path[-1].drop_first()
-        elif isinstance(child, _PoolAhead):
+        elif isinstance(child, _GroupAhead):
             path.append(child)
         else:
             assert isinstance(child, _PhaseAhead)
-            unit, limits = child.unit, path[-1].pool.limits
+            unit, limits = child.unit, child.phase.pool.limits
+            if top.is_in_turn and any(limit.total is not None for limit in limits):
+                return Turns(found, is_cut=True)
             can = min(slots // unit, child.left)
             if limits:
                 room = min(limit.room - taken.get(limit, 0) for limit in limits)
@@ -139,7 +147,7 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
     return Turns(found, is_cut=False)
 
 
-def _serve(path: list[_PoolAhead], alone: int, child: _Ahead, slots: int) -> None:
+def _serve(path: list[_GroupAhead], alone: int, child: _Ahead, slots: int) -> None:
     """Count the slots of a launch where that changes an order: below the first siblings."""
     child.running += slots
     for depth in range(len(path) - 1, alone - 1, -1):
