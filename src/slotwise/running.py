@@ -159,7 +159,7 @@ class RunSpec:
             },
             objective=asdict(aim),
             cluster=self.cluster,
-            pools=tuple(self.source.pools().values()),
+            pools=tuple(pools.values()),
             jobs_expected=None if is_open else len(self.jobs),
             attempts_max=attempts_max,
             losses_max=LOSSES_MAX,
