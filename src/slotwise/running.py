@@ -154,6 +154,7 @@ class RunSpec:
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": self._waits(),
                 "budget_seconds": options.get("budget_seconds"),
+                "adjusts": True,
                 **({"rest_seconds": rest_seconds} if rest_seconds else {}),
                 **{name: value for name, value in of_flow.items() if value is not None},
             },

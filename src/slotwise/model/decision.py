@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
 
@@ -28,12 +28,29 @@ class Reallocate:
     is then decided again. Arrivals and ends before `earliest` do not change it sooner than
     then: until `earliest`, free slots go to whoever is furthest below this allocation.
     `virtual` is what the allocator has to remember of its reference system, if it has one.
+    `next` names the phases that come first when those in `slots` can use no more, in no
+    particular order; None if the allocator serves phases in no order. `behind` is the estimated
+    work of all others, slot-seconds, by kind of slot.
     """
 
     slots: Mapping[PhaseId, float]
     until: float
     earliest: float = -inf
     virtual: VirtualTime | None = None
+    next: tuple[PhaseId, ...] | None = None
+    behind: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """Like `Reallocate`, where little has changed: phases not named keep their slots.
+
+    It names all phases that left since the last decision of both kinds and had slots; with 0.
+    """
+
+    slots: Mapping[PhaseId, float]
+    until: float
+    earliest: float = -inf
 
 
 Queue = tuple[tuple[PhaseId, int], ...]
@@ -103,5 +120,5 @@ class GiveUp:
     reason: str
 
 
-Decision = Reallocate | Enqueue | Launch | Defer | Preempt | GiveUp
+Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | GiveUp
 """All decisions of a scheduler."""

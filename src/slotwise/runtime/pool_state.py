@@ -51,13 +51,16 @@ class PoolState(ShareNode):
     counts such shares among itself and those below it. Of itself and the shares that contain it
     (`above`), `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one
     has a min share. It exceeds `max_share` only up to
-    `excess`, the slots that it held when hosts or pools last changed.
+    `excess`, the slots that it held when hosts or pools last changed. `members` is the number
+    of ready phases directly below it at the last `Reallocate`, and `changes` how many phases
+    came or left since (`changes.py`).
     """
 
     __slots__ = (
         "above",
         "backlogged",
         "below",
+        "changes",
         "coming",
         "demand",
         "depth",
@@ -71,6 +74,7 @@ class PoolState(ShareNode):
         "key",
         "limits",
         "max_share",
+        "members",
         "min_share",
         "min_share_due",
         "parent",
@@ -110,7 +114,7 @@ class PoolState(ShareNode):
         self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
         self.demand = self.stopping = self.coming = 0
-        self.excess = 0
+        self.excess = self.members = self.changes = 0
         self.service = 0.0
         self.backlogged: list[Rank] = []
         self.min_share_due = self.fair_due = inf

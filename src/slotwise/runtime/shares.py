@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.runtime.ordering import ShareNode
@@ -92,8 +93,10 @@ class Shares:
             pool.allocated = pool.owed = 0.0
             pool.backlogged = []
             pool.rank = None
+            pool.members = pool.changes = 0
         for phase_id, phase in ready.items():
             share, pool, rank = slots.get(phase_id, 0.0), phase.pool, phase.rank
+            pool.members += 1
             # Where thousands of phases wait, most had no slots and get none: nothing changes.
             if share or phase.allocated or rank is None:
                 phase.allocated = share
@@ -110,6 +113,35 @@ class Shares:
         for pool in self.inner_first():
             if pool.parent is not None:
                 pool.parent.allocated += pool.allocated
+
+    def adjust(self, phase: PhaseState, slots: float) -> None:
+        """Change the slots that one phase should hold, and those of the pools above it."""
+        more = slots - phase.allocated
+        phase.allocated = slots
+        phase.count_units()
+        if phase.rank is not None:
+            order = phase.pool.backlogged
+            del order[bisect_left(order, phase.rank)]
+            phase.rank = rank = phase.ranked()
+            insort(order, rank)
+        self.add(phase.pool, more)
+
+    def add(self, pool: PoolState, more: float) -> None:
+        """Add to the slots that the phases in a pool should hold.
+
+        A pool with a guarantee keeps what it should hold: phases that come or leave divide it
+        anew.
+        """
+        for above in path_to(pool):
+            if above.is_guaranteed:
+                break
+            slots = above.allocated + more
+            above.allocated = slots if slots > SLOTS else 0.0  # Sums are rounded.
+            above.owed = min(above.owed, above.allocated)
+            above.count_units()
+            if above.preemption is not None:
+                self._watch(above)
+        self._rerank(pool)
 
     def line_up(self) -> None:
         """Sort the order below each pool, and add the pool to the order of its parent."""
