@@ -93,9 +93,12 @@ def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | 
         ready = snapshot.ready(kind)
         if not ready:
             continue
-        phases = sorted(front.values(), key=lambda phase: phase.order)
-        if len(phases) < len(ready) and sum(map(_usable, phases)) < snapshot.capacity(kind):
-            return None  # Others come next.
+        phases = sorted(
+            [*front.values(), *changes.late[kind].values()], key=lambda phase: phase.order
+        )
+        room = snapshot.capacity(kind)
+        if len(phases) < len(ready) and sum(map(_usable, front.values())) < room:
+            return None  # Others come next, perhaps before those that came late.
         _, claims = claims_of(snapshot, kind, allocator.reads_work, phases)
         claims = replace(claims, behind=changes.behind.get(kind, 0.0))
         shares = allocator.share(claims)

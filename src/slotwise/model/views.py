@@ -112,8 +112,12 @@ class ChangesView(Protocol):
 
     @property
     def front(self) -> Mapping[str, Mapping[PhaseId, PhaseView]] | None:
-        """By kind of slot: the ready phases that the last `Reallocate` put first, and those
-        that came since; None if it named none."""
+        """By kind of slot: the ready phases that the last `Reallocate` put first, if any."""
+        ...
+
+    @property
+    def late(self) -> Mapping[str, Mapping[PhaseId, PhaseView]]:
+        """By kind of slot: the other ready phases that came, or whose demand changed, since."""
         ...
 
     @property

@@ -18,8 +18,9 @@ class Changes:
 
     came      the ready phases that came, or whose demand changed, since the last of both
     gone      by phase that left since then: the pool where it was, and what it was allocated
-    front     by kind of slot: the phases that the last `Reallocate` put first, and those that
-              came since; None if it named none
+    front     by kind of slot: the phases that the last `Reallocate` put first; None if it named
+              none
+    late      by kind of slot: the others that came, or whose demand changed, since then
     behind    by kind of slot: the estimated work of the phases behind those, slot-seconds
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
               one for `PART` of its ready phases. Then most shares are still right
@@ -31,6 +32,7 @@ class Changes:
         self.came: dict[PhaseId, PhaseState] = {}
         self.gone: dict[PhaseId, tuple[PoolState, float]] = {}
         self.front: dict[str, dict[PhaseId, PhaseState]] | None = None
+        self.late: dict[str, dict[PhaseId, PhaseState]] = {}
         self.behind: Mapping[str, float] = {}
         self.is_slight = False
 
@@ -45,8 +47,8 @@ class Changes:
         if self._counts(phase):
             self.gone.pop(phase.id, None)
             self.came[phase.id] = phase
-            if self.front is not None:
-                self.front[phase.slot_kind][phase.id] = phase
+            if self.front is not None and phase.id not in self.front[phase.slot_kind]:
+                self.late[phase.slot_kind][phase.id] = phase
 
     def leave(self, phase: PhaseState) -> None:
         """A phase is not ready any more."""
@@ -56,6 +58,7 @@ class Changes:
                 self.gone[phase.id] = (phase.pool, phase.allocated)
             if self.front is not None:
                 self.front[phase.slot_kind].pop(phase.id, None)
+                self.late[phase.slot_kind].pop(phase.id, None)
 
     def reallocated(
         self, decision: Reallocate, phases: Mapping[PhaseId, PhaseState], kinds: Iterable[str]
@@ -65,6 +68,7 @@ class Changes:
         self.is_slight, self.front, self.behind = True, None, decision.behind
         if decision.next is not None:
             self.front = {kind: {} for kind in kinds}
+            self.late = {kind: {} for kind in kinds}
             for name in (*decision.slots, *decision.next):
                 phase = phases[name]
                 self.front[phase.slot_kind][name] = phase
