@@ -1,0 +1,206 @@
+"""What commands and sessions do grows with the number of jobs, not with its square.
+
+Each test counts the bytecode instructions of slotwise, or the bytes that it holds, for n and for
+2n jobs, never seconds. Few jobs are alive at once, unless the name of the case says so.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import slotwise
+from slotwise import Job, Phase, Tasks
+from slotwise.workload.file import read_workload
+
+PACKAGE = str(Path(slotwise.__file__).parent)
+GROWTH = 2.3
+"""The most that twice the jobs may take: linear work takes twice as much, and a part of work
+that is quadratic may not be larger than about a seventh."""
+
+
+class Counter:
+    """Counts the bytecode instructions of slotwise, in all threads that begin meanwhile."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "call":
+            if not frame.f_code.co_filename.startswith(PACKAGE):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        elif event == "opcode":
+            self.count += 1
+        return self
+
+
+@contextmanager
+def counting() -> Iterator[Counter]:
+    """Context whose counter counts."""
+    counter, before = Counter(), sys.gettrace()
+    threading.settrace(counter)
+    sys.settrace(counter)
+    try:
+        yield counter
+    finally:
+        sys.settrace(before)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+
+def instructions(action: Callable[[], object]) -> int:
+    """The instructions that this takes."""
+    with counting() as counter:
+        action()
+    return counter.count
+
+
+def bytes_held(action: Callable[[], object]) -> int:
+    """The most bytes that this holds at once."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def jobs(count: int, gap: float, seconds: float = 1.0) -> list[Job]:
+    """Jobs of one task each that arrive one after the other."""
+    phase = Phase("work", Tasks(1, seconds))
+    return [Job(f"job-{number}", (phase,), number * gap) for number in range(count)]
+
+
+def various(count: int) -> list[Job]:
+    """Jobs of different sizes that are all there at the beginning."""
+    return [
+        Job(f"job-{n}", (Phase("work", Tasks(1 + n % 5, 1.0 + n % 7)),), weight=1.0 + n % 3)
+        for n in range(count)
+    ]
+
+
+def written(path: Path, count: int) -> Path:
+    """A workload file."""
+    lines = ["slotwise: 1", "jobs:"]
+    for n in range(count):
+        lines.append(f"  - {{id: job-{n}, phases: [{{name: work, tasks: 2, work: {n + 1}}}]}}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def log_of(path: Path, count: int) -> Path:
+    """A log of jobs of which few are alive at once."""
+    slotwise.simulate(jobs(count, 1.0), "fair", slots=2, log=path)
+    return path
+
+
+def result_of(path: Path) -> slotwise.Result:
+    """The result of a run by its log."""
+    return slotwise.Result.of_log(slotwise.read_log(path))
+
+
+def double(x: int) -> int:
+    """What the calls of sessions do."""
+    return 2 * x
+
+
+def call_in_turn(count: int) -> None:
+    """Call it in a session, one call after the other."""
+    with slotwise.Session(1) as session:
+        for number in range(count):
+            session.submit(double, number).result()
+
+
+def call_at_once(count: int) -> None:
+    """Call it in a session, all calls at once."""
+    with slotwise.Session(1) as session:
+        wait([session.submit(double, number) for number in range(count)])
+
+
+def run_jobs(count: int) -> None:
+    """Run jobs in a session, one after the other."""
+    with slotwise.Session(1) as session:
+        for job in jobs(count, 0.0, 0.0):
+            session.run(job).result()
+
+
+def remember(path: Path, count: int) -> None:
+    """Add the tasks of jobs to a history, and read it."""
+    create_history(path)
+    append_history(
+        path,
+        [
+            Observation(f"job-{n}", "program", "work", n, "host", 1.0, None, 1.0)
+            for n in range(count)
+        ],
+    )
+    read_history(path)
+
+
+Prepared = Callable[[Path, int], Callable[[], object]]
+
+
+def of_log(use: Callable[[Path], object]) -> Prepared:
+    """A use of the log of a simulation."""
+
+    def prepare(folder: Path, count: int) -> Callable[[], object]:
+        path = log_of(folder / f"{count}.log", count)
+        return lambda: use(path)
+
+    return prepare
+
+
+CASES: dict[str, tuple[int, Prepared]] = {
+    "plan": (100, lambda _, n: lambda: slotwise.plan(jobs(n, 0), slots=2)),
+    "plan-fair": (100, lambda _, n: lambda: slotwise.plan(jobs(n, 0), "fair", slots=2)),
+    "workload": (
+        50,
+        lambda folder, n: (lambda path: lambda: read_workload(path))(
+            write_workload(folder / f"{n}.yaml", n)
+        ),
+    ),
+    **{
+        f"simulate-{name}": (
+            100,
+            lambda _, n, name=name: lambda: slotwise.simulate(jobs(n, 1.0), name, slots=2),
+        )
+        for name in ("fifo", "fair", "flex", "las", "uwfq", "flowflex", "dmrs")
+    },
+    **{
+        f"simulate-{name}-many-alive": (
+            400,
+            lambda _, n, name=name: lambda: slotwise.simulate(jobs(n, 0.001), name, slots=4),
+        )
+        for name in ("fair", "flex", "fifo")
+    },
+    "run": (20, lambda _, n: lambda: slotwise.run(jobs(n, 0.0, 0.0), "fair", slots=1)),
+    "compare": (50, lambda _, n: lambda: slotwise.compare(jobs(n, 1.0), slots=2)),
+    "read": (100, of_log(lambda path: slotwise.read_log(path))),
+    "metrics": (100, of_log(lambda path: result_of(path))),
+    "report": (50, of_log(lambda path: result_of(path).report(path.with_suffix(".html")))),
+    "replay": (100, of_log(lambda path: slotwise.replay(path))),
+    "waits": (100, of_log(lambda path: slotwise.explain(path))),
+    "explain": (100, of_log(lambda path: slotwise.explain(path, "job-7", 7.5))),
+    "session-calls-in-turn": (30, lambda _, n: lambda: use_session(n)),
+    "session-calls-at-once": (50, lambda _, n: lambda: fill_session(n)),
+    "session-jobs": (20, lambda _, n: lambda: call_jobs(n)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_twice_the_jobs_take_twice_the_instructions(case: str, tmp_path: Path) -> None:
+    """Twice the jobs take about twice as many instructions of Python."""
+    count, prepare = CASES[case]
+    prepare(tmp_path, 3)()  # What is computed once is computed here.
+    once, twice = (instructions(prepare(tmp_path, n)) for n in (count, 2 * count))
+    assert once > 0
+    assert twice <= GROWTH * once, f"{once} instructions, then {twice}: {twice / once:.2f}"
