@@ -1,7 +1,7 @@
 """What commands and sessions do grows with the number of jobs, not with its square.
 
-Each test counts the bytecode instructions of slotwise, or the bytes that it holds, for n and for
-2n jobs, never seconds. Few jobs are alive at once, unless the name of the case says so.
+Each test counts the bytecode instructions of slotwise, or the bytes that are held, for n and
+for 2n jobs, never seconds. Few jobs are alive at once, unless the name of the case says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import pytest
 
 import slotwise
 from slotwise import Job, Phase, Tasks
+from slotwise.model.observation import Observation
+from slotwise.record.history import append_history, read_history
 from slotwise.workload.file import read_workload
 
 PACKAGE = str(Path(slotwise.__file__).parent)
@@ -35,6 +37,7 @@ class Counter:
         self.count = 0
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        """Count an instruction, or begin to count those of a function."""
         if event == "call":
             if not frame.f_code.co_filename.startswith(PACKAGE):
                 return None
@@ -134,19 +137,19 @@ def run_jobs(count: int) -> None:
 
 
 def remember(path: Path, count: int) -> None:
-    """Add the tasks of jobs to a history, and read it."""
-    create_history(path)
+    """Add the tasks of programs to a history, and read it."""
     append_history(
-        path,
-        [
-            Observation(f"job-{n}", "program", "work", n, "host", 1.0, None, 1.0)
-            for n in range(count)
-        ],
+        path, [Observation(f"p{n}", "map", 1, "host", 1.0, 1.0) for n in range(count)]
     )
     read_history(path)
 
 
 Prepared = Callable[[Path, int], Callable[[], object]]
+
+
+def plainly(use: Callable[[int], object]) -> Prepared:
+    """A use of a number of jobs."""
+    return lambda folder, count: lambda: use(count)
 
 
 def of_log(use: Callable[[Path], object]) -> Prepared:
@@ -159,48 +162,76 @@ def of_log(use: Callable[[Path], object]) -> Prepared:
     return prepare
 
 
+def of_workload(folder: Path, count: int) -> Callable[[], object]:
+    """Reading a workload file."""
+    path = written(folder / f"{count}.yaml", count)
+    return lambda: read_workload(path)
+
+
+def simulated(scheduler: str, gap: float = 1.0) -> Prepared:
+    """A simulation; with a small gap, nearly all jobs are alive at once."""
+    return plainly(lambda n: slotwise.simulate(jobs(n, gap), scheduler, slots=2))
+
+
+ALL = ("fifo", "fair", "flex", "flex-on-fair", "las", "uwfq", "flowflex", "dmrs")
+
 CASES: dict[str, tuple[int, Prepared]] = {
-    "plan": (100, lambda _, n: lambda: slotwise.plan(jobs(n, 0), slots=2)),
-    "plan-fair": (100, lambda _, n: lambda: slotwise.plan(jobs(n, 0), "fair", slots=2)),
-    "workload": (
-        50,
-        lambda folder, n: (lambda path: lambda: read_workload(path))(
-            write_workload(folder / f"{n}.yaml", n)
-        ),
-    ),
-    **{
-        f"simulate-{name}": (
-            100,
-            lambda _, n, name=name: lambda: slotwise.simulate(jobs(n, 1.0), name, slots=2),
-        )
-        for name in ("fifo", "fair", "flex", "las", "uwfq", "flowflex", "dmrs")
-    },
-    **{
-        f"simulate-{name}-many-alive": (
-            400,
-            lambda _, n, name=name: lambda: slotwise.simulate(jobs(n, 0.001), name, slots=4),
-        )
-        for name in ("fair", "flex", "fifo")
-    },
-    "run": (20, lambda _, n: lambda: slotwise.run(jobs(n, 0.0, 0.0), "fair", slots=1)),
-    "compare": (50, lambda _, n: lambda: slotwise.compare(jobs(n, 1.0), slots=2)),
-    "read": (100, of_log(lambda path: slotwise.read_log(path))),
-    "metrics": (100, of_log(lambda path: result_of(path))),
+    "plan-flex": (800, plainly(lambda n: slotwise.plan(various(n), slots=4))),
+    "plan-fair": (100, plainly(lambda n: slotwise.plan(various(n), "fair", slots=4))),
+    "plan-tasks": (50, plainly(lambda n: slotwise.plan_tasks(various(n), "dmrs", slots=4))),
+    "workload": (50, of_workload),
+    **{f"simulate-{name}": (50, simulated(name)) for name in ALL},
+    "simulate-fifo-alive": (100, simulated("fifo", 0.001)),
+    "simulate-fair-alive": (100, simulated("fair", 0.001)),
+    "simulate-flex-alive": (100, simulated("flex", 0.001)),
+    "run": (50, plainly(lambda n: slotwise.run(jobs(n, 0.0, 0.0), "fair", slots=1))),
+    "compare": (30, plainly(lambda n: slotwise.compare(jobs(n, 1.0), slots=2))),
+    "read": (100, of_log(slotwise.read_log)),
+    "metrics": (100, of_log(result_of)),
     "report": (50, of_log(lambda path: result_of(path).report(path.with_suffix(".html")))),
-    "replay": (100, of_log(lambda path: slotwise.replay(path))),
-    "waits": (100, of_log(lambda path: slotwise.explain(path))),
-    "explain": (100, of_log(lambda path: slotwise.explain(path, "job-7", 7.5))),
-    "session-calls-in-turn": (30, lambda _, n: lambda: use_session(n)),
-    "session-calls-at-once": (50, lambda _, n: lambda: fill_session(n)),
-    "session-jobs": (20, lambda _, n: lambda: call_jobs(n)),
+    "replay": (100, of_log(slotwise.replay)),
+    "waits": (100, of_log(slotwise.explain)),
+    "explain": (100, of_log(lambda path: slotwise.explain(path, "job-1", 1.5))),
+    "history": (100, lambda folder, n: lambda: remember(folder / f"{n}.db", n)),
+    "session-calls-in-turn": (30, plainly(call_in_turn)),
+    "session-calls-at-once": (50, plainly(call_at_once)),
+    "session-jobs": (20, plainly(run_jobs)),
 }
+"""By case: n, and what is prepared for a number of jobs and then counted."""
+
+
+@pytest.fixture(autouse=True)
+def _one_change_for_ten_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes are slight where 10 phases are ready, not 100, so that small tests suffice."""
+    monkeypatch.setattr("slotwise.runtime.changes.PART", 10)
+    monkeypatch.setattr("slotwise.allocation.adjusting.LEAST", 10)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_twice_the_jobs_take_twice_the_instructions(case: str, tmp_path: Path) -> None:
-    """Twice the jobs take about twice as many instructions of Python."""
+    """Not four times, as a loop over all jobs for each job would."""
     count, prepare = CASES[case]
-    prepare(tmp_path, 3)()  # What is computed once is computed here.
+    prepare(tmp_path, 2)()  # What is computed once is computed here.
     once, twice = (instructions(prepare(tmp_path, n)) for n in (count, 2 * count))
-    assert once > 0
+    assert once > 100
     assert twice <= GROWTH * once, f"{once} instructions, then {twice}: {twice / once:.2f}"
+
+
+HOLDING: dict[str, tuple[int, Prepared]] = {
+    "plan-flex": (200, plainly(lambda n: slotwise.plan(various(n), slots=4))),
+    "simulate-fair": (200, simulated("fair")),
+    "simulate-fair-alive": (200, simulated("fair", 0.001)),
+    "simulate-flex-alive": (200, simulated("flex", 0.001)),
+    "metrics": (200, of_log(result_of)),
+    "report": (100, of_log(lambda path: result_of(path).report(path.with_suffix(".html")))),
+    "waits": (200, of_log(slotwise.explain)),
+}
+
+
+@pytest.mark.parametrize("case", HOLDING)
+def test_twice_the_jobs_hold_twice_the_memory(case: str, tmp_path: Path) -> None:
+    """At most: what is held of each job does not depend on the others."""
+    count, prepare = HOLDING[case]
+    prepare(tmp_path, 2)()
+    once, twice = (bytes_held(prepare(tmp_path, n)) for n in (count, 2 * count))
+    assert twice <= GROWTH * once, f"{once} bytes, then {twice}: {twice / once:.2f}"
