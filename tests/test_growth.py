@@ -25,9 +25,9 @@ from slotwise.record.history import append_history, read_history
 from slotwise.workload.file import read_workload
 
 PACKAGE = str(Path(slotwise.__file__).parent)
-GROWTH = 2.3
+GROWTH = 2.4
 """The most that twice the jobs may take: linear work takes twice as much, and a part of work
-that is quadratic may not be larger than about a seventh."""
+that is quadratic may not be larger than about a fifth."""
 
 
 class Counter:
