@@ -58,16 +58,17 @@ def plan(
     chosen = make_allocator(allocator, aim)
     budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
+    pools = source.pools()
     aim.check(jobs)
     for job in jobs:
-        check_fits(job, cluster, source.pools())
+        check_fits(job, cluster, pools)
         _refuse_gangs(job)
     begun = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
     if aim.aggregate == "max":  # The bound of a sum takes longer, and needs a value.
         lowest = objective_bound(aim, jobs, cluster, work)
-    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget, lowest)
+    planned = plan_schedules(jobs, cluster, pools, chosen, budget, lowest)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),

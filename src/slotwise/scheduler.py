@@ -16,7 +16,8 @@ from math import floor, inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from slotwise.allocation.claims import allocate
+from slotwise.allocation.adjusting import adjust, first_in_order
+from slotwise.allocation.claims import all_claims, share_out
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
@@ -30,7 +31,7 @@ from slotwise.assignment.giving_up import give_up
 from slotwise.assignment.greedy import Greedy
 from slotwise.assignment.preemption import preempt
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, Reallocate
+from slotwise.model.decision import Adjust, Decision, Reallocate
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.option_names import option_name
@@ -62,7 +63,8 @@ class Scheduler:
     O(n) with n phases that it reads, which is too much for each of n arrivals. With many phases
     the time is longer, and epochs are, too: `REST_TIMES` the `phase_seconds` of the allocator
     for each phase, so that allocations take about a tenth of the time. `of_objective` makes the
-    allocator again if the objective changes.
+    allocator again if the objective changes. With `adjusts`, slight changes among many phases
+    lead to an `Adjust` instead of the allocation of all (`allocation.adjusting`).
     """
 
     allocator: Allocator
@@ -70,6 +72,7 @@ class Scheduler:
     epoch_seconds: float = EPOCH_SECONDS
     rest_seconds: float = 0.0
     of_objective: Callable[[Objective], Allocator] | None = None
+    adjusts: bool = False
 
     def __post_init__(self) -> None:
         _check_epoch(self.epoch_seconds)
@@ -87,14 +90,24 @@ class Scheduler:
         is_stale = snapshot.is_stale and now >= snapshot.reallocates_from
         if is_stale or (now >= snapshot.epoch_ends and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
-            virtual = virtual_time(snapshot) if reads_finish(allocator) else None
-            slots = allocate(allocator, snapshot, virtual)
-            earliest = self._earliest(allocator, snapshot)
-            until = max(self._epoch_after(now), earliest)
-            return [Reallocate(slots, until, earliest, virtual, serves_in_turn(allocator))]
+            if self.adjusts and (changed := adjust(allocator, snapshot)) is not None:
+                earliest = now + self.rest_seconds if self.rest_seconds else -inf
+                return [Adjust(changed, max(self._epoch_after(now), earliest), earliest)]
+            return [self._reallocate(allocator, snapshot)]
         if snapshot.is_settled:
             return ()
         return self.assigner.assign(snapshot) or preempt(snapshot)
+
+    def _reallocate(self, allocator: Allocator, snapshot: Snapshot) -> Reallocate:
+        """The allocation of all phases."""
+        virtual = virtual_time(snapshot) if reads_finish(allocator) else None
+        ids, claims = all_claims(allocator, snapshot, virtual)
+        slots = share_out(allocator, ids, claims)
+        earliest = self._earliest(allocator, snapshot)
+        until = max(self._epoch_after(snapshot.now), earliest)
+        first = first_in_order(allocator, ids, claims) if self.adjusts else None
+        in_turn = serves_in_turn(allocator)
+        return Reallocate(slots, until, earliest, virtual, in_turn, *(first or ()))
 
     def _allocator(self, snapshot: Snapshot) -> Allocator:
         """The allocator for the current objective."""
@@ -221,6 +234,7 @@ def make_scheduler(
     move_within: float | None = None,
     budget_seconds: float | None = None,
     rest_seconds: float = 0.0,
+    adjusts: bool = False,
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
@@ -255,7 +269,9 @@ def make_scheduler(
         raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
-    return Scheduler(of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective)
+    return Scheduler(
+        of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective, adjusts
+    )
 
 
 def check_scheduler(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slotwise.analysis.timeline import StepFunction, timeline_of
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import GiveUp, Launch, Locality, Reallocate
+from slotwise.model.decision import Adjust, GiveUp, Launch, Locality, Reallocate
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.record.log import Header, Log
@@ -136,6 +136,19 @@ def test_allocation_follows_the_last_reallocation():
     log(1.0, [], [Reallocate({PhaseId("j", "map"): 2.0}, 9.0)])
     log(3.0, [], [Reallocate({}, 9.0)])
     assert timeline_of(log).allocated_by_job == {"j": StepFunction((0.0, 3.0), (2.0, 0.0))}
+
+
+def test_allocation_follows_adjustments():
+    """The phases that are not named keep their slots."""
+    log = one_phase_log()
+    shares = {PhaseId("j", "map"): 1.5, PhaseId("j", "reduce"): 0.5}
+    log(0.0, [JobArrived(0.0, JOB)], [Reallocate(shares, 9.0)])
+    log(1.0, [], [Adjust({PhaseId("j", "map"): 2.0}, 9.0)])
+    log(2.0, [], [Adjust({PhaseId("j", "map"): 0.0, PhaseId("i", "map"): 1.0}, 9.0)])
+    log(3.0, [], [Reallocate({}, 9.0)])
+    allocated = timeline_of(log).allocated_by_job
+    assert allocated["j"] == StepFunction((0.0, 1.0, 2.0, 3.0), (2.0, 2.5, 0.5, 0.0))
+    assert allocated["i"] == StepFunction((2.0, 3.0), (1.0, 0.0))
 
 
 def test_a_job_that_was_given_up_ends_at_that_instant():

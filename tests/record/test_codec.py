@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
+from slotwise.model.decision import Adjust, Defer, GiveUp, Launch, Locality, Preempt, Reallocate
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import PRIORITIES, Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
@@ -81,6 +81,13 @@ entries = st.one_of(
         Reallocate,
         slots=st.dictionaries(phase_ids, st.integers(0, 99) | st.floats(0, 99), max_size=4),
         until=seconds,
+        next=st.none() | st.lists(phase_ids, max_size=3).map(tuple),
+    ),
+    st.builds(
+        Adjust,
+        slots=st.dictionaries(phase_ids, st.integers(0, 99) | st.floats(0, 99), max_size=4),
+        until=seconds,
+        earliest=st.just(-inf) | seconds,
     ),
     st.builds(Launch, host=names, locality=st.sampled_from(Locality), **attempts),
     st.builds(Defer, phase=phase_ids, since=seconds, until=seconds),

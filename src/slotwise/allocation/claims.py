@@ -30,6 +30,13 @@ def allocate(
 
     `virtual` is for a `FinishReader`: the reference system now.
     """
+    return share_out(allocator, *all_claims(allocator, snapshot, virtual))
+
+
+def all_claims(
+    allocator: Allocator, snapshot: Snapshot, virtual: VirtualTime | None = None
+) -> tuple[dict[str, list[PhaseId]], dict[str, Claims]]:
+    """The ready phases and their claims, by kind of slot."""
     attained: dict[str, float] = {}
     if reads_service(allocator):
         for phases in snapshot.jobs_left():
@@ -44,23 +51,34 @@ def allocate(
         if of_kind:
             ids[kind] = of_kind
             claims[kind] = with_standing(claimed, attained, virtual.finish if virtual else {})
+    return ids, claims
+
+
+def share_out(
+    allocator: Allocator, ids: Mapping[str, list[PhaseId]], claims: Mapping[str, Claims]
+) -> dict[PhaseId, float]:
+    """The slots of these phases by these claims; without zeros."""
     allocation: dict[PhaseId, float] = {}
     for kind, shares in share_all(allocator, claims).items():
-        _check(allocator, claims[kind], shares)
+        check_shares(allocator, claims[kind], shares)
         named = zip(ids[kind], shares, strict=True)
         allocation.update((phase, share) for phase, share in named if share)
     return allocation
 
 
 def claims_of(
-    snapshot: Snapshot, slot_kind: str, with_work: bool = True
+    snapshot: Snapshot,
+    slot_kind: str,
+    with_work: bool = True,
+    phases: Sequence[PhaseView] | None = None,
 ) -> tuple[list[PhaseId], Claims]:
-    """The ready phases that claim one kind of slot, and their claims. O(J).
+    """The ready phases, or these of them, that claim one kind of slot, and their claims. O(J).
 
     Only responsive hosts count: tasks that run on other hosts claim no slots.
     """
     now = snapshot.now
-    phases = snapshot.ready(slot_kind)
+    if phases is None:
+        phases = snapshot.ready(slot_kind)
     if snapshot.lost:
         phases = [
             p for p in phases if p.away < min(p.max_share, p.pending * p.width + p.running)
@@ -236,7 +254,7 @@ def _without_away(
     return found
 
 
-def _check(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
+def check_shares(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
     """Assert the contract of allocators: one share per claim, in sum at most the capacity."""
     name = type(allocator).__name__
     room = claims.capacity * (1 + SLOTS)

@@ -26,6 +26,7 @@ class Fair:
     reads_work: ClassVar[bool] = False
     phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = True
+    is_by_level: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

@@ -23,7 +23,11 @@ class Fifo:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        return grant(claims, in_turn(claims), min_share=[0.0] * len(claims))
+        return grant(claims, self.order(claims), min_share=[0.0] * len(claims))
+
+    def order(self, claims: Claims) -> list[int]:
+        """The claims in the order in which they are served."""
+        return in_turn(claims)
 
 
 def in_turn(claims: Claims) -> list[int]:

@@ -63,13 +63,24 @@ class Flex:
         claims = with_measuring(claims)
         if self.ordering is not None:
             return grant(claims, self.ordering(self.problem(claims)))
-        is_short = not self.budget_seconds and self.objective.aggregate == "sum"
-        if is_short and (slopes := self._slopes(claims)) is not None:
-            return grant(claims, contended_first(claims, slopes))
+        if (order := self.order(claims)) is not None:
+            return grant(claims, order)
         problem = self.problem(claims)
-        if is_short and problem.costs.are_lines:
+        if self._is_short and problem.costs.are_lines:
             return grant(claims, contended_first(claims, problem.costs.slope.tolist()))
         return self._begin(claims, problem)
+
+    def order(self, claims: Claims) -> list[int] | None:
+        """The claims in the order of the short cut; None without it."""
+        if self.ordering is None and self._is_short:
+            slopes = self._slopes(claims)
+            return None if slopes is None else contended_first(claims, slopes)
+        return None
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether sums of lines take the short cut."""
+        return not self.budget_seconds and self.objective.aggregate == "sum"
 
     def problem(self, claims: Claims) -> Malleable:
         """The claims as a problem that starts now, where each phase has the cost of its job.
@@ -137,7 +148,10 @@ def contended_first(claims: Claims, weight: Sequence[float]) -> list[int]:
     """
     work, max_share = of_whole_jobs(claims), np.asarray(claims.max_share, dtype=float)
     keys = (
-        contended_area(work, np.minimum(max_share, claims.capacity), claims.capacity) / weight
+        contended_area(
+            work, np.minimum(max_share, claims.capacity), claims.capacity, claims.behind
+        )
+        / weight
     )
     order: list[int] = np.argsort(keys, kind="stable").tolist()
     return order

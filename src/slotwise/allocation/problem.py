@@ -58,6 +58,7 @@ class Claims:
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
+    behind     work of claims that come after all of these and are left out, slot-seconds
 
     For an allocator that does not read work, `work`, `unseen` and `left` are empty.
     """
@@ -80,6 +81,7 @@ class Claims:
     present: Mapping[str, int] = field(default_factory=dict)
     attained: Sequence[float] = ()
     finish: Sequence[float] = ()
+    behind: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -164,6 +166,29 @@ class ServiceReader(Allocator, Protocol):
         ...
 
 
+class InOrder(Allocator, Protocol):
+    """An allocator that gives each claim, in an order, the slots that those before it left.
+
+    Where it places a claim depends on that claim alone, and on the work of all.
+    """
+
+    def order(self, claims: Claims) -> list[int] | None:
+        """The claims in this order; None if these are not served so."""
+        ...
+
+
+class ByLevel(Allocator, Protocol):
+    """An allocator that shares a pool of policy "fair" in proportion to weights.
+
+    Each claim gets as many slots for its weight as all others, up to what it can use.
+    """
+
+    @property
+    def is_by_level(self) -> bool:
+        """Whether it does."""
+        ...
+
+
 class FinishReader(Allocator, Protocol):
     """An allocator that reads the virtual finish of jobs in a reference system."""
 
@@ -177,6 +202,16 @@ def is_joint(allocator: Allocator) -> TypeGuard[JointAllocator]:
     """Whether it considers all kinds of slots at once."""
     # Asked at each decision: `isinstance` of a protocol takes as long as dividing the slots.
     return hasattr(allocator, "share_all")
+
+
+def is_in_order(allocator: Allocator) -> TypeGuard[InOrder]:
+    """Whether it serves claims in an order."""
+    return hasattr(allocator, "order")
+
+
+def is_by_level(allocator: Allocator) -> TypeGuard[ByLevel]:
+    """Whether it shares pools in proportion to weights."""
+    return hasattr(allocator, "is_by_level")
 
 
 def reads_service(allocator: Allocator) -> TypeGuard[ServiceReader]:

@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.analysis.failing_hosts import why_avoided
 from slotwise.analysis.gangs import lacks_slots, places_in_all
-from slotwise.model.decision import Decision, Launch, Reallocate
+from slotwise.model.decision import Adjust, Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostChange, HostLost, JobArrived
 from slotwise.record.log import Header, Log
 from slotwise.runtime.initial import initial_state
@@ -244,7 +244,7 @@ class _Retracing:
                 ):
                     self.served[kind] = _Served(now, self._promised[kind])
             state.apply(decision)
-            if isinstance(decision, Reallocate):
+            if isinstance(decision, Reallocate | Adjust):
                 for kind in state.cluster.capacity:
                     tops = [p for p in state.shares(kind) if p.parent and not p.parent.parent]
                     self._promised[kind] = sum(pool.owed for pool in tops)

@@ -17,8 +17,9 @@ from slotwise.analysis.columns import AttemptColumns
 from slotwise.analysis.present_hosts import PresentHosts, SlotsOverTime
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import GiveUp, Reallocate
+from slotwise.model.decision import Adjust, GiveUp, Reallocate
 from slotwise.model.event import Event, TaskFinished, TasksAdded
+from slotwise.model.job import PhaseId
 from slotwise.record.log import Log, Turn
 
 
@@ -216,7 +217,9 @@ def _passing(
             if isinstance(decision, GiveUp):
                 gave_up[decision.job] = turn.now
             elif isinstance(decision, Reallocate):
-                allocated.reallocate(turn.now, decision)
+                allocated.reallocate(turn.now, decision.slots)
+            elif isinstance(decision, Adjust):
+                allocated.adjust(turn.now, decision.slots)
         yield turn
 
 
@@ -292,22 +295,41 @@ class _Allocated:
     def __init__(self) -> None:
         self._times: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         self._values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
-        self._last: dict[str, float] = {}
+        self._last: dict[str, dict[str, float]] = {}  # by job and phase, without zeros
 
-    def reallocate(self, now: float, decision: Reallocate) -> None:
+    def reallocate(self, now: float, slots: Mapping[PhaseId, float]) -> None:
+        """Note the slots of all phases: 0 for those that are not named."""
+        shares: dict[str, dict[str, float]] = {job: {} for job in self._last}
+        for (job, phase), share in slots.items():
+            if share:
+                shares.setdefault(job, {})[phase] = share
+        self._note(now, shares)
+
+    def adjust(self, now: float, slots: Mapping[PhaseId, float]) -> None:
+        """Note the slots of these phases; the others keep theirs."""
+        shares: dict[str, dict[str, float]] = {}
+        for (job, phase), share in slots.items():
+            of_job = shares.setdefault(job, dict(self._last.get(job, {})))
+            of_job.pop(phase, None)
+            if share:
+                of_job[phase] = share
+        self._note(now, shares)
+
+    def _note(self, now: float, shares: Mapping[str, dict[str, float]]) -> None:
         """Note the jobs of which the slots change."""
-        shares: defaultdict[str, float] = defaultdict(float)
-        for phase, slots in decision.slots.items():
-            shares[phase.job] += slots
-        for job in self._last.keys() | shares.keys():
-            if shares.get(job, 0.0) != self._last.get(job, 0.0):
+        for job, of_job in shares.items():
+            slots = sum(of_job.values())
+            if slots != sum(self._last.get(job, {}).values()):
                 times, values = self._times[job], self._values[job]
                 if times and times[-1] == now:
                     times.pop()
                     values.pop()
                 times.append(now)
-                values.append(shares.get(job, 0.0))
-        self._last = {job: slots for job, slots in shares.items() if slots}
+                values.append(slots)
+            if of_job:
+                self._last[job] = of_job
+            else:
+                self._last.pop(job, None)
 
     def by_job(self) -> dict[str, StepFunction]:
         """The slots of each job over time."""

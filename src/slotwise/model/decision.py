@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
 
@@ -30,6 +30,9 @@ class Reallocate:
     `virtual` is what the allocator has to remember of its reference system, if it has one.
     Free slots go to phases by priority, then by arrival, if it is `in_turn` (FIFO); then min
     shares do not count.
+    `next` names the phases that come first when those in `slots` can use no more, in no
+    particular order; None if the allocator serves phases in no order. `behind` is the estimated
+    work of all others, slot-seconds, by kind of slot.
     """
 
     slots: Mapping[PhaseId, float]
@@ -37,6 +40,20 @@ class Reallocate:
     earliest: float = -inf
     virtual: VirtualTime | None = None
     in_turn: bool = False
+    next: tuple[PhaseId, ...] | None = None
+    behind: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """Like `Reallocate`, where little has changed: phases not named keep their slots.
+
+    It names all phases that left since the last decision of both kinds and had slots; with 0.
+    """
+
+    slots: Mapping[PhaseId, float]
+    until: float
+    earliest: float = -inf
 
 
 Queue = tuple[tuple[PhaseId, int], ...]
@@ -106,5 +123,5 @@ class GiveUp:
     reason: str
 
 
-Decision = Reallocate | Enqueue | Launch | Defer | Preempt | GiveUp
+Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | GiveUp
 """All decisions of a scheduler."""

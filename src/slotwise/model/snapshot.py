@@ -18,7 +18,7 @@ from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.queues_view import QueuesView
 from slotwise.model.unbegun import Unbegun
-from slotwise.model.views import PhaseView, PoolView
+from slotwise.model.views import ChangesView, PhaseView, PoolView
 from slotwise.model.virtual_time import VirtualTime
 
 
@@ -169,6 +169,11 @@ class Snapshot(Protocol):
     @property
     def is_stale(self) -> bool:
         """Whether jobs or phases came or went since the last `Reallocate`."""
+        ...
+
+    @property
+    def changes(self) -> ChangesView:
+        """What came or left since the last allocation."""
         ...
 
     @property

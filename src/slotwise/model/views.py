@@ -8,7 +8,7 @@ It launches one task, or all tasks of a gang, at once: `unit` slots.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from slotwise.model.decision import Launch, Locality
@@ -89,6 +89,40 @@ class PoolView(Protocol):
 
     def walk(self) -> Iterable[PhaseView]:
         """The phases below it with pending tasks, in the order in which they are served."""
+        ...
+
+
+class ChangesView(Protocol):
+    """The changes since the last `Reallocate`, and since the last `Adjust`."""
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether few phases came or left since the last `Reallocate`, for each pool."""
+        ...
+
+    @property
+    def came(self) -> Mapping[PhaseId, PhaseView]:
+        """The ready phases that came, or whose demand changed, since the last of both."""
+        ...
+
+    @property
+    def gone(self) -> Collection[PhaseId]:
+        """The phases with slots that are not ready any more, since the last of both."""
+        ...
+
+    @property
+    def front(self) -> Mapping[str, Mapping[PhaseId, PhaseView]] | None:
+        """By kind of slot: the ready phases that the last `Reallocate` put first, if any."""
+        ...
+
+    @property
+    def late(self) -> Mapping[str, Mapping[PhaseId, PhaseView]]:
+        """By kind of slot: the other ready phases that came, or whose demand changed, since."""
+        ...
+
+    @property
+    def behind(self) -> Mapping[str, float]:
+        """By kind of slot: the work of the phases behind those, slot-seconds."""
         ...
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
+from itertools import starmap
 from math import inf
 from typing import Any
 
 from slotwise.model.cluster import GRACE_SECONDS, Cluster, Host
 from slotwise.model.decision import (
+    Adjust,
     Decision,
     Defer,
     Enqueue,
@@ -72,8 +74,18 @@ def encode(entry: Event | Decision) -> Plain:
         earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
         virtual = {} if entry.virtual is None else {"virtual": _encode_virtual(entry.virtual)}
         in_turn = {"in_turn": True} if entry.in_turn else {}
-        plain = {"is": "Reallocate", "slots": slots, "until": entry.until}
-        return plain | earliest | virtual | in_turn
+        first: Plain = {}
+        if entry.next is not None:
+            first = {
+                "next": [list(phase) for phase in entry.next],
+                "behind": dict(entry.behind),
+            }
+        whole = {"is": "Reallocate", "slots": slots, "until": entry.until}
+        return whole | earliest | virtual | in_turn | first
+    if isinstance(entry, Adjust):
+        slots = [[*phase, share] for phase, share in entry.slots.items()]
+        earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
+        return {"is": "Adjust", "slots": slots, "until": entry.until} | earliest
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
         return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
@@ -128,6 +140,13 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         plain.get("earliest", -inf),
         _decode_virtual(plain["virtual"]) if "virtual" in plain else None,
         plain.get("in_turn", False),
+        tuple(starmap(PhaseId, plain["next"])) if "next" in plain else None,
+        plain.get("behind", {}),
+    ),
+    "Adjust": lambda plain: Adjust(
+        {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]},
+        plain["until"],
+        plain.get("earliest", -inf),
     ),
     "Enqueue": lambda plain: Enqueue(
         {host: _decode_queue(queue) for host, queue in plain["queues"].items()},

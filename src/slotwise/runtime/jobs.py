@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.decision import Launch
@@ -13,6 +15,9 @@ from slotwise.runtime.phase_state import PhaseState
 
 PHASES_MOST = 1_000_000
 """More than the phases of any job: phases are numbered by arrival, then by index in the job."""
+
+
+_ORDER = attrgetter("order")
 
 
 class Jobs:
@@ -38,12 +43,13 @@ class Jobs:
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
         self._given_up: set[str] = set()  # They are not over while they hold slots.
-        self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
+        self._in_order: dict[str, list[PhaseState]] = {kind: [] for kind in self.ready}
 
     def add_kind(self, kind: str) -> None:
         """Add a kind of slot, if it is new."""
         self.ready.setdefault(kind, {})
         self.wide.setdefault(kind, {})
+        self._in_order.setdefault(kind, [])
 
     def __len__(self) -> int:
         return len(self._phases_of)
@@ -100,9 +106,6 @@ class Jobs:
 
     def in_order(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
-        if slot_kind not in self._in_order:
-            phases = self.ready[slot_kind].values()
-            self._in_order[slot_kind] = sorted(phases, key=lambda phase: phase.order)
         return self._in_order[slot_kind]
 
     def arrive(
@@ -172,24 +175,26 @@ class Jobs:
 
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
-        self.ready[phase.slot_kind][phase.id] = phase
+        if phase.id not in self.ready[phase.slot_kind]:
+            self.ready[phase.slot_kind][phase.id] = phase
+            insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
             self.has_wide = True
         if phase.job_share is not None and not phase.is_ready:
             phase.job_share.ready += 1
         phase.is_ready = True
-        self._in_order.pop(phase.slot_kind, None)
 
     def make_unready(self, phase: PhaseState) -> None:
         """Remove a phase from the ready ones."""
-        self.ready[phase.slot_kind].pop(phase.id, None)
+        if self.ready[phase.slot_kind].pop(phase.id, None):
+            in_order = self._in_order[phase.slot_kind]
+            del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
         if self.wide[phase.slot_kind].pop(phase.id, None):
             self.has_wide = any(self.wide.values())
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1
         phase.is_ready = False
-        self._in_order.pop(phase.slot_kind, None)
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:
         """Assert that the ready phases are those that may begin. For tests."""
@@ -199,6 +204,8 @@ class Jobs:
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
         assert self._given_up <= self._phases_of.keys() == self._undone.keys()
+        in_order = sorted(self.ready[slot_kind].values(), key=_ORDER)
+        assert self._in_order[slot_kind] == in_order
         assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
         self._admission.check(pools)
 

@@ -51,11 +51,14 @@ class PoolState(GroupNode):
     counts such shares among itself and those below it. Of itself and the shares that contain it
     (`above`), `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one
     has a min share. It exceeds `max_share` only up to
-    `excess`, the slots that it held when hosts or pools last changed.
+    `excess`, the slots that it held when hosts or pools last changed. `members` is the number
+    of ready phases directly below it at the last `Reallocate`, and `changes` how many phases
+    came or left since (`changes.py`).
     """
 
     __slots__ = (
         "above",
+        "changes",
         "coming",
         "depth",
         "excess",
@@ -68,6 +71,7 @@ class PoolState(GroupNode):
         "key",
         "limits",
         "max_share",
+        "members",
         "min_share",
         "min_share_due",
         "parent",
@@ -109,7 +113,7 @@ class PoolState(GroupNode):
         self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
         self.stopping = self.coming = 0
-        self.excess = 0
+        self.excess = self.members = self.changes = 0
         self.min_share_due = self.fair_due = inf
         self.is_overdue = self.is_starving = False
         if total is not None:

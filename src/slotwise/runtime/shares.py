@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.runtime.groups import GroupNode, JobShare
@@ -105,8 +106,11 @@ class Shares:
             node.allocated = node.owed = 0.0
             node.backlogged = []
             node.rank = None
+        for of_pool in self._by_key.values():
+            of_pool.members = of_pool.changes = 0
         for phase_id, phase in ready.items():
             share, pool, job = slots.get(phase_id, 0.0), phase.pool, phase.job_share
+            pool.members += 1
             if job is not None:
                 is_one = job.ready < 2 and not job.is_formed
                 job = None if is_one else _formed(job, jobs, in_turn)
@@ -130,6 +134,41 @@ class Shares:
         for pool in self.inner_first():
             if pool.parent is not None:
                 pool.parent.allocated += pool.allocated
+
+    def adjust(self, phase: PhaseState, slots: float) -> None:
+        """Change the slots that one phase should hold, and those of the pools above it."""
+        more = slots - phase.allocated
+        phase.allocated = slots
+        phase.count_units()
+        group, whole = phase.group, self.whole
+        if phase.rank is not None:
+            parent = whole if whole.is_in_turn else group or phase.pool
+            order = parent.backlogged
+            del order[bisect_left(order, phase.rank)]
+            phase.rank = rank = phase.ranked(parent.is_in_turn)
+            insort(order, rank)
+        if group is not None:
+            group.allocated = max(0.0, group.allocated + more)
+            group.count_units()
+            self._rerank(group)
+        self.add(phase.pool, more)
+
+    def add(self, pool: PoolState, more: float) -> None:
+        """Add to the slots that the phases in a pool should hold.
+
+        A pool with a guarantee keeps what it should hold: phases that come or leave divide it
+        anew.
+        """
+        for above in path_to(pool):
+            if above.is_guaranteed:
+                break
+            slots = above.allocated + more
+            above.allocated = slots if slots > SLOTS else 0.0  # Sums are rounded.
+            above.owed = min(above.owed, above.allocated)
+            above.count_units()
+            if above.preemption is not None:
+                self._watch(above)
+        self._rerank(pool)
 
     def line_up(self) -> None:
         """Sort the order below each node, and add the node to the order of its parent."""
@@ -348,14 +387,16 @@ class Shares:
             else:
                 del self.overdue[pool]
 
-    def _rerank(self, pool: PoolState) -> None:
-        """Move a pool, and those that contain it, to their places in each order."""
-        for child in path_to(pool):
+    def _rerank(self, group: GroupNode) -> None:
+        """Move a job or a pool, and those that contain it, to their places in each order."""
+        child: GroupNode | None = group
+        while child is not None:
             if child.rank is not None and child.parent is not None:
                 order = child.parent.backlogged
                 del order[bisect_left(order, child.rank)]
                 child.rank = rank = child.ranked()
                 insort(order, rank)
+            child = child.parent
 
 
 def _formed(job: JobShare, formed: dict[JobShare, None], in_turn: bool) -> JobShare | None:

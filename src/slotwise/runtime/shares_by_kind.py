@@ -67,6 +67,19 @@ class SharesByKind:
             owe([pool for shares in self.of.values() for pool in shares.inner_first()])
         self._line_up()
 
+    def adjust(
+        self,
+        phases: Mapping[PhaseId, PhaseState],
+        slots: Mapping[PhaseId, float],
+        gone: Mapping[PhaseId, tuple[PoolState, float]],
+    ) -> None:
+        """Change the slots that some phases should hold; `gone` are not ready any more."""
+        for name, share in slots.items():
+            if name not in gone:
+                self.of[phases[name].slot_kind].adjust(phases[name], share)
+        for pool, share in gone.values():
+            self.of[pool.slot_kind].add(pool, -share)
+
     def recount(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
         """Recount what all shares hold and demand; the hosts in `lost` are unresponsive."""
         of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self.of}

@@ -17,6 +17,7 @@ from typing import Any
 from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import (
+    Adjust,
     Decision,
     Defer,
     Enqueue,
@@ -114,6 +115,7 @@ class State(StateRequests, StateHosts, StateGates):
             HostResized: self._host_resized,
             LaunchDropped: lambda event: None,
             Reallocate: self._reallocate,
+            Adjust: self._adjust,
             Enqueue: self._queues.replace,
             Launch: self._launch,
             Defer: self._defer,
@@ -203,8 +205,8 @@ class State(StateRequests, StateHosts, StateGates):
         done = phase.done
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
-        if not self.has_shrunk:
-            self.has_shrunk = phase.has_shrunk
+        if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
+            self._demand_changed(phase)
         self._settle_end(phase, launch)
         if phase.behind:
             self._tell_followers(phase, task, launch.host)
@@ -251,6 +253,16 @@ class State(StateRequests, StateHosts, StateGates):
         self._shares.reallocate(self._jobs.ready, decision.slots, decision.in_turn)
         self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
         self.virtual = decision.virtual
+        self.changes.reallocated(decision, self._phases, self.cluster.capacity)
+        self.is_stale = self.has_changed = self.has_shrunk = False
+
+    def _adjust(self, decision: Adjust) -> None:
+        assert decision.until > self.now, "every epoch ends in the future"
+        gone = self.changes.gone
+        assert gone.keys() <= decision.slots.keys(), "phases that left hold no slots"
+        self._shares.adjust(self._phases, decision.slots, gone)
+        self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
+        self.changes.adjusted()
         self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:

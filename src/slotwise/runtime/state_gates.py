@@ -17,7 +17,7 @@ class StateGates(StateParts):
         phase = self._phases.get(event.phase)
         if phase is not None:
             phase.release(event.tasks)
-            self.has_shrunk = True  # Its demand grew.
+            self._demand_changed(phase)
             self._outdate_queues()
             self._settle_gated(phase)
 

@@ -61,6 +61,7 @@ class StateHosts(StateParts):
         if not tasks:
             return
         self.is_stale = True
+        self.changes.upset()
         self._outdate_queues()
         self._jobs.phase_undone(phase)
         for task in tasks:

@@ -14,6 +14,7 @@ from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.virtual_time import VirtualTime
+from slotwise.runtime.changes import Changes
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.groups import JobShare
 from slotwise.runtime.hosts import Hosts
@@ -48,6 +49,7 @@ class StateParts(StateView):
         self.epoch_ends = self.reallocates_from = -inf
         self.objective: tuple[str, Literal["sum", "max"]] | None = None
         self.virtual: VirtualTime | None = None
+        self.changes = Changes()
         self._is_closed = False  # No more jobs arrive.
         self._default_work, self._limits = default_work, limits
         self._hosts = Hosts(cluster)
@@ -94,6 +96,7 @@ class StateParts(StateView):
 
     def _reallocate_now(self) -> None:
         self.is_stale, self.reallocates_from = True, -inf
+        self.changes.upset()
 
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
         """Block a pending task if the output of the task that it continues was lost.
@@ -116,6 +119,7 @@ class StateParts(StateView):
         tasks = phase.undo_gang()
         if tasks:
             self.is_stale = True
+            self.changes.upset()
         if not phase.is_broken:
             self.broken.pop(phase.id, None)
         elif not was_broken and not self._jobs.is_given_up(phase.job.id):
@@ -136,7 +140,7 @@ class StateParts(StateView):
             self._hosts_changed()
         else:
             self._recount()
-        self.has_shrunk = True  # It may use more slots of responsive hosts.
+        self._demand_changed(phase)  # It may use more slots of responsive hosts.
 
     def _let_go(self, host: str) -> bool:
         """Remove a host that is to leave if no attempt runs there; whether it has left now."""
@@ -152,18 +156,26 @@ class StateParts(StateView):
             self.doomed.setdefault(phase.job.id, reason)
 
     def _recount(self) -> None:
+        self.changes.upset()
         self._shares.recount(self._phases.values(), self._hosts.lost)
 
     def _settle(self, phase: PhaseState, held: int) -> None:
         self._of_kind[phase.slot_kind].settle(phase, held)
 
+    def _demand_changed(self, phase: PhaseState) -> None:
+        self.has_shrunk = True
+        if phase.is_ready:
+            self.changes.note(phase)
+
     def _make_ready(self, phase: PhaseState) -> None:
         self._jobs.make_ready(phase)
+        self.changes.note(phase)
         self._settle(phase, 0)
         self.is_stale = True
 
     def _make_unready(self, phase: PhaseState) -> None:
         self._jobs.make_unready(phase)
+        self.changes.leave(phase)
         if phase.slot_kind in self._offers:
             self._offers[phase.slot_kind].leave(phase, self.now)
         self._settle(phase, 0)
@@ -175,7 +187,7 @@ class StateParts(StateView):
             if other.is_pinned and not self._hosts.is_staying(host):
                 self._strand(other, host)
             if other.is_ready:
-                self.has_shrunk = True  # Its demand grew; the next epoch handles it.
+                self._demand_changed(other)  # The next epoch handles it.
                 self._settle(other, 0)
             elif not self._jobs.is_given_up(phase.job.id):
                 self._make_ready(other)

@@ -52,7 +52,7 @@ class StateRequests(StateParts):
         was_idle = not phase.pending and not phase.running
         self._jobs.replace(phase.job.grown(event.phase.phase, event.count))
         phase.grow(event.count)
-        self.has_shrunk = True  # Its demand grew.
+        self._demand_changed(phase)
         self._outdate_queues()
         if was_idle:
             self._make_ready(phase)
