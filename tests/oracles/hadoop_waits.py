@@ -120,7 +120,10 @@ class HadoopWaits:
         if self.by_round:
             return
         state, waited = self.state, self.waited[phase.id]
-        free = state.free(phase.slot_kind)
+        avoided = phase.avoided(state.lost)
+        free = [host for host in state.free(phase.slot_kind) if host not in avoided]
+        if not free:
+            return  # Its tasks only fail on these hosts.
         assert phase.next_task_on(free) is None
         if not phase.is_pinned:
             assert not phase.overrides_delay
