@@ -205,6 +205,7 @@ def run_checked(
     *,
     assigner: str = "greedy",
     waits: tuple[float, float] | None = None,
+    levels: str | None = None,
     core_cost: float | None = None,
     move_within: float | None = None,
     epoch_seconds: float = 0.5,
@@ -215,7 +216,7 @@ def run_checked(
 ) -> CheckedRun:
     """Run jobs on a backend by the real loop, with checks of state and scheduler."""
     options = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
-    of_flow = {"core_cost": core_cost, "move_within": move_within}
+    of_flow = {"levels": levels, "core_cost": core_cost, "move_within": move_within}
     options |= {name: value for name, value in of_flow.items() if value is not None}
     objective = objective or Objective()
     header = Header(

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
+from random import Random
 
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay
+from slotwise.assignment.delay import DEFAULT_LEVELS, Delay, Levels
 from slotwise.assignment.greedy import Greedy
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFinished
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.network import Network
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.loop import turn
@@ -55,6 +56,7 @@ class JobType:
     map_seconds    mean time of a map next to its input
     pool           the pool of the jobs
     reads          whether maps read blocks; if not, they run equally well on any host
+    hot            the number of hosts that hold all blocks; 0: placed as in HDFS
     """
 
     name: str
@@ -64,6 +66,7 @@ class JobType:
     reduces: int = 0
     pool: str = "default"
     reads: bool = True
+    hot: int = 0
 
     def job(self, number: int, arrival: float) -> Job:
         """The job of this number and type."""
@@ -86,6 +89,7 @@ class Trial:
     waits    of delay scheduling; None: no job ever waits for a slot near its input
     seconds  from the end of `warm_up` on; launches and completions in that time are counted.
              Before it, jobs that began together still end together
+    levels   where a wait begins after a launch
     """
 
     types: tuple[JobType, ...]
@@ -94,14 +98,19 @@ class Trial:
     seconds: float = 600.0
     warm_up: float = 300.0
     network: Network | None = None
+    levels: Levels = DEFAULT_LEVELS
 
 
 @dataclass(slots=True)
 class Seen:
-    """The results of jobs of one type in a time: maps launched, by locality, and done."""
+    """The results of jobs of one type in a time: maps launched, by locality, and done.
+
+    `responses` are the seconds from arrival to the end of the jobs that ended.
+    """
 
     launches: Counter[Locality] = field(default_factory=Counter)
     done: int = 0
+    responses: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -134,13 +143,17 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
     truth = Simulation(1_000_003 * seed + number, NOISE, network=trial.network)
     backend = Users(SimulatedBackend(cluster, jobs, truth), trial.types, jobs)
     state = State(cluster)
-    assigner: Assigner = Delay(*trial.waits) if trial.waits else Greedy()
+    assigner: Assigner = Delay(*trial.waits, trial.levels) if trial.waits else Greedy()
     scheduler = Scheduler(make_allocator(trial.scheduler), assigner)
     seen = {kind.name: Seen(seconds=trial.seconds) for kind in trial.types}
+    arrivals: dict[str, float] = {}
 
     def count(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        arrivals.update((e.job.id, e.at) for e in events if isinstance(e, JobArrived))
         if trial.warm_up <= now < end:
             count_tasks(seen, events, decisions)
+            for job, at in state.completed.items():
+                seen[type_of(job)].responses.append(at - arrivals[job])
 
     while backend.now < end:
         turn(scheduler, backend, state, count, backend.wait(state.next_wakeup()))
@@ -198,10 +211,24 @@ def _placed(trial: Trial, cluster: Cluster, seed: int) -> list[Job]:
             for number in range(kind.jobs_most(end))
         ]
     reading = tuple(drawn[True])
+    placed = place_blocks(reading, cluster, COPIES, seed, block_bytes=BLOCK_BYTES)
+    hot = {kind.name: kind.hot for kind in trial.types if kind.hot}
+    random = Random(seed)
     return [
-        *place_blocks(reading, cluster, COPIES, seed, block_bytes=BLOCK_BYTES),
+        *(_heated(job, hot[type_of(job.id)], random) if hot else job for job in placed),
         *drawn[False],
     ]
+
+
+def _heated(job: Job, hot: int, random: Random) -> Job:
+    """A job with all blocks on the first hosts of the racks, as many hosts as stated."""
+    names = [f"host-{n * HOSTS // hot}" for n in range(hot)]
+    (phase,) = job.phases
+    blocks = tuple(
+        Block(frozenset(random.sample(names, COPIES)), BLOCK_BYTES)
+        for _ in range(phase.tasks.count)
+    )
+    return replace(job, phases=(replace(phase, tasks=replace(phase.tasks, blocks=blocks)),))
 
 
 def _tasks(job: Job) -> int:

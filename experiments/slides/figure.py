@@ -49,6 +49,7 @@ class SlidesRow:
 
     node, rack       fractions of the maps that ran next to their input, and in a rack with it
     maps_per_second  of this type of job
+    response         mean seconds from arrival to end of the jobs that ended, if some did
     launches         maps, in all experiments
     Errors are None where there is only one experiment.
     """
@@ -62,6 +63,7 @@ class SlidesRow:
     rack_error: float | None
     maps_per_second: float
     maps_per_second_error: float | None
+    response: float | None
     launches: int
     experiments: int
     expected_node: float | None
@@ -124,6 +126,7 @@ def row_of(point: SlidesPoint, outcomes: Sequence[Mapping[str, Seen]]) -> Slides
     seen = [outcome[point.type] for outcome in outcomes]
     nodes, racks = [one.node for one in seen], [one.rack for one in seen]
     speeds = [one.maps_per_second for one in seen]
+    responses = [seconds for one in seen for seconds in one.responses]
     slides_node, slides_rack = point.published or (None, None)
     return SlidesRow(
         x=point.x,
@@ -135,6 +138,7 @@ def row_of(point: SlidesPoint, outcomes: Sequence[Mapping[str, Seen]]) -> Slides
         rack_error=_standard_error(racks),
         maps_per_second=fmean(speeds),
         maps_per_second_error=_standard_error(speeds),
+        response=fmean(responses) if responses else None,
         launches=sum(one.launches.total() for one in seen),
         experiments=len(seen),
         expected_node=point.expected,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from experiments.figure import Figure
-from experiments.slides import miniature
+from experiments.slides import levels, miniature
 from experiments.slides.cluster import (
     COPIES,
     HEARTBEAT,
@@ -276,10 +276,30 @@ SLIDES_THROUGHPUT = SlidesFigure(
     runs=2,
 )
 
+SLIDES_LEVELS = SlidesFigure(
+    "slides-levels",
+    "Levels of locality that persist or restart, in a shared cluster of 100 nodes",
+    "type of job",
+    levels.levels_points(TYPES, CROWD),
+    levels.levels_table,
+    levels.draw_levels,
+)
+SLIDES_ANALYSIS = SlidesFigure(
+    "slides-analysis",
+    "Locality of jobs of 20 tasks on 100 nodes, by the skips that the wait is worth",
+    "skips",
+    levels.analysis_points(),
+    _localities,
+    _draw_lines,
+    observing=levels.observe_analysis,
+)
+
 SLIDES: tuple[Figure, ...] = (
     SLIDES_LOCALITY,
     SLIDES_STICKY,
     SLIDES_GAINS,
     SLIDES_THROUGHPUT,
     SLIDES_TRAFFIC,
+    SLIDES_LEVELS,
+    SLIDES_ANALYSIS,
 )

@@ -22,6 +22,8 @@ COLOURS = {
     f"FAIR, {WITH}": RUNS[2],
     WITHOUT: RUNS[0],
     WITH: RUNS[2],
+    "persist": RUNS[2],
+    "restart": RUNS[3],
 }
 TRAFFIC = {"from other racks": RUNS[1], "from hosts of the same rack": RUNS[4]}
 
@@ -85,6 +87,26 @@ def draw_gains(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
     sentence = "Bars are means of all experiments; diamonds are the slides' numbers."
     charts = [_bars(level, title, types) for level, title in titles.items()]
     chart = alt.hconcat(*charts, spacing=24).properties(title=_heading(figure.title, sentence))
+    return Picture(figure.name, figure.title, sentence, chart, datasets)
+
+
+def draw_levels(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
+    """Node locality and mean response of each type of job as bars, one for each setting."""
+    schemes = list(dict.fromkeys(row.scheme for row in rows))
+    datasets: dict[str, Rows] = {
+        "node": [{"type": r.x, "scheme": r.scheme, "y": 100 * r.node} for r in rows],
+        "response": [{"type": r.x, "scheme": r.scheme, "y": r.response} for r in rows],
+    }
+    titles = {"node": "maps on a host of their input (%)", "response": "mean response (s)"}
+    charts = []
+    for name, title in titles.items():
+        place = alt.X(field="type", type="nominal", title=None, axis=alt.Axis(labelAngle=-30))
+        y = alt.Y(field="y", type="quantitative", title=title)
+        bars = alt.Chart(source(name)).mark_bar()
+        beside = bars.encode(x=place, y=y, xOffset="scheme:N", color=_colour(schemes, COLOURS))
+        charts.append(beside.properties(width=WIDTH, height=HEIGHT - 60))
+    sentence = "Means of all experiments."
+    chart = alt.vconcat(*charts, spacing=24).properties(title=_heading(figure.title, sentence))
     return Picture(figure.name, figure.title, sentence, chart, datasets)
 
 

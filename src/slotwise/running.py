@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict
 
 from slotwise import __version__
 from slotwise.analysis.metrics import Meter
-from slotwise.assignment.delay import Delay
+from slotwise.assignment.delay import DEFAULT_LEVELS, Delay
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import HostsLostError, InputError
 from slotwise.model.fitting import check_fits
@@ -38,7 +38,7 @@ from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.signals import undisturbed
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX
-from slotwise.scheduler import EPOCH_SECONDS, check_scheduler, make_scheduler
+from slotwise.scheduler import EPOCH_SECONDS, WAITERS, check_scheduler, make_scheduler
 from slotwise.sources import Source, objective_of
 
 
@@ -50,6 +50,9 @@ class Options(TypedDict, total=False):
     waits          the two waits of delay and flow in seconds: for the rack, for any slot; None:
                    none for flow; for delay 1.5 and 3 heartbeats of the cluster, or 5 and 10
                    without a heartbeat
+    levels         for delay and flow, "persist": after a launch away from its input a phase
+                   goes on at that level, or "restart": it waits from the beginning; None:
+                   "persist"
     core_cost      for flow, the cost of a byte from another rack, relative to one from another
                    host of the same rack; None: 1
     move_within    for flow, seconds for which a task that reads from another host may still
@@ -68,6 +71,7 @@ class Options(TypedDict, total=False):
     assigner: str
     epoch_seconds: float
     waits: tuple[float, float] | None
+    levels: str | None
     core_cost: float | None
     move_within: float | None
     budget_seconds: float | None
@@ -160,6 +164,7 @@ class RunSpec:
                 "assigner": options.get("assigner", "greedy"),
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": self._waits(),
+                **({"levels": self._levels()} if self._levels() else {}),
                 "budget_seconds": options.get("budget_seconds"),
                 "adjusts": True,
                 **({"rest_seconds": rest_seconds} if rest_seconds else {}),
@@ -174,6 +179,13 @@ class RunSpec:
             parameters=self.parameters,
             versions=_versions(),
         )
+
+    def _levels(self) -> str | None:
+        """As given, else the default of the assigners that wait."""
+        levels = self.options.get("levels")
+        if levels is None and self.options.get("assigner") in WAITERS:
+            return DEFAULT_LEVELS
+        return levels
 
     def _waits(self) -> tuple[float, float] | None:
         """Delay scheduling's waits: as given, else by the cluster's heartbeat if it has one."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import floor, inf, nextafter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slotwise.allocation.adjusting import adjust, first_in_order
 from slotwise.allocation.claims import all_claims, share_out
@@ -185,7 +185,7 @@ def _queueing(name: str, budget: float | None) -> Queueing:
     return Queueing(by_identical if name == "identical-machine" else by_maps, checks=False)
 
 
-def _flow(*given: float, **named: float) -> Assigner:
+def _flow(*given: float, **named: Any) -> Assigner:
     from slotwise.assignment.flow import Flow
 
     return Flow(*given, **named)
@@ -230,6 +230,7 @@ def make_scheduler(
     objective: Objective | None = None,
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
+    levels: str | None = None,
     core_cost: float | None = None,
     move_within: float | None = None,
     budget_seconds: float | None = None,
@@ -238,7 +239,9 @@ def make_scheduler(
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
-    `flow` takes them, too, and `core_cost`, the cost of a byte from another rack, and
+    `levels` says whether the level of a launch persists (`assignment.delay.LEVELS`). None:
+    "restart", as before there was a choice, so that old logs replay.
+    `flow` takes both, too, and `core_cost`, the cost of a byte from another rack, and
     `move_within`, seconds for which tasks may move.
     `budget_seconds` is about how long it may search at each decision. Schedulers that plan
     queues minimize weighted completion times, have no epochs and place tasks themselves.
@@ -248,13 +251,14 @@ def make_scheduler(
         raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
     if assigner not in tuple(ASSIGNERS):  # It may be unhashable.
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
-    if waits is not None and assigner not in WAITERS:
-        raise InputError(
-            f"{option_name('waits')} are parameters of the assigners delay and flow, not"
-            f" of {assigner!r}"
-        )
+    for option, value in (("waits", waits), ("levels", levels)):
+        if value is not None and assigner not in WAITERS:
+            raise InputError(
+                f"{option_name(option)} are parameters of the assigners delay and flow, not"
+                f" of {assigner!r}"
+            )
     asked = {"core_cost": core_cost, "move_within": move_within}
-    named = {option: value for option, value in asked.items() if value is not None}
+    named: dict[str, Any] = {k: value for k, value in asked.items() if value is not None}
     for option in named if assigner != "flow" else ():
         raise InputError(
             f"{option_name(option)} is a parameter of the assigner flow, not of {assigner!r}"
@@ -267,6 +271,8 @@ def make_scheduler(
         return _queueing(name, budget_seconds)
     if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
         raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
+    if assigner in WAITERS:
+        named["levels"] = levels or "restart"
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
     return Scheduler(

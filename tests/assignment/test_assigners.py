@@ -11,7 +11,7 @@ import pytest
 
 from slotwise.analysis.failing_hosts import why_avoided
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay
+from slotwise.assignment.delay import Delay, Levels
 from slotwise.assignment.greedy import Greedy
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Defer, Launch, Locality, Reallocate
@@ -64,6 +64,13 @@ def occupy(state: State, *hosts: str) -> None:
     """Fill the slots of these hosts with tasks of a job `busy` that must be there."""
     for task, host in enumerate(hosts):
         state.apply(Launch(PhaseId("busy", "map"), task, 1, host, Locality.NODE))
+
+
+def waiting_for_h1(*homes: str) -> State:
+    """Only h3 is free; tasks of a have their blocks on h1, whose slot is held, and on homes."""
+    state = state_of(job("busy"), job("a", "h1", *homes), hosts=["h1", "h3"])
+    occupy(state, "h1")
+    return state
 
 
 def test_greedy_prefers_the_host_of_the_block() -> None:
@@ -144,24 +151,31 @@ def test_a_local_slot_is_taken_as_soon_as_it_is_free() -> None:
 
 def test_a_waiting_phase_lets_others_pass() -> None:
     """Job b, behind a in the order, takes the slot that a lets pass."""
-    state = state_of(job("a", "h1"), job("b", "h3"), hosts=["h3"])
+    state = state_of(job("busy"), job("a", "h1"), job("b", "h3"), hosts=["h1", "h3"])
+    occupy(state, "h1")
     assert decide(state, Delay()) == [
         Defer(A, 0.0, 5.0),
         Launch(B, 0, 1, "h3", Locality.NODE),
     ]
 
 
-def test_a_launch_ends_the_wait() -> None:
-    """After a launch at any slot, the next task of the phase begins a new wait."""
-    state = state_of(job("busy", count=1), job("a", "h1", "h1"), hosts=["h1", "h3"])
-    occupy(state, "h1")
-    delay = Delay(rack_after=2, any_after=3)
+@pytest.mark.parametrize(
+    ("levels", "then"),
+    [
+        ("restart", Defer(A, since=4.0, until=6.0)),
+        ("persist", Launch(A, 1, 1, "h3", Locality.ANY)),
+    ],
+)
+def test_a_launch_on_any_slot_ends_the_wait(levels: Levels, then: Decision) -> None:
+    """The next task of the phase begins a new wait, or takes any slot at once."""
+    state = waiting_for_h1("h1")
+    delay = Delay(rack_after=2, any_after=3, levels=levels)
     decide(state, delay)
     decide(state, delay, now=2.0)
     assert decide(state, delay, now=3.0) == [Launch(A, 0, 1, "h3", Locality.ANY)]
     state.at(4.0)
     state.apply(TaskFinished(4.0, A, 0, 1, 1.0))
-    assert decide(state, delay) == [Defer(A, since=4.0, until=6.0)]
+    assert decide(state, delay) == [then]
 
 
 def test_a_failed_attempt_ends_the_wait_too() -> None:
@@ -185,16 +199,16 @@ def test_without_waits_delay_is_greedy() -> None:
 
 def test_a_wait_too_short_for_the_clock_is_no_wait() -> None:
     """Late on the clock, adding a tiny wait changes nothing; the wake still lies ahead."""
-    state = state_of(job("a", "h1"), hosts=["h3"])
+    state = waiting_for_h1()
     assert decide(state, Delay(1e-12, 1e-12), now=1e6) == [Launch(A, 0, 1, "h3", Locality.ANY)]
-    state = state_of(job("a", "h1"), hosts=["h3"])
+    state = waiting_for_h1()
     assert decide(state, Delay(1e-12, 5), now=1e6) == [Defer(A, 1e6, 1e6 + 5)]
 
 
 def test_waits_end_at_exactly_the_stated_instant() -> None:
     """0.1 + 0.7 and the like: the alarm of a wait is never too early for its own test."""
     for tenths in range(1, 40):
-        state = state_of(job("a", "h1"), hosts=["h3"])
+        state = waiting_for_h1()
         delay = Delay(0.1, 0.7)
         decide(state, delay, now=tenths / 10)
         for _ in range(2):

@@ -84,6 +84,8 @@ def test_the_promised_locality_is_reached(
 def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
     """Jobs of 20 tasks in a busy cluster of 100 nodes, with a wait worth this many skips.
 
+    The analysis counts the skips from each launch, so levels restart.
+
     A wait of D skips begins with one offer that is let pass and ends with one that is taken:
     so the locality lies between the promises of D and of D + 2 skips.
     """
@@ -144,6 +146,7 @@ def _localities_of_jobs(
         "fair",
         assigner="delay",
         waits=(wait, wait),
+        levels="restart",
         epoch_seconds=1e6,
         progress=take_down,
     )

@@ -119,7 +119,10 @@ def test_a_wait_stands_still_while_its_pool_is_full() -> None:
     state.check()
 
 
-def test_waiting_pays_under_fifo() -> None:
+@pytest.mark.parametrize(
+    ("levels", "local_least", "slower"), [("restart", 0.85, 0.85), ("persist", 0.7, 0.9)]
+)
+def test_waiting_pays_under_fifo(levels: str, local_least: float, slower: float) -> None:
     """20 jobs of 6 tasks queue for 30 slots: each waits only when it is offered slots.
 
     On the clock, waits would pass while earlier jobs are served.
@@ -132,8 +135,7 @@ def test_waiting_pays_under_fifo() -> None:
     workload = Workload((crowd, *jobs), Cluster(hosts), replicas=2)
     truth = Simulation(seed=1, noise=0.3, remote_factor=2.0)
     greedy = simulate(workload, "fifo", simulation=truth).metrics
-    waiting = simulate(
-        workload, "fifo", simulation=truth, assigner="delay", waits=(3, 6)
-    ).metrics
-    assert waiting["locality"]["node"] > 0.85 > 0.5 > greedy["locality"]["node"]
-    assert waiting["response_mean"] < 0.85 * greedy["response_mean"]
+    options = {"assigner": "delay", "waits": (3, 6), "levels": levels}
+    waiting = simulate(workload, "fifo", simulation=truth, **options).metrics
+    assert waiting["locality"]["node"] > local_least > 0.5 > greedy["locality"]["node"]
+    assert waiting["response_mean"] < slower * greedy["response_mean"]

@@ -142,6 +142,8 @@ OPTIONS = {
     "simulate --assigner delay --waits 1,2,3": "--waits is '1,2,3'; give two numbers",
     "simulate --assigner delay --waits=-1,2": "they must be numbers >= 0",
     "simulate --waits 1,2": "--waits are parameters of the assigners delay and flow, not of",
+    "simulate --levels persist": "--levels are parameters of the assigners delay and flow, not",
+    "simulate --assigner delay --levels new": "--levels is 'new'; give persist or restart",
     "simulate --slots two": "--slots is 'two'; give a number >= 1, or numbers by kind, as",
     "simulate --slots 0": "--slots is '0'; give a number >= 1",
     "plan --slots 1.5": "--slots is '1.5'; give a number >= 1",

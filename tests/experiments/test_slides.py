@@ -26,6 +26,7 @@ from experiments.slides.figures import (
     expected_when_sticky,
 )
 from experiments.slides.traffic import BIN, SORT, TrafficFigure
+from slotwise.assignment.delay import LEVELS
 from slotwise.model.decision import Locality
 
 STANDARD_ERRORS = 4.0
@@ -78,10 +79,11 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
     pytestconfig: pytest.Config,
 ) -> None:
     """The files are where the command says; the table and its columns have headings."""
-    places: dict[str, tuple[float, ...]] = {
+    places: dict[str, tuple[float | str, ...]] = {
         "slides-locality": (20, 50),
         "slides-sticky": (2, 20),
         "slides-throughput": (16,),
+        "slides-levels": ("small scan, together",),
     }
     x = places.get(figure.name, ())
     seconds, warm_up = (30.0, 30.0) if pytestconfig.getoption("--slow") else (20.0, 0.0)
@@ -100,7 +102,7 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
     assert figure.title in picture
     with files[0].open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["scheme"] for row in rows} <= {*SCHEMES, WITH, WITHOUT}
+    assert {row["scheme"] for row in rows} <= {*SCHEMES, WITH, WITHOUT, *LEVELS}
     assert all(row["x"] for row in rows)
 
 

@@ -53,7 +53,8 @@ def test_a_limit_on_the_size_of_files(command: Any, books: Counter[str]) -> None
         command.run("run", "jobs.yaml", "--slots", "2", limits={resource.RLIMIT_FSIZE: 50_000})
         == 1
     )
-    check(command, "File too large")
+    check(command, f"kept in {command.temporary}/slotwise-")
+    check(command, "File too large; check that this folder is there")
 
 
 def test_a_full_disk_for_shuffled_data(
@@ -64,8 +65,34 @@ def test_a_full_disk_for_shuffled_data(
     command.write(f"{JOBS}pools: [{{name: default, jobs_max: 1}}]\n")
     environment = {"TMPDIR": str(tiny_disk)}
     assert command.run("run", "jobs.yaml", "--slots", "2", environment=environment) == 1
-    check(command, "No space left on device")
+    check(command, f"its intermediate files cannot be kept in {tiny_disk}/slotwise-")
+    check(command, "No space left on device; check that this folder is there")
     assert list(tiny_disk.iterdir()) == []
+
+
+def test_a_stated_folder_for_temporary_files_that_is_missing(
+    command: Any, books: Counter[str]
+) -> None:
+    """One line warns of it, and the run goes on with another folder."""
+    command.write(JOBS)
+    missing = f"{command.folder}/missing"
+    assert command.run("run", "jobs.yaml", "--slots", "2", environment={"TMPDIR": missing}) == 0
+    first = command.stderr.splitlines()[0]
+    assert first.startswith(
+        f"slotwise: TMPDIR is '{missing}', where no file can be written: No"
+    )
+
+
+def test_an_output_that_cannot_be_made_although_access_says_so(
+    command: Any, books: Counter[str]
+) -> None:
+    """Nothing runs. Users other than root are told so by access."""
+    command.write(JOBS.replace("out/large", "/proc/none/large"))
+    assert command.run("run", "jobs.yaml", "--slots", "2") == 2
+    (line,) = command.stderr.splitlines()
+    assert line.startswith("slotwise: job 'large': output '/proc/none/large' cannot be ")
+    assert command.left() == []
+    assert not (command.folder / "done").exists()
 
 
 def test_a_full_disk_for_output(command: Any, books: Counter[str], tiny_disk: Path) -> None:

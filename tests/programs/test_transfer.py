@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.programs import transfer
 from slotwise.programs.transfer import Handle, TransferFolders, discard, get, pack, put, unpack
 from tiers import examples
@@ -140,12 +141,12 @@ def test_what_large_bytes_hold_is_no_name_of_a_class(tmp_path: Path) -> None:
 
 
 def test_the_first_folder_with_room_is_used(tmp_path: Path) -> None:
-    """A folder that is missing is passed over; without any folder it is an OSError."""
+    """A folder that is missing is passed over; without any folder it is an error."""
     there = tmp_path / "there"
     there.mkdir()
     value = np.arange(LARGE)
     assert put(value, [str(tmp_path / "missing"), str(there)], "x").path == str(there / "x")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(WorkFolderError, match=r"kept in .*missing: No such file"):
         put(value, [str(tmp_path / "missing")], "x")
 
 

@@ -32,6 +32,7 @@ from slotwise.model.event import (
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 from slotwise.record.log import Log
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend
@@ -239,7 +240,7 @@ class WatchedWaits:
     """
 
     inner: object
-    near_after: float
+    near_after: Callable[[PhaseView], float]
     bounds: dict[PhaseId, set[Attempt]] = field(default_factory=dict)
     waited: int = 0
 
@@ -270,7 +271,7 @@ def _running(snapshot: Snapshot) -> set[Attempt]:
 def test_each_gang_starts_within_its_bound(case: Case) -> None:
     """The first gang of the queue waits at most for the tasks that run when it is first."""
     scheduler = make_scheduler(**case.options)
-    near_after = getattr(scheduler.assigner, "any_after", 0.0)
+    near_after = getattr(scheduler.assigner, "near_after", lambda phase: 0.0)
     state = State(case.cluster, case.pools)
     backend = SimulatedBackend(case.cluster, case.jobs, case.simulation)
     run(WatchedWaits(scheduler, near_after), backend, state, lambda *turn: None)

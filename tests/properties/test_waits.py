@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from oracles.hadoop_waits import check_waits
 from properties.test_runs import Case, cases, reread
 from slotwise.analysis.replay import replay_log
+from slotwise.assignment.delay import LEVELS
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.runtime.simulated.backend import Simulation
 from tiers import examples
+
+NOWHERE: frozenset[str] = frozenset()
 
 
 @st.composite
@@ -30,6 +33,10 @@ def queues(draw: st.DrawFn) -> Case:
     for number in range(rng.randint(4, 9)):
         tasks = rng.randint(1, 8)
         homes = [frozenset({rng.choice(hosts).name}) for _ in range(tasks)]
+        if (
+            rng.random() < 0.3
+        ):  # Some tasks have no input, or input on a host that is not there.
+            homes = [rng.choice([home, home, NOWHERE, frozenset({"gone"})]) for home in homes]
         blocks = tuple(map(Block, homes)) if rng.random() < 0.8 else ()
         work = tuple(rng.choice([0.3, 1.0, 1.7, 2.5]) for _ in range(tasks))
         phase = Phase("map", Tasks(tasks, work, blocks))
@@ -38,7 +45,8 @@ def queues(draw: st.DrawFn) -> Case:
     limits = rng.choice([{}, {}, {"task": 1}, {"task": 2}])
     truth = Simulation(seed=rng.randint(0, 9), noise=rng.choice([0.0, 0.4]))
     waits = rng.choice([(0.6, 1.1), (1.0, 2.0), (0.0, 1.5), (2.0, 2.0)])
-    options: dict[str, object] = {"assigner": "delay", "waits": waits}
+    levels = rng.choice(LEVELS)
+    options: dict[str, object] = {"assigner": "delay", "waits": waits, "levels": levels}
     pools = (Pool("a", 1.0, {}, limits),)
     name = rng.choice(["fifo", "fair"])
     return Case(tuple(jobs), Cluster(tuple(hosts)), pools, name, truth, options)

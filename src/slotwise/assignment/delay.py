@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from slotwise.assignment.assigner import remote, waiting
 from slotwise.assignment.together import Together, near_first
 from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
+from slotwise.model.option_names import option_name
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.typed import is_number
 from slotwise.model.views import PhaseView
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""
+
+
+Levels = Literal["persist", "restart"]
+"""Where a wait begins: at the locality of the last launch, or always at the host."""
+
+LEVELS: tuple[Levels, ...] = ("persist", "restart")
+
+DEFAULT_LEVELS: Levels = "persist"
+"""Jobs whose input is on few hosts respond much faster, and others about as fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +37,27 @@ class Delay:
     the first `rack_after` seconds it accepts node-local slots only, then also rack-local ones,
     and from `any_after` seconds on any slot. The wait begins at the first offer that it lets
     pass and ends with any launch: the analysis of delay scheduling counts from each launch. It
-    stands still while slots are offered to others only (`runtime.offers`). The
-    phases of a pool that is overdue (preemption) accept any slot immediately. A gang accepts
-    slots for all of its tasks, none farther than these waits allow; `together` places them.
-    InputError unless 0 <= rack_after <= any_after < inf.
+    stands still while slots are offered to others only (`runtime.offers`).
+
+    With `levels="persist"` a launch sets the level of its phase: after a launch in the rack it
+    accepts slots in the rack at once, and any slot after the rest of the second wait; after a
+    launch on any slot it accepts any slot at once; after a node-local launch it waits as at
+    the beginning. With "restart" each wait begins with node-local slots only.
+
+    Tasks whose input is on no host of the cluster wait for none, and their launches neither
+    end a wait nor set the level. The phases of a pool that is overdue (preemption) accept any
+    slot immediately. A gang accepts slots for all of its tasks, none farther than these waits
+    allow; `together` places them. InputError unless 0 <= rack_after <= any_after < inf, and
+    for other levels.
     """
 
     rack_after: float = 5.0
     any_after: float = 10.0
+    levels: Levels = DEFAULT_LEVELS
     together: Together = field(default=near_first, repr=False)
 
     def __post_init__(self) -> None:
-        check_waits("delay", self.rack_after, self.any_after)
+        check_waits("delay", self.rack_after, self.any_after, self.levels)
 
     @classmethod
     def of_heartbeat(cls, seconds: float) -> Delay:
@@ -51,9 +71,9 @@ class Delay:
         """The next launch, preceded by the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
         resumed: list[PhaseView] = []
-        now, rack_after = snapshot.now, self.rack_after
+        now = snapshot.now
         offered: Mapping[str, int] | None = None
-        waits = Waits(snapshot, self.any_after) if snapshot.has_wide else None
+        waits = Waits(snapshot, self.near_after) if snapshot.has_wide else None
         for slot_kind, phase, free in waiting(snapshot, waits):
             if free is not offered:
                 offered = free
@@ -74,10 +94,14 @@ class Delay:
                 continue
             if near and (found := phase.next_task_on(near)):
                 return [*decisions, Launch(phase.id, *found, Locality.NODE)]
-            if overrides_delay or now >= begun(phase, now) + rack_after:
-                launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
-                if launch:
-                    return [*decisions, launch]
+            if near and (one := phase.next_task_without_home(near)):
+                locality = phase.locality(one[0], one[2])
+                return [*decisions, Launch(phase.id, *one, locality)]
+            farthest = self.farthest(phase, now)
+            if farthest > Locality.NODE and (
+                launch := remote(phase, snapshot, hosts, farthest)
+            ):
+                return [*decisions, launch]
             if is_due and phase.unit == 1 and not phase.is_pinned:
                 if resumes(phase):
                     resumed.append(phase)
@@ -94,16 +118,34 @@ class Delay:
         """
         if phase.is_pinned:
             return Locality.NODE
-        since = begun(phase, now)
-        if phase.overrides_delay or now >= since + self.any_after:
+        if phase.overrides_delay:
             return Locality.ANY
-        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
+        since, (rack_after, any_after) = begun(phase, now), self._waits_of(phase)
+        if now >= since + any_after:
+            return Locality.ANY
+        return Locality.RACK if now >= since + rack_after else Locality.NODE
 
     def deferral(self, phase: PhaseView, now: float) -> Defer:
         """Begin the wait of a phase that launches nothing, or continue it."""
-        since = begun(phase, now)
-        due = since + self.rack_after
-        return Defer(phase.id, since, due if due > now else since + self.any_after)
+        since, (rack_after, any_after) = begun(phase, now), self._waits_of(phase)
+        due = since + rack_after
+        return Defer(phase.id, since, due if due > now else since + any_after)
+
+    def near_after(self, phase: PhaseView) -> float:
+        """Seconds for which a phase of wide tasks or a gang waits for slots near its input."""
+        if phase.is_pinned or not phase.has_homes:
+            return 0.0
+        if not phase.is_gang and phase.homes.task_without_home() is not None:
+            return 0.0  # That task waits for any slots.
+        return self._waits_of(phase)[1]
+
+    def _waits_of(self, phase: PhaseView) -> tuple[float, float]:
+        """The seconds until a phase takes slots in the rack, and any slot, at its level."""
+        if self.levels == "restart" or phase.level is Locality.NODE:
+            return self.rack_after, self.any_after
+        if phase.level is Locality.RACK:
+            return 0.0, self.any_after - self.rack_after
+        return 0.0, 0.0
 
 
 def begun(phase: PhaseView, now: float) -> float:
@@ -124,8 +166,10 @@ def resumes(phase: PhaseView) -> bool:
     return has_waited and phase.deferred_until is None
 
 
-def check_waits(assigner: str, rack_after: float, any_after: float) -> None:
-    """InputError unless these are numbers with 0 <= rack_after <= any_after < inf."""
+def check_waits(assigner: str, rack_after: float, any_after: float, levels: object) -> None:
+    """InputError unless 0 <= rack_after <= any_after < inf, and levels are known ones."""
+    if levels not in LEVELS:
+        raise InputError(f"{option_name('levels')} is {levels!r}; give {' or '.join(LEVELS)}")
     are_numbers = is_number(rack_after) and is_number(any_after)
     if not are_numbers or not 0 <= rack_after <= any_after < float("inf"):
         raise InputError(

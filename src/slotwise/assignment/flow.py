@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay, check_waits, resumes
+from slotwise.assignment.delay import (
+    DEFAULT_LEVELS,
+    Delay,
+    Levels,
+    check_waits,
+    resumes,
+)
 from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
@@ -31,6 +37,8 @@ class Flow:
 
     rack_after, any_after  seconds that a phase waits before it takes slots in the rack of its
                            input, and any slot; as in `Delay`
+    levels                 where a wait begins after a launch; as in `Delay`, where the last
+                           launch of a round counts: that is its farthest
     core_cost              the cost of a byte from another rack, relative to one from another
                            host of the same rack. 1: no difference, and racks are ignored,
                            as in Hammr. Quincy: 2
@@ -47,9 +55,10 @@ class Flow:
     any_after: float = 0.0
     core_cost: float = 1.0
     move_within: float = 0.0
+    levels: Levels = field(default=DEFAULT_LEVELS, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_waits("flow", self.rack_after, self.any_after)
+        check_waits("flow", self.rack_after, self.any_after, self.levels)
         if not is_number(self.core_cost) or not 1 <= self.core_cost <= 1000:
             raise InputError(
                 f"{option_name('core_cost')} is {self.core_cost!r}; give a number from 1 to"
@@ -96,7 +105,7 @@ class Flow:
 
     @property
     def _delay(self) -> Delay:
-        return Delay(self.rack_after, self.any_after)
+        return Delay(self.rack_after, self.any_after, self.levels)
 
     @property
     def _one_by_one(self) -> Assigner:
@@ -127,14 +136,12 @@ class Flow:
 def _place_the_homeless(
     phase: PhaseView, room: dict[str, int], placed: dict[int, tuple[str, Locality]]
 ) -> None:
-    """Place the tasks without homes, which are near their input anywhere, in what is left."""
+    """Place the tasks without homes, for which all hosts are equal, in what is left."""
     for host, _ in placed.values():
         room[host] -= 1
-    has_home = set(phase.homes.copies().tasks.tolist())
     places = (host for host, count in room.items() for _ in range(count))
-    for task in phase.pending_tasks():
-        is_near = task not in placed and task not in has_home
-        if is_near and (found := next(places, None)) is not None:
+    for task in phase.homes.without_home():
+        if task not in placed and (found := next(places, None)) is not None:
             placed[task] = found, phase.locality(task, found)
 
 

@@ -84,7 +84,8 @@ class Round:
         is_rack = far is Locality.RACK
         _, ends = self._edges(phase, is_rack)
         room = np.bincount(self._of_host, self._room) if is_rack else self._room
-        return int(np.minimum(np.bincount(ends, minlength=len(room)), room).sum())
+        near = int(np.minimum(np.bincount(ends, minlength=len(room)), room).sum())
+        return near + len(phase.homes.without_home())
 
     def placed(
         self, turns: Sequence[PhaseView], place: Callable[[PlacementNetwork], CheapestFlow]
@@ -97,6 +98,7 @@ class Round:
             self._farthest(phase, self._now) is Locality.RACK for phase in choosy
         )
         parts = [self._part(phase, counts[phase.id], with_racks) for phase in choosy]
+        parts = [part for part in parts if len(part.prices)]  # The others have no homes.
         room = _Room(self._hosts, self._room, self._of_host)
         placed: dict[PhaseId, list[Placed]] = {phase.id: [] for phase in phases}
         if any(len(part.numbers) for part in parts):
@@ -105,9 +107,13 @@ class Round:
             found = _all_remote(parts)
         self._take(parts, found, room, placed)
         for phase in phases:
+            used = {task for task, *_ in placed[phase.id]}
+            left, anywhere = counts[phase.id] - len(used), phase.homes.without_home()
             if not phase.has_homes:
-                tasks = _next_tasks(phase, counts[phase.id])[: counts[phase.id]]
-                placed[phase.id] += [(task, room.any(), Locality.NODE) for task in tasks]
+                anywhere = _next_tasks(phase, left)
+            for task in [one for one in anywhere if one not in used][:left]:
+                host = room.any()
+                placed[phase.id].append((task, host, phase.locality(task, host)))
         return placed
 
     def _part(self, phase: PhaseView, launches: int, with_racks: bool) -> _Part:

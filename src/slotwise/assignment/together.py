@@ -29,7 +29,7 @@ def near_first(
     placed: dict[int, tuple[str, Locality]] = {}
     tasks = phase.pending_tasks()
     if phase.has_homes:
-        homes = _homes(phase)
+        homes = _homes(phase, position)
         tasks = sorted(tasks, key=lambda task: (len(homes.get(task, ())), task))
         for task in tasks:
             near = [host for host in homes.get(task, ()) if room.get(host)]
@@ -56,12 +56,13 @@ def launches(phase: PhaseView, placed: Mapping[int, tuple[str, Locality]]) -> Se
     ]
 
 
-def _homes(phase: PhaseView) -> dict[int, list[str]]:
-    """The hosts that hold the input of each pending task."""
+def _homes(phase: PhaseView, known: Mapping[str, int]) -> dict[int, list[str]]:
+    """The hosts of the cluster that hold the input of each pending task, if there are some."""
     names, tasks, hosts = phase.homes.copies()
     homes: dict[int, list[str]] = {}
     for task, host in zip(tasks.tolist(), hosts.tolist(), strict=True):
-        homes.setdefault(task, []).append(names[host])
+        if names[host] in known:
+            homes.setdefault(task, []).append(names[host])
     return homes
 
 

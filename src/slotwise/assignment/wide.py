@@ -14,7 +14,7 @@ the proofs that each wait ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from slotwise.allocation.tolerances import SLOTS
@@ -38,8 +38,10 @@ class Waits:
     O(hosts log hosts + running tasks).
     """
 
-    def __init__(self, snapshot: Snapshot, near_after: float = 0.0) -> None:
-        """`near_after`: seconds for which a phase with homes waits for a slot near these."""
+    def __init__(
+        self, snapshot: Snapshot, near_after: Callable[[PhaseView], float] = lambda phase: 0.0
+    ) -> None:
+        """`near_after`: seconds for which a phase waits for slots near its input."""
         self._snapshot, self._near_after = snapshot, near_after
         self._wide = [
             phase
@@ -97,8 +99,8 @@ class Waits:
         for phase in self._wide:
             due, until = self._due(phase), phase.deferred_until
             since = now if phase.deferred_since is None else phase.deferred_since
-            if due == inf and self._near_after and phase.has_homes and not phase.is_pinned:
-                due = since + self._near_after  # It may use slots that nobody else does.
+            if due == inf and (near_after := self._near_after(phase)):
+                due = since + near_after  # It may use slots that nobody else does.
             if not phase.pending or due == inf:
                 continue
             if until is None or until <= now < due:
@@ -120,8 +122,7 @@ class Waits:
         if not phase.overrides_delay:
             if lacks < phase.unit - SLOTS:
                 wait = self._mean(phase) * (phase.unit / lacks - 1)
-            if phase.has_homes and not phase.is_pinned:
-                wait = max(wait, self._near_after)
+            wait = max(wait, self._near_after(phase))
         since = phase.deferred_since
         return (self._snapshot.now if since is None else since) + wait
 

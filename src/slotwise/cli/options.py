@@ -92,6 +92,12 @@ class Scheduling:
             help="Waits of delay or flow in seconds, for slots in the rack and any slot: 5,10."
         ),
     ] = None
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            help="For delay and flow: persist or restart, after a launch away from its input."
+        ),
+    ] = None
     core_cost: Annotated[
         float | None,
         typer.Option(help="For flow: the cost of a byte between racks, within a rack it is 1."),
@@ -134,6 +140,7 @@ class Scheduling:
         return Options(
             assigner=self.assigner,
             waits=parse_waits(self.waits),
+            levels=self.levels,
             core_cost=self.core_cost,
             move_within=self.move_within,
             preemption=parse_preemption(self.preempt),

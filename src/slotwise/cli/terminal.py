@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
@@ -22,7 +23,7 @@ from rich.table import Table
 
 from slotwise import api
 from slotwise.cli.leaving import leave
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import SlotwiseError, SlotwiseWarning
 from slotwise.model.option_names import as_in_commands
 from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
@@ -50,7 +51,7 @@ def exit_codes() -> Iterator[None]:
     are ignored. Outside of it a signal ends the command at once.
     """
     try:
-        with _stopping_once(), as_in_commands():
+        with _stopping_once(), _saying_warnings(), as_in_commands():
             yield
             sys.stdout.flush()
     except SlotwiseError as error:
@@ -202,6 +203,24 @@ def say(text: str, style: str = "") -> None:
 def errors() -> Console:
     """A console on stderr, for messages and progress."""
     return Console(stderr=True)
+
+
+@contextmanager
+def _saying_warnings() -> Iterator[None]:
+    """Print our warnings as messages, without the place in our code."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **to: Any) -> None:
+        if issubclass(category, SlotwiseWarning):
+            say(f"slotwise: {message}")
+        else:
+            before(message, category, *where, **to)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

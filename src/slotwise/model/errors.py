@@ -4,6 +4,7 @@ SlotwiseError
  ├─ InputError        invalid input: a file, an argument, a program name (exit code 2)
  ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
  ├─ OutputError       a part of the output cannot be written (its task fails)
+ ├─ WorkFolderError   intermediate files cannot be written or read (their task fails)
  ├─ InputChanged      an input file changed since the job was planned (its job fails)
  │   └─ InputDiffers  it is not the same on one host (its task fails)
  ├─ HostsLostError    all hosts of a run have gone, and no others can join (exit code 1)
@@ -13,6 +14,10 @@ SlotwiseError
 from __future__ import annotations
 
 from importlib.util import find_spec
+
+
+class SlotwiseWarning(UserWarning):
+    """What a user should know and may correct, although nothing has failed."""
 
 
 class SlotwiseError(Exception):
@@ -49,6 +54,20 @@ class OutputError(SlotwiseError):
             f"its output cannot be written to {path}: {error.strerror or error}; check that its"
             " folder is there, on each host of a cluster, that it may be written to and is not"
             " full, and that nothing removes it while the job runs"
+        )
+
+
+class WorkFolderError(SlotwiseError):
+    """The intermediate files of a task cannot be written or read where it runs."""
+
+    @classmethod
+    def of(cls, folder: str, error: OSError) -> WorkFolderError:
+        """The error for a folder of intermediate files, with the remedy."""
+        return cls(
+            f"its intermediate files cannot be kept in {folder}: {error.strerror or error};"
+            " check that this folder is there, that it may be written to and is not full, and"
+            " that nothing removes it while the job runs; TMPDIR, or --local-directory of a"
+            " Dask worker, names another"
         )
 
 

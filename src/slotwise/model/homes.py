@@ -38,6 +38,14 @@ class HomesView(Protocol):
         """The lowest pending tasks, at most so many."""
         ...
 
+    def task_without_home(self) -> int | None:
+        """A pending task with input on no host of the cluster."""
+        ...
+
+    def without_home(self) -> Sequence[int]:
+        """The pending tasks with input on no host of the cluster, lowest first. O(these)."""
+        ...
+
     def bytes_of(self, tasks: Integers) -> Integers:
         """The size of the input of each of these tasks; 0 where it is unknown."""
         ...

@@ -259,6 +259,14 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def level(self) -> Locality:
+        """The locality of its last launch of a task that has a home; NODE before it.
+
+        NODE for a gang, too, which launches all of its tasks together.
+        """
+        ...
+
+    @property
     def deferred_since(self) -> float | None:
         """When its wait for other free slots began (last `Defer`); None without one.
 
@@ -292,6 +300,13 @@ class PhaseView(Protocol):
 
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next on any host, and the number of that attempt."""
+        ...
+
+    def next_task_without_home(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+        """Like `next_task`, among the tasks whose input is on no host of the cluster.
+
+        Also the one of these hosts to take.
+        """
         ...
 
     @property

@@ -151,14 +151,22 @@ class OutputDirectory:
         path = PurePosixPath(self._path)
         # The directory and its parents that do not exist yet, innermost first.
         self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
-        self._take_lock()
         try:
+            self._take_lock()
             self._earlier = self._earlier_files()
             self._refuse_foreign()
             for name in _names(self._fs, self._inner(self._layout.temporary)):
                 if NAME.fullmatch(name):
                     self._remove(f"{self._layout.temporary}/{name}")
             self._fs.makedirs(self._inner(self._layout.staging))
+        except OSError as error:
+            self._close()
+            if not isinstance(self._fs, LocalFileSystem):
+                raise  # A store may be reached later.
+            raise InputError(
+                f"output {self._layout.output!r} cannot be made: {error.strerror or error};"
+                " correct this, or name another directory"
+            ) from error
         except BaseException:
             self._close()
             raise

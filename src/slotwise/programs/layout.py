@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slotwise.programs.hosts.here import address_here, folder_here
+from slotwise.programs.work_folder import keeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,12 @@ class Layout:
         return Path(self.work_dir) if self.is_shared else folder_here(self.work_dir)
 
     def make_attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
-        """Make this directory, private. Raises OSError, also if the job is over."""
+        """Make this directory, private. WorkFolderError, also if the job is over."""
         directory = self.attempt_dir(phase, task, attempt)
-        if self.folder != Path(self.work_dir):  # The first task of the job on this host.
-            directory.parent.mkdir(mode=0o700, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        with keeping(directory.parent):
+            if self.folder != Path(self.work_dir):  # The first task of the job on this host.
+                directory.parent.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
         return directory
 
     @property

@@ -19,7 +19,7 @@ from slotwise.model.observation import Sizes
 from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.layout import Layout
 from slotwise.programs.task_result import TaskResult, Winners
-from slotwise.programs.work_folder import WorkFolder
+from slotwise.programs.work_folder import WorkFolder, keeping
 
 
 class Done(NamedTuple):
@@ -167,8 +167,9 @@ class StagedExecution:
         """The arguments of the runner; before the first ones, the work folder is made."""
         if not self._has_begun:
             self._open()
-            self._work_folder.open(self.job.id)
-            self._stages.begin()
+            with keeping(self._work_folder.path.parent):
+                self._work_folder.open(self.job.id)
+                self._stages.begin()
             self._has_begun = True
         return self._stages.arguments(phase, task, attempt, self._done)
 
@@ -182,7 +183,8 @@ class StagedExecution:
         if task in done:
             self.discard(phase, task, attempt)
             return
-        self._stages.finished(phase, task, attempt)
+        with keeping(self._work_folder.path):
+            self._stages.finished(phase, task, attempt)
         done[task] = Done(attempt, result)
         for name, other in self._stages.unneeded(phase, task):
             if other in self._done[name]:
@@ -200,7 +202,8 @@ class StagedExecution:
         """
         if not self._stages.is_intermediate(phase):
             return ()
-        self._stages.lost(phase, tasks)
+        with keeping(self._work_folder.path):
+            self._stages.lost(phase, tasks)
         for task in tasks:
             del self._done[phase][task]
         return tasks

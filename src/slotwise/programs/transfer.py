@@ -18,6 +18,7 @@ from contextlib import suppress
 from io import BufferedReader
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.programs.hosts.here import shares_files
 from slotwise.programs.lost_input import IncompleteFileError
 
@@ -67,7 +68,7 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
     """Store a value; a large one in a file of this name in the first folder with room.
 
     Where other hosts do not see the file, it travels in its handle. Raises what pickling
-    raises, and OSError if no folder has room.
+    raises, and WorkFolderError if no folder has room.
     """
     buffers: list[pickle.PickleBuffer] = []
     parts = _parts(_pieces(value, buffers.append, buffers), buffers)
@@ -99,7 +100,7 @@ def pack(value: object, folders: Sequence[str], name: str) -> bytes | Handle:
         return b"".join(pieces)
     try:
         return _store(_parts(pieces, buffers), folders, name)
-    except OSError:  # There is no room: it travels as a pickle.
+    except WorkFolderError:  # There is no room: it travels as a pickle.
         return pickled(value, None, [])
 
 
@@ -113,7 +114,7 @@ def _store(parts: list[Pieces], folders: Iterable[str], name: str) -> Handle:
     for size in map(_size, parts):
         spans.append((end, size))
         end += -(-size // ALIGNMENT) * ALIGNMENT
-    error: OSError = FileNotFoundError("there is no folder for large values")
+    where, error = "", OSError("there is no folder for large values")
     for folder in folders:
         path = os.path.join(folder, name)
         try:
@@ -122,10 +123,10 @@ def _store(parts: list[Pieces], folders: Iterable[str], name: str) -> Handle:
             _write(path, parts, spans)
             return Handle((), path, tuple(spans))
         except OSError as problem:
-            error = problem
+            where, error = folder, problem
             with suppress(OSError):
                 os.unlink(path)
-    raise error
+    raise WorkFolderError.of(where, error) from error
 
 
 def get(handle: Handle) -> Any:
@@ -201,22 +202,28 @@ class TransferFolders:
 
     def __init__(self) -> None:
         # Worker processes import this module, but need none of these.
-        import tempfile
+        from slotwise.programs.work_folder import (
+            WorkFolder,
+            temporary_folder,
+            work_folder_name,
+        )
 
-        from slotwise.programs.work_folder import WorkFolder, work_folder_name
-
-        roots = (SHARED_MEMORY, tempfile.gettempdir())
+        roots = (SHARED_MEMORY, temporary_folder())
         self._folders = [WorkFolder(f"{root}/{work_folder_name()}") for root in roots]
         self.paths = tuple(str(folder.path) for folder in self._folders)
         self._remove: weakref.finalize[[list[WorkFolder], int], TransferFolders] | None = None
 
     def open(self, owner: str) -> None:
-        """Create the folders, unless this was done. Raises OSError."""
+        """Create the folders, unless this was done. Raises WorkFolderError."""
         if self._remove is not None:
             return
         with suppress(OSError):  # Not every system has shared memory as a file system.
             self._folders[0].open(owner)
-        self._folders[1].open(owner)
+        folder = self._folders[1]
+        try:
+            folder.open(owner)
+        except OSError as error:
+            raise WorkFolderError.of(str(folder.path.parent), error) from error
         self._remove = weakref.finalize(self, _remove_all, self._folders, os.getpid())
 
     def remove(self) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 from uuid import uuid4
 
+from slotwise.model.errors import InputError, SlotwiseWarning, WorkFolderError
 from slotwise.programs.lock import FileLock, HeldError, owner_of
 
 NAME = re.compile("slotwise-[0-9a-f]{16}")
@@ -16,6 +22,117 @@ NAME = re.compile("slotwise-[0-9a-f]{16}")
 
 LOCK = "lock"
 """The name of the lock file in the folder; the manager of the job holds the lock."""
+
+
+OF_FOLDER = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.ENOENT,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""What is wrong with a folder or its file system; not with connections or the process."""
+
+WRITE_BYTES = 1 << 17
+"""The buffer of a file that is written."""
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+@contextmanager
+def keeping(folder: str | Path) -> Iterator[None]:
+    """Turn errors of files in a folder of intermediate files into WorkFolderError.
+
+    Put it around what only writes or reads these files; it is not for code of users.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in OF_FOLDER:
+            raise WorkFolderError.of(str(folder), error) from error
+        raise
+
+
+@contextmanager
+def finding(folder: str | Path) -> Iterator[None]:
+    """The same for errors that name a file in the folder, whoever raises them."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        if isinstance(name, str | os.PathLike) and Path(folder) in (
+            p := Path(name),
+            *p.parents,
+        ):
+            raise WorkFolderError.of(str(folder), error) from error
+        raise
+
+
+class KeptFile(io.FileIO):
+    """A file of intermediate data, private to the user. WorkFolderError if it cannot be
+    created or written."""
+
+    def __init__(self, path: str | Path) -> None:
+        with keeping(os.path.dirname(path)):
+            super().__init__(path, "w", opener=private)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write some of these bytes: how many."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise WorkFolderError.of(os.path.dirname(str(self.name)), error) from error
+
+
+def create(path: str | Path) -> BinaryIO:
+    """Create a file of intermediate data. Raises and writes as `KeptFile`."""
+    return io.BufferedWriter(KeptFile(path), WRITE_BYTES)
+
+
+def temporary_folder() -> str:
+    """The folder for temporary files. InputError if there is none.
+
+    Warns if TMPDIR names another one, in which no file can be written.
+    """
+    import tempfile
+
+    try:
+        found = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise InputError(
+            f"there is no folder for temporary files: {error.strerror or error}; make room, or"
+            " set TMPDIR to a folder that may be written to"
+        ) from error
+    stated = os.environ.get("TMPDIR")
+    if stated and os.path.abspath(stated) != os.path.abspath(found):
+        _warn_of(stated, found)
+    return found
+
+
+@cache
+def _warn_of(stated: str, found: str) -> None:
+    """Warn once if no file can be written in the stated folder."""
+    import tempfile
+    import warnings
+
+    try:
+        with tempfile.TemporaryFile(dir=stated) as file:
+            file.write(b"-")
+    except OSError as error:
+        warnings.warn(
+            f"TMPDIR is {stated!r}, where no file can be written: {error.strerror or error};"
+            f" intermediate files go to {found}; correct it, or leave it out",
+            SlotwiseWarning,
+            stacklevel=3,
+        )
 
 
 def work_folder_name() -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from slotwise.model.decision import Launch
-from slotwise.model.errors import InputChanged
+from slotwise.model.errors import InputChanged, SlotwiseError, WorkFolderError
 from slotwise.model.event import (
     Event,
     LaunchDropped,
@@ -177,7 +177,7 @@ class Executing:
         if isinstance(reason, LostInputError):
             try:
                 lacks_input, lost = self._lacks(live, reason), True
-            except OSError as error:
+            except (OSError, WorkFolderError) as error:
                 reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
         if live.absorbs is not None and live.absorbs(name, task, str(reason), lost):
             self._done(live, launch, 0.0)
@@ -390,4 +390,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{place}"
+    if isinstance(error, SlotwiseError):
+        return str(error)
     return f"{type(error).__name__}: {error}"

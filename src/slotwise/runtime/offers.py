@@ -34,11 +34,16 @@ class Offers:
         if phase.unit == 1:
             self._counting[phase] = self._skipped[phase] = None
 
-    def skip(self, order: Iterable[PhaseBelow], taker: PhaseState, now: float) -> None:
-        """The phases before `taker` in the order skip a slot, which it takes."""
+    def skip(
+        self, order: Iterable[PhaseBelow], taker: PhaseState, now: float, ends_wait: bool
+    ) -> None:
+        """The phases before `taker` in the order skip a slot, which it takes.
+
+        A launch that does not end the wait of `taker` leaves it among those that skip.
+        """
         counting, skipped = self._counting, self._skipped
         for phase in cast("Iterable[PhaseState]", order):
-            if phase is taker:
+            if phase is taker and ends_wait:
                 break
             if phase in counting:
                 if not phase.is_limited or phase.may_launch:
@@ -46,6 +51,8 @@ class Offers:
             elif phase.waited and phase.may_launch:
                 phase.resume(now)
                 counting[phase] = skipped[phase] = None
+            if phase is taker:
+                return
         counting.pop(taker, None)
         skipped.pop(taker, None)
 

@@ -260,9 +260,12 @@ class PhaseState(WaitingNode):
 
         A task takes a host where it has not failed if one of these is such a host.
         """
-        task, attempt = self.next_task()
-        other = self.failures.other(task, hosts) if self.failures else None
-        return task, attempt, other or next(iter(hosts))
+        return self._on(self.next_task()[0], hosts)
+
+    def next_task_without_home(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+        """Like `next_task_for`, among the tasks whose input is on no host of the cluster."""
+        task = None if self.is_pinned else self.homes.task_without_home()
+        return None if task is None else self._on(task, hosts)
 
     def avoided(self, lost: Collection[str]) -> Collection[str]:
         """The hosts where it begins nothing, because its tasks only fail there.
@@ -334,10 +337,17 @@ class PhaseState(WaitingNode):
         self.launches[task] = (launch, now, speed)
         self.pending -= 1
         self.running += self.width
-        self.end_wait()
+        if self.ends_wait(task):
+            self.end_wait()
+            if not self.is_gang:
+                self.level = launch.locality
         if self.running >= self.max_share:
             self.has_passed = False  # It is not offered slots until it may launch again.
         self.work.launch(task, now, speed)
+
+    def ends_wait(self, task: int) -> bool:
+        """Whether a launch of this task ends the wait of its phase: it has a home."""
+        return not self.has_homes or self.homes.has_home(task)
 
     def end(self, task: int, attempt: int) -> tuple[Launch, float] | None:
         """End a running attempt. Its launch and the speed of its host.
@@ -367,6 +377,7 @@ class PhaseState(WaitingNode):
         self._cluster = cluster
         if self.has_homes:
             self.homes.move_to(cluster)
+            self.has_passed = False  # A task may have lost its last home.
 
     def unblock(self, task: int, host: str) -> None:
         """Make a blocked task pending: the task that it continues is done on this host."""
@@ -478,6 +489,11 @@ class PhaseState(WaitingNode):
         """How often a task has failed (or lost its slot, if `is_lost`), including now."""
         self._bad_ends[task, is_lost] = self._bad_ends.get((task, is_lost), 0) + 1
         return self._bad_ends[task, is_lost]
+
+    def _on(self, task: int, hosts: Iterable[str]) -> tuple[int, int, str]:
+        """A task with its attempt, and the host to take: one where it has not failed."""
+        other = self.failures.other(task, hosts) if self.failures else None
+        return *self._numbered(task), other or next(iter(hosts))
 
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1

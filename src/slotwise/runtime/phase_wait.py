@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from slotwise.model.decision import Locality
 from slotwise.runtime.ordering import ShareNode
 
 
 class WaitingNode(ShareNode):
     """A place in the order of phases that may wait (`Defer`); see `model.views.PhaseView`."""
 
-    __slots__ = ("deferred_since", "deferred_until", "has_passed", "waited")
+    __slots__ = ("deferred_since", "deferred_until", "has_passed", "level", "waited")
 
     def __init__(self, order: int, unit: int) -> None:
         super().__init__(order, unit)
         self.end_wait()
         self.has_passed = False
+        self.level = Locality.NODE
 
     def end_wait(self) -> None:
         """It waits for no other slots, and has not waited."""

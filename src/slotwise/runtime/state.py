@@ -273,7 +273,7 @@ class State(StateRequests, StateHosts, StateGates):
         free, shares = self._hosts.free[kind], self._of_kind[kind]
         offers = self._offers.get(kind)
         if offers is not None:
-            offers.skip(shares.whole.walk(), phase, now)
+            offers.skip(shares.whole.walk(), phase, now, phase.ends_wait(launch.task))
         free.take(launch.host, width)
         if offers is not None and not free.by_host:
             offers.take_last(now)

@@ -33,12 +33,14 @@ class TaskHomes:
         "_pinned",
         "_sizes",
         "_status",
+        "_without",
     )
 
     def __init__(self, status: bytearray, blocks: Sequence[Block], cluster: Cluster) -> None:
         self._status, self._blocks, self._cluster = status, blocks, cluster
         self._by_host: dict[str, list[int]] = {}
         self._by_rack: dict[str, list[int]] | None = None
+        self._without: list[int] | None = None  # tasks without a home, once there are some
         self._pinned: dict[int, str] = {}  # the hosts of tasks that continue others
         self._copies: Copies | None = None  # of all tasks, once they are asked for
         self._sizes: Integers | None = None
@@ -49,7 +51,7 @@ class TaskHomes:
     def move_to(self, cluster: Cluster) -> None:
         """The hosts have changed to these: index all pending tasks again. O(tasks)."""
         self._cluster, self._has_moved = cluster, True
-        self._by_host, self._by_rack = {}, None
+        self._by_host, self._by_rack, self._without = {}, None, None
         for task in range(len(self._blocks) - 1, -1, -1):
             if self._status[task] == PENDING:
                 self._index(task)
@@ -79,6 +81,24 @@ class TaskHomes:
                     tasks.pop()
                 del by_host[host]
         return None
+
+    def has_home(self, task: int) -> bool:
+        """Whether a task has input on a host of the cluster, or is pinned to one."""
+        return self._without is None or task in self._pinned or self._is_known(task)
+
+    def task_without_home(self) -> int | None:
+        """A pending task without a home."""
+        tasks = self._without
+        while tasks:
+            if self._status[tasks[-1]] == PENDING:
+                return tasks[-1]
+            tasks.pop()
+        return None
+
+    def without_home(self) -> Sequence[int]:
+        """The pending tasks without a home, lowest first."""
+        tasks = set(self._without or ())
+        return sorted(task for task in tasks if self._status[task] == PENDING)
 
     def locality(self, task: int, host: str) -> Locality:
         """How far a task would run from its input block on this host; NODE without input."""
@@ -158,6 +178,9 @@ class TaskHomes:
         """Index all tasks by input host; the lowest task, launched first, is last."""
         if isinstance(blocks, PlacedBlocks):
             self._by_host = blocks.homes_by_host()
+            if not self._by_host.keys() <= self._cluster.position.keys():
+                without = [n for n in range(len(blocks)) if not self._is_known(n)]
+                self._without = without[::-1] or None
         else:
             for task in range(len(blocks) - 1, -1, -1):
                 self._index(task)
@@ -169,9 +192,16 @@ class TaskHomes:
         known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
         self._by_host = {host: homes[host] for host in known}
 
+    def _is_known(self, task: int) -> bool:
+        """Whether the input of a task is on some host of the cluster."""
+        return not self._cluster.position.keys().isdisjoint(self._blocks[task].hosts)
+
     def _index(self, task: int) -> None:
         for host in sorted(self._blocks[task].hosts):
             self._by_host.setdefault(host, []).append(task)
+        if not self._is_known(task):
+            self._without = self._without or []
+            self._without.append(task)
         if self._by_rack is not None:
             self._index_rack(self._by_rack, task)
 

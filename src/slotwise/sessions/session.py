@@ -74,6 +74,8 @@ class Session:
     preemption      a `Preemption`: how pools without their own setting take slots back
     assigner        "greedy", "delay" or "flow"
     waits           of delay and flow, two waits in seconds: for the rack, for any slot
+    levels          of delay and flow, "persist" or "restart": whether the level of a launch
+                    away from its input persists
     core_cost       of flow, the cost of a byte from another rack, relative to one from another
                     host of the same rack
     move_within     of flow, seconds for which a task may move to a free slot beside its input

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.programs.channels.files import FileReader, FileWriter
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.spilling import Spilling
@@ -63,7 +64,10 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_of_the_system() -> None:
     """It passes through write or close."""
-    with pytest.raises(OSError, match="No space left"), FileWriter("/dev/full", 1) as file:
+    with (
+        pytest.raises(WorkFolderError, match="in /dev: No space left"),
+        FileWriter("/dev/full", 1) as file,
+    ):
         file.part(0).write_all(bytes(1000) for _ in range(10_000))
 
 
@@ -79,9 +83,9 @@ def test_a_spilling_reader_without_room_fails(tmp_path: Path) -> None:
 
     child = Child(body)
     with Spilling(ring.reader(), 0, tmp_path / "missing") as reader:
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(WorkFolderError, match=r"kept in .*missing: No such file"):
             list(reader)
-        assert isinstance(reader.failure, FileNotFoundError)
+        assert isinstance(reader.failure, WorkFolderError)
     assert child.outcome() is not None
 
 

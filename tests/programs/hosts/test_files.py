@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from certificates import make_certificate
+from programs.test_work_folder import limited_files
+from slotwise.model.errors import WorkFolderError
+from slotwise.programs.hosts import fetched
 from slotwise.programs.hosts.files import MissingFilesError, Wanted, fetch, serve_files
 from slotwise.programs.hosts.greeting import (
     RefusedError,
@@ -21,6 +24,7 @@ from slotwise.programs.hosts.greeting import (
     reader_token,
 )
 from slotwise.programs.hosts.security import tls_context
+from slotwise.programs.hosts.task_files import TaskFile
 from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
 from slotwise.programs.work_folder import work_folder_name
 
@@ -83,6 +87,20 @@ def test_partitions_are_fetched_into_a_file(
     copied = PartitionedReader(tmp_path / "copy")
     found = [list(copied.chunks(partition)) for partition in range(4 * 20)]
     assert found == [*CHUNKS, CHUNKS[2]] * 20
+
+
+def test_a_copy_without_room_names_its_folder(
+    address: str,
+    securities: tuple[Security, Security],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other host is not to blame; a limit on the size of files stands for a full disk."""
+    monkeypatch.setattr(fetched, "reader_security", lambda: securities[1])
+    file = TaskFile("map", 0, 1, address, Path(f"/there/{JOB}/map-0-1/pairs"), 2)
+    told = f"kept in {tmp_path}: File too large"
+    with limited_files(1 << 20), pytest.raises(WorkFolderError, match=told):
+        fetched.fetched([file], 1, tmp_path / "copies")
 
 
 def test_a_file_that_is_not_there_is_named(

@@ -5,16 +5,17 @@ A stream is a part of a file of blocks.
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.programs.blocks import Index, index_of
 from slotwise.programs.channels.streams import BATCH_BYTES, Reader, Writer
 from slotwise.programs.lost_input import IncompleteFileError
+from slotwise.programs.work_folder import create
 
 WAITING_BYTES = 1 << 25
 """About what the records of all streams of one file take in memory before they are written."""
@@ -24,8 +25,7 @@ class FileWriter:
     """Writes a file in one pass. `close` writes its end; without it, it is incomplete."""
 
     def __init__(self, path: str | Path, parts: int) -> None:
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._file: BinaryIO = open(opened, "wb")  # noqa: SIM115
+        self._file = create(path)
         self._at = 0
         # For each stream the start and the end of its blocks.
         self._places = [array("Q") for _ in range(parts)]
@@ -46,11 +46,11 @@ class FileWriter:
         return self._at
 
     def part(self, number: int) -> Writer:
-        """The writer of one stream. OSError passes."""
+        """The writer of one stream. WorkFolderError passes."""
         return self._writers[number]
 
     def close(self) -> None:
-        """End all streams and the file. OSError passes."""
+        """End all streams and the file. WorkFolderError passes."""
         try:
             for writer in self._writers:
                 writer.close()
@@ -64,7 +64,7 @@ class FileWriter:
         """Close the file as it is, incomplete."""
         for writer in self._writers:
             writer.fail("the file was abandoned")
-        with suppress(OSError):
+        with suppress(OSError, WorkFolderError):
             self._file.close()
 
     def __enter__(self) -> FileWriter:
@@ -118,7 +118,8 @@ class _FileSink:
 
 class _FileSource:
     def __init__(self, path: str | Path, part: int) -> None:
-        self._path, self._file = path, None  # type: str | Path, BinaryIO | None
+        self._path = path
+        self._file: BinaryIO | None = None
         with open(path, "rb") as file:
             self._places = Index(file, path).part(part)
         self._next = self._left = 0

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import ByteSource
 from slotwise.programs.channels.streams import Reader
+from slotwise.programs.work_folder import keeping
 
 PIECE_BYTES = 1 << 16
 
@@ -117,15 +118,16 @@ class _Store:
             self._pieces.append(memoryview(bytes(piece)))
             self._bytes += len(piece)
             return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(  # noqa: SIM115
-                dir=self._folder, buffering=0
-            )
-        assert self._file is not None
-        while piece:
-            count = os.pwritev(self._file.fileno(), [piece], self._write_at)
-            self._write_at += count
-            piece = piece[count:]
+        with keeping(self._folder):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(  # noqa: SIM115
+                    dir=self._folder, buffering=0
+                )
+            assert self._file is not None
+            while piece:
+                count = os.pwritev(self._file.fileno(), [piece], self._write_at)
+                self._write_at += count
+                piece = piece[count:]
 
 
 def _nothing() -> None:

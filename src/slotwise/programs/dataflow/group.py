@@ -21,6 +21,7 @@ from slotwise.programs.dataflow.together import CAUSE_SECONDS, run_together
 from slotwise.programs.formats.places import WHERE
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.task_result import TaskResult
+from slotwise.programs.work_folder import finding
 from slotwise.story import story
 from slotwise.task import Stopped
 
@@ -76,6 +77,20 @@ class GroupRunner:
             raise SlotwiseError(error.reason) from None
 
 
+def _write_all(place: GroupAttempt, copy: NodeCopy, ends: Ends) -> None:
+    """Send what a node copy writes."""
+    node = place.staged.graph.nodes[copy.node]
+    written = records_written(node, copy.copy, ends.inputs)
+    if writer := ends.only_writer:
+        writer.write_all(record for _, record in written)
+        return
+    for number, (output, record) in enumerate(written):
+        for send in ends.targets[output]:
+            send(record)
+        if not number % LOOK_RECORDS and not ends.is_wanted:
+            break  # Or a stream without an end would never end.
+
+
 def run_copy(
     place: GroupAttempt, copy: NodeCopy, rings: Mapping[Ring, SharedRing]
 ) -> TaskResult:
@@ -85,18 +100,10 @@ def run_copy(
     """
     ends = Ends(place, copy)
     try:
-        ends.open(rings)
-        node = place.staged.graph.nodes[copy.node]
-        written = records_written(node, copy.copy, ends.inputs)
-        if writer := ends.only_writer:
-            writer.write_all(record for _, record in written)
-        else:
-            for number, (output, record) in enumerate(written):
-                for send in ends.targets[output]:
-                    send(record)
-                if not number % LOOK_RECORDS and not ends.is_wanted:
-                    break  # Or a stream without an end would never end.
-        ends.close()
+        with finding(place.layout.folder):
+            ends.open(rings)
+            _write_all(place, copy, ends)
+            ends.close()
     except BrokenChannelError as error:
         ends.fail(error.reason)
         raise

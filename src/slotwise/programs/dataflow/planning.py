@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph, derive
 from slotwise.programs.dataflow.stated import flow_of
 from slotwise.programs.formats.held import blocks
 from slotwise.programs.staged import StagedExecution
-from slotwise.programs.work_folder import work_folder_name
+from slotwise.programs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
 MEMORY_LEAST_BYTES = 1 << 20
@@ -83,7 +82,7 @@ def plan_dataflow(
         penalty,
         priority,
     )
-    work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
+    work = Path(work_dir or temporary_folder()).absolute() / work_folder_name()
     numbers = {stage.name: number for number, stage in enumerate(staged.stages)}
     layout = DataflowLayout(str(work), place, work_dir is not None, numbers)
     stages = DataflowStages(job_id, staged, layout)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from slotwise.programs.shuffle.sizes import column_bytes
+from slotwise.programs.work_folder import keeping
 
 SLICE_RECORDS = 1024
 """This many records are measured together, and written and read together."""
@@ -41,10 +42,14 @@ def in_order(
 
 
 def _spilled(records: list[Any], folder: Path) -> BinaryIO:
-    file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+    with keeping(folder):
+        file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
     for start in range(0, len(records), SLICE_RECORDS):
-        pickle.dump(records[start : start + SLICE_RECORDS], file, protocol=5)
-    file.seek(0)
+        some = pickle.dumps(records[start : start + SLICE_RECORDS], protocol=5)
+        with keeping(folder):
+            file.write(some)
+    with keeping(folder):
+        file.seek(0)
     return file
 
 

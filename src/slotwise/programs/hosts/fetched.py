@@ -12,6 +12,7 @@ from slotwise.programs.hosts.here import is_here
 from slotwise.programs.hosts.security import reader_security
 from slotwise.programs.hosts.task_files import TaskFile, lost_of
 from slotwise.programs.shuffle.partitioned import PartitionedWriter, Place
+from slotwise.programs.work_folder import keeping
 
 PAUSES = (0.2, 1.0)
 """Seconds before another try to fetch from a host that cannot be reached.
@@ -47,9 +48,10 @@ def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
         try:
             with PartitionedWriter(path, len(wanted) * count) as copy:
                 written = fetch(address, reader_security(), job, wanted, copy.descriptor)
-                for number, parts in enumerate(written):
-                    for part, sizes in enumerate(parts, number * count):
-                        copy.has_written(part, sizes)
+                with keeping(path.parent):
+                    for number, parts in enumerate(written):
+                        for part, sizes in enumerate(parts, number * count):
+                            copy.has_written(part, sizes)
             return
         except MissingFilesError as error:
             lost = lost_of(files[number] for number in error.numbers)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.opening import open_regular
-from slotwise.programs.work_folder import private
+from slotwise.programs.work_folder import create
 
 
 def note(folder: Path, name: str, text: str | None = None) -> str | None:
@@ -18,10 +19,14 @@ def note(folder: Path, name: str, text: str | None = None) -> str | None:
     try:
         if text is not None:
             written = path.with_name(f"{path.name}.written")
-            with open(written, "w", opener=private) as file:
-                file.write(text)
+            with create(written) as file:
+                file.write(text.encode())
             os.replace(written, path)
         with open_regular(path) as there:
             return there.read().decode()
     except FileNotFoundError:
         return None
+    except WorkFolderError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -25,7 +24,7 @@ from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
 from slotwise.programs.mapreduce.stages import MapReduceStages
 from slotwise.programs.mapreduce.tasks import Runner
 from slotwise.programs.staged import StagedExecution
-from slotwise.programs.work_folder import work_folder_name
+from slotwise.programs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
 MEMORY_LEAST_BYTES = 1 << 20
@@ -91,7 +90,7 @@ def plan_mapreduce(
     source = _input(job_id, made, patterns, input_format, base_dir)
     splits = source.splits(split_bytes)
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
-    work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
+    work = Path(work_dir or temporary_folder()).absolute() / work_folder_name()
     layout = MapReduceLayout(str(work), place, work_dir is not None, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
     held = held_by(input_hosts, source.files, base_dir)

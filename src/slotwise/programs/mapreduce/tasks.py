@@ -9,11 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.mapreduce.program import BatchMapReduce
 from slotwise.programs.mapreduce.setup import TaskSetup
 from slotwise.programs.shuffle.sources import PairSource
 from slotwise.programs.task_result import TaskResult
+from slotwise.programs.work_folder import finding
 from slotwise.task import on_stop_request
 
 _COLLECT_AFTER = 100_000
@@ -42,11 +44,12 @@ class Runner(TaskSetup):
         # A task creates millions of pairs, which are rarely in cycles: collect less often.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
-            if phase == "map":
-                on_stop_request(self.program.on_preempt)
-                result = self._bodies()[0](self, task, attempt, *rest)
-                return result._replace(address=self.layout.address)
-            return self._reduce_side(phase, task, attempt, *rest)
+            with finding(self.layout.folder):
+                if phase == "map":
+                    on_stop_request(self.program.on_preempt)
+                    result = self._bodies()[0](self, task, attempt, *rest)
+                    return result._replace(address=self.layout.address)
+                return self._reduce_side(phase, task, attempt, *rest)
         finally:
             gc.set_threshold(*thresholds)
             if phase == "reduce" or self.reducers == 0:
@@ -68,7 +71,7 @@ class Runner(TaskSetup):
             on_stop_request(self.program.on_preempt)
             reduce_task = self._bodies()[1]
             return reduce_task(self, task, attempt, places)._replace(copying=copying)
-        except OSError as error:
+        except (OSError, WorkFolderError) as error:
             with suppress(OSError):
                 if lost := source.lost(self.layout, task):
                     raise lost from error

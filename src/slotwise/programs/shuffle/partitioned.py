@@ -15,7 +15,7 @@ from typing import Self
 
 from slotwise.programs.blocks import Index, index_of
 from slotwise.programs.lost_input import IncompleteFileError
-from slotwise.programs.work_folder import private
+from slotwise.programs.work_folder import create
 
 BUCKETS = 16
 """Partitions of a file for the tables of one reduce, so that it need not hold all at once."""
@@ -28,7 +28,7 @@ class PartitionedWriter:
     """Writes one file; leaving its context finishes it, or abandons it on an error."""
 
     def __init__(self, path: Path, partitions: int) -> None:
-        self._file = open(path, "wb", opener=private)  # noqa: SIM115
+        self._file = create(path)
         self._index: list[list[tuple[int, int, int]]] = [[] for _ in range(partitions)]
         self.bytes = 0
 

@@ -17,7 +17,6 @@ import shutil
 import socket
 import ssl
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -46,7 +45,12 @@ from slotwise.programs.hosts.here import (
 from slotwise.programs.hosts.notes_there import serve_notes
 from slotwise.programs.hosts.security import tls_context
 from slotwise.programs.unknown_peers import RefusalLog, UnknownPeers
-from slotwise.programs.work_folder import NAME, WorkFolder, work_folder_name
+from slotwise.programs.work_folder import (
+    NAME,
+    WorkFolder,
+    temporary_folder,
+    work_folder_name,
+)
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.local.processes import Answer, Processes
 from slotwise.runtime.local.worker import reset_signals
@@ -119,7 +123,7 @@ class Agent:
 
     def open_folder(self) -> WorkFolder:
         """A new folder for files of jobs. SlotwiseError if there can be none."""
-        root = Path(self._given.folder or tempfile.gettempdir())
+        root = Path(self._given.folder or temporary_folder())
         folder = WorkFolder(root / work_folder_name())
         try:
             folder.open("an agent")

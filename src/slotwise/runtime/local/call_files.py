@@ -8,6 +8,7 @@ from contextlib import suppress
 from glob import escape, glob
 from itertools import count
 
+from slotwise.model.errors import WorkFolderError
 from slotwise.programs.transfer import (
     Handle,
     TransferFolders,
@@ -57,7 +58,7 @@ class CallFiles:
         self._folders = TransferFolders()
         self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
         self._numbers, self._arguments = count(), count()
-        with suppress(OSError):  # Without a folder, large results travel as pickles.
+        with suppress(WorkFolderError):  # Without a folder, large results travel as pickles.
             self._folders.open("a session")
 
     @property
