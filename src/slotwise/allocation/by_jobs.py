@@ -18,8 +18,8 @@ OF_JOBS = (
 )
 """The fields that a job has from the first of its claims."""
 
-MANY = 300
-"""Above this number of claims, arrays are faster."""
+MANY = 60
+"""Above this number of claims of jobs that have several, arrays are faster."""
 
 
 def share_by_jobs(
@@ -66,19 +66,22 @@ def _joined(claims: Claims, number: Sequence[int], count: int) -> Claims:
 
 def _divided(claims: Claims, number: Sequence[int], slots: Sequence[float]) -> list[float]:
     """The slots of each job divided equally among its claims, within their limits."""
-    if len(claims) > MANY:
+    members: list[list[int]] = [[] for _ in slots]
+    for claim, job in enumerate(number):
+        members[job].append(claim)
+    if len(claims) - sum([len(inside) == 1 for inside in members]) > MANY:
         min_share, max_share = (
             np.asarray(values, dtype=float) for values in (claims.min_share, claims.max_share)
         )
-        weight, job = np.ones(len(claims)), np.asarray(number, dtype=np.intp)
-        found = water_lines(np.asarray(slots), job, weight, min_share, max_share)
+        weight, group = np.ones(len(claims)), np.asarray(number, dtype=np.intp)
+        found = water_lines(np.asarray(slots), group, weight, min_share, max_share)
         shares: list[float] = found.tolist()
         return shares
-    members: list[list[int]] = [[] for _ in slots]
-    for claim, job_number in enumerate(number):
-        members[job_number].append(claim)
     shares = [0.0] * len(claims)
     for of_job, inside in zip(slots, members, strict=True):
+        if len(inside) == 1:
+            shares[inside[0]] = of_job
+            continue
         limits = (
             [column[j] for j in inside] for column in (claims.min_share, claims.max_share)
         )

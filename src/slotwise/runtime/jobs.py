@@ -169,6 +169,7 @@ class Jobs:
             phases = self._phases_of[job].values()
             if not any(phase.running for phase in phases):
                 for phase in phases:
+                    phase.job_share = phase.group = None  # Which refer to it: no circle stays.
                     del self.phases[phase.id]
                 del self._phases_of[job], self._undone[job]
                 self._given_up.discard(job)
