@@ -22,6 +22,7 @@ from slotwise.model.decision import (
     Preempt,
     Queue,
     Reallocate,
+    Release,
 )
 from slotwise.model.event import (
     Event,
@@ -112,7 +113,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
-        *(Launch, Defer, Preempt, GiveUp),
+        *(Launch, Defer, Preempt, Release, GiveUp),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),

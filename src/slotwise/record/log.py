@@ -38,12 +38,15 @@ READABLE = "name a file that --log has written"
 TAIL_BYTES = 256
 """The length of the end of a log by which it is recognized when it is read again."""
 
-RULES = 7
+RULES = 8
 """The version of the rules by which schedulers decide.
 
 It increases when the same events may lead to other decisions. Logs with other rules can be
 read, but their replay may differ for this reason alone.
 """
+
+RULES_RESERVING = 8
+"""The first of these rules by which slots that are taken back are reserved for their pool."""
 
 
 @dataclass(frozen=True)

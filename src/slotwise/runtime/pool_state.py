@@ -43,8 +43,8 @@ class PoolState(ShareNode):
     It keeps its backlogged children, shares of pools or phases, in order. `running` and the
     other counters cover all phases below it; `demand` is the slots that these can use.
     `stopping` counts the slots of its attempts that were asked to stop, `coming` those of
-    attempts asked to stop elsewhere on its behalf. Neither counts attempts on unresponsive
-    hosts, which free no slot.
+    attempts asked to stop on its behalf, and the free slots that are reserved for it. Neither
+    counts attempts on unresponsive hosts, which free no slot.
     `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
     parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
     that it may take slots back, `is_starving` that it may do so for its min share; `starving`
@@ -146,6 +146,12 @@ class PoolState(ShareNode):
         return self.max_share - (self.away if self.total is None else self.total.away)
 
     @property
+    def room_later(self) -> float:
+        """`room` when all tasks below it that were asked to stop have ended."""
+        parts = [self] if self.total is None else self.total.parts.values()
+        return self.max_share - sum([part.running - part.stopping for part in parts])
+
+    @property
     def of_other_kinds(self) -> Sequence[PoolState]:
         """The shares of other kinds with which it has a common min and max share."""
         if self.total is None:
@@ -167,6 +173,11 @@ class PoolState(ShareNode):
     def share(self) -> float:
         """The slots that it should hold now: its allocation, limited by what it can use."""
         return min(self.allocated, self.usable)
+
+    @property
+    def lacks(self) -> int:
+        """The whole slots of its share that it does not hold; below 0 if it holds more."""
+        return whole(self.share) - self.held
 
     @property
     def expected(self) -> int:
@@ -204,6 +215,11 @@ class PoolState(ShareNode):
         Slots being taken back for it do not count, since it does not hold them yet.
         """
         return self.held - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
+
+    @property
+    def surplus(self) -> float:
+        """Like `spare`, but not rounded: below 0 if it holds less than its share."""
+        return self.held - self.stopping - max(self.share, min(self.owed, self.usable))
 
     def watch(self, now: float) -> list[float]:
         """Update its shortages: start the clock of new ones, and reset that of ended ones.

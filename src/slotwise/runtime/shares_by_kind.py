@@ -21,10 +21,10 @@ class SharesByKind:
     """
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
-        self._totals = Totals(free)
+        self._totals, self._free = Totals(free), free
         self.of: dict[str, Shares] = {}
         for kind in free:
-            self.of[kind] = Shares(kind, self._totals, self.of)
+            self.of[kind] = Shares(kind, free[kind], self._totals, self.of)
 
     def add(self, kind: str, now: float, pools: PoolTree) -> None:
         """Add the shares of a new kind of slots; afterwards call `recount`.
@@ -33,7 +33,7 @@ class SharesByKind:
         """
         for shares in self.of.values():
             shares.join_totals(pools)
-        self.of[kind] = Shares(kind, self._totals, self.of)
+        self.of[kind] = Shares(kind, self._free[kind], self._totals, self.of)
         self.of[kind].now = now
 
     def at(self, now: float) -> None:
@@ -67,9 +67,32 @@ class SharesByKind:
         of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self.of}
         for phase in phases:
             of_kind[phase.slot_kind].append(phase)
+        for shares in self.of.values():
+            shares.clear()
         for kind, shares in self.of.items():
             shares.recount(of_kind[kind], lost)
         self._line_up()
+
+    def release_host(self, host: str) -> None:
+        """A host changes: none of its slots is reserved any more."""
+        for shares in self.of.values():
+            shares.release_host(host)
+
+    def hand_over(self, others: SharesByKind, phases: Iterable[PhaseState]) -> None:
+        """The pools are replaced by others, which keep what is taken back by their names.
+
+        Afterwards call `recount`.
+        """
+        for kind, shares in self.of.items():
+            for host, there in [*shares.reserved.items()]:
+                for share, slots in [*there.items()]:
+                    shares.release(host, share, slots)
+                    if (other := others.of[kind].get(share.key)) is not None:
+                        others.of[kind].reserve(host, other, slots)
+        for phase in phases:
+            for task, taker in phase.stopping.items():
+                if taker is not None:
+                    phase.stopping[task] = others.of[taker.slot_kind].get(taker.key)
 
     @property
     def has_overdue(self) -> bool:
