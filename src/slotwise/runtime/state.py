@@ -348,6 +348,7 @@ class State(StateRequests, StateHosts, StateGates):
             backlogged = {phase.id for phase in self.backlogged(kind)}
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
             self._jobs.check(kind, self.pools)
-            self._of_kind[kind].check(phases, self._hosts.lost)
+            self._of_kind[kind].check(phases)
+        self._shares.check_coming(self._phases.values(), self._hosts.lost)
         for offers in self._offers.values():
             offers.check()
