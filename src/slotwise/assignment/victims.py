@@ -119,6 +119,7 @@ class Victims:
         self._above = {pool.key for pool in path_of(taker)}
         self._spared = {*stoppable.snapshot.lost, *spared}
         self._given: Counter[PoolView | JobKey] = Counter()
+        self._stopped: set[Launch] = set()
 
     def take(self, slot_kind: str, within: PoolView | None, slots_max: int) -> list[Victim]:
         """More of them, with `slots_max` slots of a kind, within a pool if one is given."""
@@ -181,8 +182,14 @@ class Victims:
         free = [one for one in victims if all(a.host not in self._spared for a in one.launches)]
         levels = _Levels(self._taker, within)
         for turn, spares_jobs in TURNS_LEAST if self._is_least else TURNS:
-            tops = self._givers([one for one in free if one.turn == turn], slot_kind)
+            left = [
+                one
+                for one in free
+                if one.turn == turn and self._stopped.isdisjoint(one.launches)
+            ]
+            tops = self._givers(left, slot_kind)
             while victim := self._next(tops, levels, spares_jobs):
+                self._stopped.update(victim.launches)
                 yield victim
 
     def _next(
