@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Literal
 
@@ -17,33 +17,54 @@ JobWeights = Literal["stated", "size"]
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """When and how a pool below its share takes slots back from other pools.
+    """When and how a pool below its share takes slots back from other pools, as it is stated.
 
-    least_after  seconds below its min share after which it takes back the missing slots
+    least_after  seconds below its min share after which it takes back the missing slots; `inf`:
+                 never
     fair_after   seconds below `fraction` of its share after which it takes back what it lacks
-                 of its whole share
+                 of its whole share; `inf`: never
     fraction     part of the share from the allocator (under FAIR, of its fair share): 1/2 in
                  Hadoop, 2/3 in Hammr
     grace        seconds from when a task is asked to stop until it is killed
+
+    Each of them that is None is inherited from the pool above, at the top from the workload.
+    What nobody states has the value of `TimeOuts`.
     """
+
+    least_after: float | None = None
+    fair_after: float | None = None
+    fraction: float | None = None
+    grace: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("least_after", "fair_after"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds >= 0:
+                raise InputError(f"preemption: {name} is {seconds}; give seconds >= 0")
+        if self.fraction is not None and not 0 < self.fraction <= 1:
+            raise InputError(
+                f"preemption: fraction is {self.fraction}; it must be above 0 and at most 1"
+            )
+        if self.grace is not None and not 0 <= self.grace < inf:
+            raise InputError(f"preemption: grace is {self.grace}; give seconds >= 0")
+
+    def stated(self) -> dict[str, float]:
+        """What is not inherited, by name."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    def within(self, outer: Preemption | None) -> Preemption:
+        """This, with what it does not state as in `outer`."""
+        return self if outer is None else Preemption(**(outer.stated() | self.stated()))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOuts:
+    """The `Preemption` of a pool with all that it inherits."""
 
     least_after: float = inf
     fair_after: float = inf
     fraction: float = 0.5
     grace: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("least_after", "fair_after"):
-            if not getattr(self, name) >= 0:
-                raise InputError(
-                    f"preemption: {name} is {getattr(self, name)}; give seconds >= 0"
-                )
-        if not 0 < self.fraction <= 1:
-            raise InputError(
-                f"preemption: fraction is {self.fraction}; it must be above 0 and at most 1"
-            )
-        if not 0 <= self.grace < inf:
-            raise InputError(f"preemption: grace is {self.grace}; give seconds >= 0")
 
 
 @dataclass(frozen=True)
@@ -55,7 +76,8 @@ class Pool:
                  weight times the logarithm of their remaining work, so that larger jobs get
                  more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
     parent       the pool that contains this one, None for one at the top
-    preemption   None inherits from the parent; at the top it means that nothing is taken back
+    preemption   what it does not state, or None, is inherited from the parent; at the top None
+                 means that nothing is taken back
     """
 
     name: str = "default"

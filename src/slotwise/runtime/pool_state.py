@@ -12,7 +12,7 @@ from math import inf
 from operator import itemgetter
 from typing import Protocol
 
-from slotwise.model.pool import Preemption
+from slotwise.model.pool import TimeOuts
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.views import PhaseView
 from slotwise.runtime.hosts import FreeSlots
@@ -91,7 +91,7 @@ class PoolState(ShareNode):
         parent: PoolState | None,
         min_share: float,
         max_share: float,
-        preemption: Preemption | None,
+        preemption: TimeOuts | None,
         total: Total | None = None,
     ) -> None:
         super().__init__(order)
