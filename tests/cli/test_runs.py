@@ -136,14 +136,14 @@ def test_a_replay_names_the_older_rules_of_a_log(slotwise: Any, folder: Path) ->
     """The first logs had no `rules`. They may be why a decision differs now."""
     slotwise("simulate", "jobs.yaml", "--scheduler", "fifo", "--log", "log.jsonl")
     log = (folder / "log.jsonl").read_text()
-    assert '"rules":7,' in log
-    old = log.replace('"rules":7,', "")
+    assert '"rules":8,' in log
+    old = log.replace('"rules":8,', "")
     (folder / "old.jsonl").write_text(old)
     assert slotwise("replay", "old.jsonl").stdout.startswith("identical: ")
     (folder / "other.jsonl").write_text(old.replace('"name":"fifo"', '"name":"flex"', 1))
     done = slotwise("replay", "other.jsonl")
     assert done.exit_code == 1
-    assert "decided by rules 1, and this slotwise decides by rules 7" in done.stdout
+    assert "decided by rules 1, and this slotwise decides by rules 8" in done.stdout
 
 
 def test_a_report_is_made_from_logs(slotwise: Any, folder: Path) -> None:
@@ -177,12 +177,7 @@ def test_slots_are_preempted_on_request(slotwise: Any, folder: Path) -> None:
     done = slotwise(*command, "--preempt", "fair=5,grace=2", "--log", "log.jsonl")
     assert json.loads(done.stdout)["jobs"]["second"]["start"] == 10 + 5 + 2
     header = json.loads((folder / "log.jsonl").read_text().split("\n")[0])
-    assert header["pools"][0]["preemption"] == {
-        "least_after": None,
-        "fair_after": 5.0,
-        "fraction": 0.5,
-        "grace": 2.0,
-    }
+    assert header["pools"][0]["preemption"] == {"fair_after": 5.0, "grace": 2.0}
     assert slotwise("replay", "log.jsonl").exit_code == 0
 
 
