@@ -16,6 +16,7 @@ from oracles.failures import FailuresInARow
 from oracles.guarantees import (
     Guarantees,
     assert_no_pool_holds_too_much,
+    assert_nothing_is_reserved_in_vain,
     assert_taken_rightly,
 )
 from slotwise.allocation.claims import allocate
@@ -144,6 +145,7 @@ class CheckedScheduler:
                 assert_no_slot_idles(snapshot, snapshot.failures)
             assert_allocation_is_current(self.inner, snapshot)
             assert_no_pool_holds_too_much(snapshot)
+            assert_nothing_is_reserved_in_vain(snapshot)
             # A guarantee holds for the whole tasks that fit into it, so only for narrow ones.
             allocator = None if snapshot.has_wide else getattr(self.inner, "allocator", None)
             if getattr(allocator, "keeps_min_shares", False):

@@ -30,6 +30,7 @@ from slotwise.assignment.delay import Delay
 from slotwise.assignment.giving_up import give_up
 from slotwise.assignment.greedy import Greedy
 from slotwise.assignment.preemption import preempt
+from slotwise.assignment.reserved import serve_reserved
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Adjust, Decision, Reallocate
 from slotwise.model.errors import InputError
@@ -58,7 +59,8 @@ EPOCH_LEAST = 1e-6
 class Scheduler:
     """Decides the allocation at every epoch, arrival and end, and fills free slots by it.
 
-    Preemption takes slots back for pools that have been below their shares for too long. After
+    Preemption takes slots back for pools that have been below their shares for too long; they
+    are served first with these. After
     an allocation, arrivals and ends do not lead to another one for `rest_seconds`: it costs
     O(n) with n phases that it reads, which is too much for each of n arrivals. With many phases
     the time is longer, and epochs are, too: `REST_TIMES` the `phase_seconds` of the allocator
@@ -96,7 +98,7 @@ class Scheduler:
             return [self._reallocate(allocator, snapshot)]
         if snapshot.is_settled:
             return ()
-        return self.assigner.assign(snapshot) or preempt(snapshot)
+        return serve_reserved(snapshot) or self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _reallocate(self, allocator: Allocator, snapshot: Snapshot) -> Reallocate:
         """The allocation of all phases."""

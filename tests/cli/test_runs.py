@@ -178,12 +178,7 @@ def test_slots_are_preempted_on_request(slotwise: Any, folder: Path) -> None:
     done = slotwise(*command, "--preempt", "fair=5,grace=2", "--log", "log.jsonl")
     assert json.loads(done.stdout)["jobs"]["second"]["start"] == 10 + 5 + 2
     header = json.loads((folder / "log.jsonl").read_text().split("\n")[0])
-    assert header["pools"][0]["preemption"] == {
-        "least_after": None,
-        "fair_after": 5.0,
-        "fraction": 0.5,
-        "grace": 2.0,
-    }
+    assert header["pools"][0]["preemption"] == {"fair_after": 5.0, "grace": 2.0}
     assert slotwise("replay", "log.jsonl").exit_code == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool, Preemption
+from slotwise.model.pool import Pool, Preemption, TimeOuts
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.shuffle import Shuffle
 
@@ -45,7 +46,26 @@ def test_pools_inherit_preemption_from_the_nearest_ancestor() -> None:
     own, common = Preemption(least_after=1.0), Preemption(least_after=9.0)
     pools = [Pool("a", preemption=own), Pool("b", parent="a"), Pool("c"), Pool("d", parent="c")]
     tree = PoolTree(pools).with_preemption(common)
-    assert [tree.preemption(name) for name in "abcd"] == [own, own, common, common]
+    of_a, of_c = TimeOuts(**(common.stated() | own.stated())), TimeOuts(**common.stated())
+    assert [tree.preemption(name) for name in "abcd"] == [of_a, of_a, of_c, of_c]
+
+
+def test_each_number_of_preemption_is_inherited_by_itself() -> None:
+    """A pool that states one time-out keeps its parent's other one; `inf` states never."""
+    pools = [
+        Pool("a", preemption=Preemption(least_after=1.0, fraction=0.8)),
+        Pool("b", parent="a", preemption=Preemption(fair_after=2.0)),
+        Pool("c", parent="b", preemption=Preemption(least_after=inf, grace=4.0)),
+        Pool("d"),
+    ]
+    tree = PoolTree(pools)
+    assert tree.preemption("b") == TimeOuts(1.0, 2.0, 0.8, 0.0)
+    assert tree.preemption("c") == TimeOuts(inf, 2.0, 0.8, 4.0)
+    assert tree.preemption("d") is None
+    tree = tree.with_preemption(Preemption(fair_after=9.0, grace=3.0))
+    assert tree.preemption("a") == TimeOuts(1.0, 9.0, 0.8, 3.0)
+    assert tree.preemption("c") == TimeOuts(inf, 2.0, 0.8, 4.0)
+    assert tree.preemption("d") == TimeOuts(inf, 9.0, 0.5, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,35 @@ def _capacity(snapshot: Snapshot, kind: str) -> int:
     return sum(host.slots.get(kind, 0) for host in hosts)
 
 
+def assert_nothing_is_reserved_in_vain(snapshot: Snapshot) -> None:
+    """Slots stay reserved for a pool only if it lacks them and will launch in them.
+
+    It has narrow tasks that wait for room in a pool until tasks stop there, or wide ones or a
+    gang that need more slots than there are. To be asked when nothing is left to decide.
+    """
+    for kind in snapshot.cluster.capacity:
+        slots_of: Counter[ShareKey] = Counter()
+        for host, there in snapshot.reserved(kind).items():
+            assert host not in snapshot.lost
+            for pool, slots in there.items():
+                slots_of[pool.key] += slots
+                assert slots_of[pool.key] <= pool.lacks, f"{pool.key} needs fewer slots"
+                below = [p for p in snapshot.ready(kind) if pool.key in p.shares and p.pending]
+                assert any(_waits_for_more(snapshot, phase, host) for phase in below)
+
+
+def _waits_for_more(snapshot: Snapshot, phase: PhaseView, host: str) -> bool:
+    """Whether a phase may hold one more task, or its gang, but could not begin it now."""
+    if phase.is_pinned or phase.running + phase.unit > phase.max_share:
+        return False
+    if phase.unit > 1:
+        return snapshot.cluster.by_name[host].slots[phase.slot_kind] >= phase.width
+    return not phase.may_launch and any(
+        phase_below.stopping and set(phase_below.shares) & set(phase.shares)
+        for phase_below in _phases(snapshot)
+    )
+
+
 def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> None:
     """No task is asked to stop twice; no pool falls below its share by preemption.
 

@@ -85,12 +85,15 @@ def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
 
 
 def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
-    """After its time-out the newest tasks are killed at once, as many as it lacks slots."""
+    """After its time-out tasks are killed at once, as many as it lacks slots.
+
+    They are the newest ones of x, which holds more than its share; the newer x2 does not.
+    """
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert preempted(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
-    assert held(log, 15.0) == {"x": 2, "y": 2}
+    assert preempted(log) == [(15.0, "x", 2), (15.0, "x", 1)]
+    assert held(log, 15.0) == {"x": 1, "x2": 1, "y": 2}
 
 
 def test_slots_of_tasks_that_wait_for_lost_input_are_taken_back(simulated: Simulate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_a_wide_task_leaves_room_in_its_pool_to_another_kind(simulated: Simulate
 
 def test_a_min_share_comes_before_a_wide_task_in_the_same_pool(simulated: Simulate) -> None:
     """When its task stops, b is overdue, too. Its slots go to b2, and not to the wide task."""
-    of_b2 = Preemption(least_after=5.0, fraction=1.0)
+    of_b2 = Preemption(least_after=5.0, fair_after=inf, fraction=1.0)
     pools = [
         Pool("a", weight=0.3),
         Pool("b", preemption=Preemption(fair_after=0.0, fraction=1.0)),

@@ -39,11 +39,13 @@ class Told:
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The decisions of the scheduler, after the comparison.
 
-        Phases that begin nothing on a host where they failed may miss their turns.
+        Phases that begin nothing on a host where they failed may miss their turns, and slots
+        that are reserved for a pool are given out first.
         """
         decisions = self.inner.decide(snapshot)
         phases = chain.from_iterable(snapshot.jobs_left())
-        if any(phase.failures and phase.avoided(snapshot.lost) for phase in phases):
+        is_reserved = any(snapshot.reserved(kind) for kind in snapshot.cluster.capacity)
+        if is_reserved or any(p.failures and p.avoided(snapshot.lost) for p in phases):
             self.expected.clear()
             return decisions
         if not decisions:

@@ -184,10 +184,20 @@ jobs:
     assert etl == Pool(
         "etl", parent="ads", jobs_max=3, job_weights="size", preemption=Preemption(5.0)
     )
-    assert ads == Pool("ads", 2.0, {"map": 3}, preemption=Preemption(inf, 60.0, 0.5, 2.0))
+    assert ads == Pool("ads", 2.0, {"map": 3}, preemption=Preemption(None, 60.0, None, 2.0))
     assert (logs, etl_all) == (Pool("logs", parent="etl-all"), Pool("etl-all", parent="ads"))
-    assert read.preemption == Preemption(1.0, inf, 0.66, 0.0)
+    assert read.preemption == Preemption(1.0, None, 0.66, None)
     assert [job.priority for job in read.jobs] == ["very_high", "normal", "low"]
+
+
+def test_never_is_stated() -> None:
+    """It is not the same as a key that is left out, which is inherited."""
+    text = """\
+slotwise: 1
+preemption: {least_after: never, fair_after: 3}
+jobs: [{id: a, phases: [{name: m, work: 8}]}]
+"""
+    assert parse_workload(text).preemption == Preemption(least_after=inf, fair_after=3.0)
 
 
 def test_the_shuffle_the_network_and_the_placement() -> None:

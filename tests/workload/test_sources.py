@@ -10,7 +10,7 @@ import pytest
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool, Preemption
+from slotwise.model.pool import Pool, Preemption, TimeOuts
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs.calls import Calls
 from slotwise.sources import read_source
@@ -39,10 +39,10 @@ def test_pools_are_a_tree_with_the_pools_of_all_jobs() -> None:
     assert list(tree) == ["ads", "etl", "lab", "default"]
     assert [pool.name for pool in tree.path("etl")] == ["ads", "etl"]
     assert {name: tree.preemption(name) for name in tree} == {
-        "ads": common,
-        "etl": common,
-        "lab": own,
-        "default": common,
+        "ads": TimeOuts(least_after=5.0),
+        "etl": TimeOuts(least_after=5.0),
+        "lab": TimeOuts(least_after=5.0, fair_after=60.0),
+        "default": TimeOuts(least_after=5.0),
     }
 
 
@@ -58,7 +58,7 @@ def test_arguments_override_the_workload() -> None:
     source = read_source(Workload((SORT,), preemption=Preemption(3.0), shuffle=Shuffle(0.5)))
     assert source.with_options() == source
     asked = source.with_options(preemption=Preemption(inf, 9.0), shuffle=Shuffle(0.1))
-    assert asked.pools().preemption("etl") == Preemption(inf, 9.0)
+    assert asked.pools().preemption("etl") == TimeOuts(inf, 9.0)
     assert asked.shuffle == Shuffle(0.1)
 
 

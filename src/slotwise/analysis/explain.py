@@ -129,6 +129,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         after=after,
         holders=tuple(holders[:NEIGHBOURS]),
         holders_more=max(0, len(holders) - NEIGHBOURS),
+        reserved=_reserved(state, phase) if phase.pending and not phase.waits_for else {},
         estimate=_estimate(state, phase) if is_estimating else None,
     )
 
@@ -149,6 +150,25 @@ def _holders(state: State, phase: PhaseState) -> list[Holding]:
             running[other.job.id, other.job.pool] += other.running
     largest = sorted(running.items(), key=lambda item: (-item[1], item[0]))
     return [Holding(job, pool, count) for (job, pool), count in largest]
+
+
+def _reserved(state: State, phase: PhaseState) -> dict[str, int]:
+    """The slots of the kind of a phase that are, or will be, reserved for pools without it."""
+    kept = _reserved_now(state, phase)
+    for other in state.holding(phase.slot_kind):
+        for host, taker in other.stops():
+            if taker and taker.slot_kind == phase.slot_kind and host not in state.lost:
+                kept[taker.name] += 0 if taker.key in phase.shares else other.width
+    return {pool: slots for pool, slots in sorted(kept.items()) if slots}
+
+
+def _reserved_now(state: State, phase: PhaseState) -> Counter[str]:
+    """The free slots of the kind of a phase that are reserved for pools without it."""
+    kept: Counter[str] = Counter()
+    for there in state.reserved(phase.slot_kind).values():
+        for pool, slots in there.items():
+            kept[pool.name] += 0 if pool.key in phase.shares else slots
+    return kept
 
 
 def _running_on(hosts: Collection[str], phase: PhaseState) -> dict[str, int]:
@@ -223,7 +243,9 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         return reason
     lacks = whole(phase.allocated) - held
     if lacks > 0:
-        return f"it lacks {lacks} of its allocated slots: other phases still hold them"
+        kept = sum(_reserved_now(state, phase).values())
+        free = f", and {kept} free slots are reserved for other pools" if kept else ""
+        return f"it lacks {lacks} of its allocated slots: other phases still hold them{free}"
     if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
     return "it holds its allocation"
@@ -280,6 +302,9 @@ def _lacks(state: State, pool: PoolState) -> str:
                 )
         elif due < inf:
             words.append(f"below {what}: it takes the missing slots back at {due:.6g} s")
+    if pool.coming:
+        are = "slot is" if pool.coming == 1 else "slots are"
+        words.append(f"{pool.coming} {are} being taken back for it")
     if words or pool.held >= whole(pool.share):
         return "; ".join(words)
     if pool.preemption is None or pool.preemption.fair_after == inf:

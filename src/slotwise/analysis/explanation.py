@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 ORIGINS: Mapping[str, str] = {
@@ -85,6 +85,8 @@ class PhaseExplained:
     allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
     that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
     slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
+    `reserved` counts, by pool, the slots that are reserved for other pools, which take them
+    back: those that are free, and those of tasks that were asked to stop.
     `estimate` is None if the scheduler does not order jobs by their work, or none is left.
     """
 
@@ -105,6 +107,7 @@ class PhaseExplained:
     after: tuple[Neighbour, ...]
     holders: tuple[Holding, ...] = ()
     holders_more: int = 0
+    reserved: dict[str, int] = field(default_factory=dict)
     estimate: Estimated | None = None
 
 
@@ -198,6 +201,9 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
         held = ", ".join(f"{h.job} {h.running} (pool {h.pool})" for h in phase.holders)
         more = f" and {phase.holders_more} more jobs" if phase.holders_more else ""
         yield f"    these slots are held by {held}{more}"
+    if phase.reserved:
+        kept = ", ".join(f"{count} for pool {pool}" for pool, count in phase.reserved.items())
+        yield f"    reserved for pools that took them back, now or when tasks stop: {kept}"
     if phase.before:
         yield f"    served before it in its pool: {_names(phase.before)}"
     if phase.after:

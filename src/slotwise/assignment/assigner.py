@@ -33,7 +33,8 @@ def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:
     """
     last = []
     for slot_kind in snapshot.cluster.capacity:
-        if free := snapshot.free(slot_kind):
+        free = snapshot.free(slot_kind)
+        if free or (waits and snapshot.reserved(slot_kind)):
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
             for phase in order:
                 if phase.may_launch:

@@ -41,7 +41,7 @@ def moves(snapshot: Snapshot, slot_kind: str, within: float) -> list[Preempt]:
     free = snapshot.free(slot_kind)
     if not free or any(phase.may_launch for phase in snapshot.backlogged(slot_kind)):
         return []
-    if any(host for phase in snapshot.ready(slot_kind) for host in phase.hosts_stopping()):
+    if any(host for phase in snapshot.ready(slot_kind) for host, _ in phase.stops()):
         return []
     movers = sorted(_movers(snapshot, slot_kind, within), key=lambda mover: mover.launch.phase)
     if not movers:

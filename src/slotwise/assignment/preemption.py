@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from slotwise.assignment.victims import Stoppable, Victim, Victims
-from slotwise.assignment.wide import Waits, path_of, places, slots_stopping
+from slotwise.assignment.wide import Waits, coming_to, path_of, places, taken_for
 from slotwise.model.decision import Preempt
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
@@ -19,13 +19,14 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     A pool is overdue if it has been below its min share, or below a part of its share, for
     longer than its timeout. It takes at most what it lacks. Tasks that were already asked to
     stop for it count. Slots that became free have gone to it before, so this is called when no
-    more tasks can be launched. The newest tasks are stopped, from pools that hold more than
-    their share, and no such pool drops below the whole slots of its share. If the taker lies in
-    a pool that holds its max share, tasks come from within that pool. If that max share is for
-    several kinds of slots, they may be of another kind there, together with as many tasks of
-    the wanted kind from elsewhere. Tasks on unresponsive hosts are never stopped, since their
-    slots cannot be used. Source: Hadoop Fair Scheduler (HADOOP-4665); the soft kill is from
-    Hammr (5.2).
+    more tasks can be launched. The pool that holds most slots above its share gives first, and
+    in it the job most above its share, the newest task; none drops below the whole slots of its
+    share (`Victims`). If the taker lies in a pool that holds its max share, tasks come from
+    within that pool. If that max share is for several kinds of slots, they may be of another
+    kind there, together with as many tasks of the wanted kind from elsewhere. Tasks on
+    unresponsive hosts are never stopped, since their slots cannot be used. What is taken back
+    is reserved for the pool (`reserved.serve_reserved`). Source: Hadoop Fair Scheduler
+    (HADOOP-4665); the soft kill is from Hammr (5.2).
 
     Slots for a task that occupies several are taken on one host, together with those that are
     free there, and only for as many whole tasks as fit into what is missing. Slots for a gang
@@ -133,7 +134,7 @@ class _Taker:
                 taken, claimed = self._take_for_gang(phase, missing)
                 missing -= claimed
             else:
-                taken = self._take_on_one_host(phase.width, missing)
+                taken = self._take_on_one_host(phase, missing)
             if taken:
                 return taken
             coming = max(0, coming - count)  # It uses them before the next phase.
@@ -147,36 +148,38 @@ class _Taker:
         """
         snapshot, slot_kind = self.snapshot, self.slot_kind
         full = next((pool for pool in path_of(self.pool) if pool.room < phase.unit), None)
-        free, stopping = snapshot.free(slot_kind), slots_stopping(snapshot, slot_kind)
+        all_coming = coming_to(snapshot, phase)
         coming = {
-            host.name: free.get(host.name, 0) + stopping[host.name]
+            host.name: all_coming[host.name]
             for host in snapshot.cluster.hosts
             if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= phase.width
         }
         if places(phase, coming.values()) >= phase.pending:
-            return (), max(0, phase.unit - sum(stopping.values()))
+            return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
         if missing < phase.unit:
             return (), 0
         return self._stop(self._victims().for_gang(slot_kind, full, coming, phase)), 0
 
-    def _take_on_one_host(self, width: int, missing: int) -> Sequence[Preempt]:
-        """Stop tasks on the host where a task of this width needs the fewest from others."""
-        snapshot, slot_kind = self.snapshot, self.slot_kind
+    def _take_on_one_host(self, phase: PhaseView, missing: int) -> Sequence[Preempt]:
+        """Stop tasks on the host where a task of a phase needs the fewest from others."""
+        snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
         full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
-        free, stopping = snapshot.free(slot_kind), slots_stopping(snapshot, slot_kind)
+        coming, taken = coming_to(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
             if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= width:
-                coming = stopping[host.name]
-                lacks[host.name] = width - free.get(host.name, 0) - coming
+                lacks[host.name] = width - coming[host.name]
                 if lacks[host.name] <= 0:  # A task of the pool will run there.
-                    missing -= max(0, width - coming)
+                    missing -= max(0, width - taken[host.name])
         if missing < width:
             return ()
-        found = self._victims().by_host(slot_kind, full, lacks)
         position = snapshot.cluster.position
-        order = sorted(found, key=lambda host: (lacks[host], position[host]))
-        return self._stop(found[order[0]]) if order else ()
+        for name in sorted(lacks, key=lambda name: (lacks[name], position[name])):
+            if lacks[name] > 0:
+                found = self._victims().on_host(slot_kind, full, name, lacks[name])
+                if found:
+                    return self._stop(found)
+        return ()
 
     @staticmethod
     def _room(phase: PhaseView) -> int:
@@ -184,8 +187,7 @@ class _Taker:
         return 0 if phase.is_pinned else phase.max_share - phase.running
 
     def _victims(self, spared: Collection[str] = ()) -> Victims:
-        above = {pool.key for pool in path_of(self.pool)}
-        return Victims(self.stoppable, above, self.is_least, spared)
+        return Victims(self.stoppable, self.pool, self.is_least, spared)
 
     def _stop(self, victims: Sequence[Victim]) -> Sequence[Preempt]:
         preemption = self.snapshot.pools.preemption(self.pool.name)

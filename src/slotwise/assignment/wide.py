@@ -77,8 +77,8 @@ class Waits:
             return {}
         hosts = {
             host: count
-            for host, count in self._snapshot.free(slot_kind).items()
-            if count >= phase.width and not self._is_kept((slot_kind, host), phase)
+            for host, count in free_for(self._snapshot, phase, self.keeper).items()
+            if count >= phase.width
         }
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
             return {}
@@ -90,8 +90,16 @@ class Waits:
 
     def kept_from(self, phase: PhaseView) -> set[str]:
         """The hosts whose free slots are kept from a phase."""
-        kind = phase.pool.slot_kind
-        return {host for _, host in self._keepers if self._is_kept((kind, host), phase)}
+        return {host for _, host in self._keepers if self.keeper(phase, host) is not None}
+
+    def keeper(self, phase: PhaseView, host: str) -> PhaseView | None:
+        """The phase that keeps the free slots of a host from a phase, if one does."""
+        keeper = self._keepers.get((phase.pool.slot_kind, host))
+        return keeper if keeper is not None and self._precedes(keeper, phase) else None
+
+    def keeps(self, phase: PhaseView, host: str) -> bool:
+        """Whether a phase keeps the free slots of a host from others."""
+        return self._keepers.get((phase.pool.slot_kind, host)) is phase
 
     def defer(self) -> list[Defer]:
         """The decisions with which waits begin, and with which they continue until due."""
@@ -141,13 +149,12 @@ class Waits:
             for host in self._hosts_for_gang(phase, kind):
                 self._keepers[kind, host] = phase
             return
-        free = self._snapshot.free(kind)
+        free = free_for(self._snapshot, phase)
         hosts = [host for host in free if (kind, host) not in self._keepers]
         hosts = [host for host in hosts if self._could_use(phase, kind, host)]
         if hosts and not self._will_come(phase, kind):
-            stopping = slots_stopping(self._snapshot, kind)
-            position = self._snapshot.cluster.position
-            hosts.sort(key=lambda host: (-free[host] - stopping[host], position[host]))
+            coming, position = coming_to(self._snapshot, phase), self._snapshot.cluster.position
+            hosts.sort(key=lambda host: (-coming[host], position[host]))
             for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
                 self._keepers[kind, host] = phase
 
@@ -158,14 +165,14 @@ class Waits:
         or, if all hosts together will not, as many as hold it when no task runs there. None if
         the hosts that no phase before it keeps do not hold it even then.
         """
-        free, stopping = self._snapshot.free(kind), slots_stopping(self._snapshot, kind)
+        all_coming = coming_to(self._snapshot, phase)
         position, lost = self._snapshot.cluster.position, self._snapshot.lost
         most = {
             host.name: host.slots.get(kind, 0)
             for host in self._snapshot.cluster.hosts
             if host.name not in lost and (kind, host.name) not in self._keepers
         }
-        coming = {host: free.get(host, 0) + stopping[host] for host in most}
+        coming = {host: all_coming[host] for host in most}
         newest = _newest_starts(self._snapshot, kind)
         order = sorted(
             most, key=lambda host: (newest.get(host, -inf), -coming[host], position[host])
@@ -190,13 +197,9 @@ class Waits:
         slots = self._snapshot.cluster.by_name[host].slots.get(slot_kind, 0)
         if slots < phase.width or (phase.is_pinned and not phase.next_task_on((host,))):
             return False
-        own = [launch.host for _, launch in phase.attempts()] + [*phase.hosts_stopping()]
+        own = [launch.host for _, launch in phase.attempts()]
+        own += [where for where, _ in phase.stops()]
         return slots - own.count(host) * phase.width >= phase.width
-
-    def _is_kept(self, place: tuple[str, str], phase: PhaseView) -> bool:
-        """Whether the free slots of a host are kept from a phase."""
-        keeper = self._keepers.get(place)
-        return keeper is not None and self._precedes(keeper, phase)
 
     def _needs_room_of(self, keeper: PhaseView, phase: PhaseView) -> bool:
         """Whether a launch would take room in a pool that a phase before it needs."""
@@ -230,12 +233,80 @@ def places(phase: PhaseView, slots: Iterable[int]) -> int:
     return sum(count // phase.width for count in slots)
 
 
-def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
-    """The slots of each host that tasks will free that were asked to stop."""
-    slots: Counter[str] = Counter()
-    for phase in snapshot.holding(slot_kind):
-        for host in phase.hosts_stopping():
-            slots[host] += phase.width
+def free_for(
+    snapshot: Snapshot,
+    phase: PhaseView,
+    keeper: Callable[[PhaseView, str], PhaseView | None] | None = None,
+) -> Mapping[str, int]:
+    """The free slots of each host for a phase: for all, or reserved for a pool that it is in.
+
+    keeper  the phase that keeps the free slots of a host from this one: these are then left
+            out, and reserved ones that the keeper may use, too
+    """
+    kind = phase.pool.slot_kind
+    free, reserved = snapshot.free(kind), snapshot.reserved(kind)
+    if keeper is not None:
+        free = {host: count for host, count in free.items() if keeper(phase, host) is None}
+    if not reserved:
+        return free
+    found = dict(free)
+    for host in reserved:
+        by = None if keeper is None else keeper(phase, host)
+        if slots := reserved_for(snapshot, phase, host, by):
+            found[host] = found.get(host, 0) + slots
+    return found
+
+
+def reserved_for(
+    snapshot: Snapshot, phase: PhaseView, host: str, keeper: PhaseView | None
+) -> int:
+    """The reserved slots of a host that a phase may use, without those that its keeper may."""
+    return sum(
+        slots
+        for pool, slots in snapshot.reserved(phase.pool.slot_kind).get(host, {}).items()
+        if may_use(snapshot, phase, pool)
+        and not (keeper is not None and may_use(snapshot, keeper, pool))
+    )
+
+
+def may_use(snapshot: Snapshot, phase: PhaseView, taker: PoolView) -> bool:
+    """Whether slots that are taken back for a pool are for a phase.
+
+    They are for the phases in the pool. An overdue min share of another pool beats that, as far
+    as no slots are being taken back for it, unless such a share is the reason for the taking.
+    """
+    path = list(path_of(phase.pool))
+    if taker in path:
+        return True
+    return any(pool.is_starving and pool.missing_least(snapshot.now) > 0 for pool in path) and (
+        not any(pool.is_starving for pool in path_of(taker))
+    )
+
+
+def coming_to(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
+    """The slots of each host that are free for a phase, or will be when stopping tasks end."""
+    kind = phase.pool.slot_kind
+    slots = Counter(free_for(snapshot, phase))
+    for other in snapshot.holding(kind):
+        for host, taker in other.stops():
+            is_for_all = taker is None or taker.slot_kind != kind
+            if host in snapshot.lost:
+                continue
+            if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
+                slots[host] += other.width
+    return slots
+
+
+def taken_for(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
+    """Those of them that are taken back for pools that the phase is in."""
+    kind = phase.pool.slot_kind
+    path, slots = set(path_of(phase.pool)), Counter[str]()
+    for host, there in snapshot.reserved(kind).items():
+        slots[host] += sum(count for pool, count in there.items() if pool in path)
+    for other in snapshot.holding(kind):
+        for host, taker in other.stops():
+            if host not in snapshot.lost and taker in path:
+                slots[host] += other.width
     return slots
 
 

@@ -102,9 +102,10 @@ class Defer:
 class Preempt:
     """Ask this running attempt to stop, and kill it if it still runs at `until`.
 
-    `until` None kills it at once. `pool` is the pool that takes the slot back, or None if the
-    job was given up, another attempt of its gang has ended without a result, or it moves to
-    its input.
+    `until` None kills it at once. `pool` is the pool that takes the slot back: when the attempt
+    has ended, its slots are reserved for this pool, until a task of the pool is launched there
+    or a `Release`. It is None if the job was given up, another attempt of its gang has ended
+    without a result, or it moves to its input.
     """
 
     phase: PhaseId
@@ -116,6 +117,21 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Free slots of a host that were reserved for a pool are for all pools again.
+
+    The pool has what it lacked, or can launch nothing there. `kind` is the kind of phases whose
+    share of the pool took the slots, "task" for all kinds without a share of their own.
+    """
+
+    pool: str
+    kind: str
+    slot_kind: str
+    host: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """This job failed: start no more of its tasks."""
 
@@ -123,5 +139,5 @@ class GiveUp:
     reason: str
 
 
-Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | GiveUp
+Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | Release | GiveUp
 """All decisions of a scheduler."""

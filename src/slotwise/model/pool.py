@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Literal, get_args
 
@@ -26,28 +26,53 @@ JobWeights = Literal["stated", "size"]
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """When and how a pool below its share takes slots back from other pools.
+    """When and how a pool below its share takes slots back from other pools, as it is stated.
 
-    least_after  seconds below its min share after which it takes back the missing slots
+    least_after  seconds below its min share after which it takes back the missing slots; `inf`:
+                 never
     fair_after   seconds below `fraction` of its share after which it takes back what it lacks
-                 of its whole share
+                 of its whole share; `inf`: never
     fraction     part of the share from the allocator (under FAIR, of its fair share): 1/2 in
                  Hadoop, 2/3 in Hammr
     grace        seconds from when a task is asked to stop until it is killed
+
+    Each of them that is None is inherited from the pool above, at the top from the workload.
+    What nobody states has the value of `TimeOuts`.
     """
+
+    least_after: float | None = None
+    fair_after: float | None = None
+    fraction: float | None = None
+    grace: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("least_after", "fair_after"):
+            seconds = getattr(self, name)
+            if seconds is not None and seconds != inf:
+                check_time(f"preemption: {name}", seconds)
+        if self.fraction is not None:
+            what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
+            check_range(what, self.fraction, NUMBER_LEAST, 1, remedy)
+        if self.grace is not None:
+            check_time("preemption: grace", self.grace)
+
+    def stated(self) -> dict[str, float]:
+        """What is not inherited, by name."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    def within(self, outer: Preemption | None) -> Preemption:
+        """This, with what it does not state as in `outer`."""
+        return self if outer is None else Preemption(**(outer.stated() | self.stated()))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOuts:
+    """The `Preemption` of a pool with all that it inherits."""
 
     least_after: float = inf
     fair_after: float = inf
     fraction: float = 0.5
     grace: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("least_after", "fair_after"):
-            if getattr(self, name) != inf:
-                check_time(f"preemption: {name}", getattr(self, name))
-        what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
-        check_range(what, self.fraction, NUMBER_LEAST, 1, remedy)
-        check_time("preemption: grace", self.grace)
 
 
 @dataclass(frozen=True)
@@ -59,7 +84,8 @@ class Pool:
                  weight times the logarithm of their remaining work, so that larger jobs get
                  more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
     parent       the pool that contains this one, None for one at the top
-    preemption   None inherits from the parent; at the top it means that nothing is taken back
+    preemption   what it does not state, or None, is inherited from the parent; at the top None
+                 means that nothing is taken back
     """
 
     name: str = "default"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.errors import InputError
-from slotwise.model.pool import Pool, Preemption
+from slotwise.model.pool import Pool, Preemption, TimeOuts
 
 
 class ShareKey(NamedTuple):
@@ -71,10 +71,15 @@ class PoolTree(Mapping[str, Pool]):
         self._shares[name, kind] = found = tuple(keys)
         return found
 
-    def preemption(self, name: str) -> Preemption | None:
-        """How this pool takes slots back: its own setting, or that of the nearest one above."""
+    def preemption(self, name: str) -> TimeOuts | None:
+        """How this pool takes slots back: each number is its own, or of the nearest one above.
+
+        None if none of these pools states anything.
+        """
         stated = [p.preemption for p in self._paths[name] if p.preemption is not None]
-        return stated[-1] if stated else None
+        if not stated:
+            return None
+        return TimeOuts(**reduce(lambda outer, inner: inner.within(outer), stated).stated())
 
     def with_pools(self, names: Iterable[str]) -> PoolTree:
         """This tree, plus a default pool for each missing name. InputError for inner pools."""
@@ -84,10 +89,10 @@ class PoolTree(Mapping[str, Pool]):
         return PoolTree([*self._pools.values(), *(Pool(n) for n in wanted if n not in self)])
 
     def with_preemption(self, preemption: Preemption) -> PoolTree:
-        """This tree, with this preemption for the pools at the top that have none."""
+        """This tree, in which the pools at the top inherit what they do not state from this."""
         return PoolTree(
-            replace(pool, preemption=preemption)
-            if pool.parent is None and pool.preemption is None
+            replace(pool, preemption=(pool.preemption or Preemption()).within(preemption))
+            if pool.parent is None
             else pool
             for pool in self._pools.values()
         )

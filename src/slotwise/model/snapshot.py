@@ -94,7 +94,11 @@ class Snapshot(Protocol):
         ...
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
-        """The hosts with free slots of this kind, and the number of these slots."""
+        """The hosts with free slots of this kind for all, and the number of these slots."""
+        ...
+
+    def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolView, int]]:
+        """The other free slots of each host: those reserved for pools that took them back."""
         ...
 
     def freed(self, slot_kind: str) -> Sequence[str]:
@@ -111,7 +115,7 @@ class Snapshot(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Whether no slot is free, no pool is overdue and no phase takes several slots at once.
+        """Whether no slot is free, not even reserved, no pool is overdue and no phase is wide.
 
         Then nothing can be launched, taken back or kept for others.
         """

@@ -52,7 +52,40 @@ class PoolView(Protocol):
 
     @property
     def coming(self) -> int:
-        """The slots that tasks elsewhere were asked to free for it."""
+        """The slots that other tasks were asked to free for it, and those reserved for it."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """The slots that it holds on responsive hosts."""
+        ...
+
+    @property
+    def expected(self) -> int:
+        """The slots that it will hold when all attempts that were asked to stop have ended."""
+        ...
+
+    @property
+    def lacks(self) -> int:
+        """The whole slots of its share that it does not hold; below 0 if it holds more."""
+        ...
+
+    @property
+    def surplus(self) -> float:
+        """The slots above its share that it will hold when stopping tasks have ended.
+
+        Slots that are being taken back for it do not count, since it does not hold them yet.
+        """
+        ...
+
+    @property
+    def is_starving(self) -> bool:
+        """Whether it has lacked slots of its min share for as long as its time-out."""
+        ...
+
+    @property
+    def room_later(self) -> float:
+        """`room` when all tasks below it that were asked to stop have ended."""
         ...
 
     @property
@@ -249,8 +282,8 @@ class PhaseView(Protocol):
         """
         ...
 
-    def hosts_stopping(self) -> Iterable[str]:
-        """The host of each running attempt that was asked to stop."""
+    def stops(self) -> Iterable[tuple[str, PoolView | None]]:
+        """The host of each running attempt that was asked to stop, and the pool it is for."""
         ...
 
     @property

@@ -7,7 +7,7 @@ them gives the same float again. Fields that older logs lack get their defaults.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from itertools import starmap
 from math import inf
 from typing import Any
@@ -24,6 +24,7 @@ from slotwise.model.decision import (
     Preempt,
     Queue,
     Reallocate,
+    Release,
 )
 from slotwise.model.event import (
     Event,
@@ -126,7 +127,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
-        *(Launch, Defer, Preempt, GiveUp),
+        *(Launch, Defer, Preempt, Release, GiveUp),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
@@ -305,8 +306,8 @@ def decode_pool(plain: Plain) -> Pool:
 
 
 def _encode_preemption(preemption: Preemption) -> Plain:
-    """The numbers of a preemption; null stands for infinity, which JSON lacks."""
-    return {key: None if value == inf else value for key, value in asdict(preemption).items()}
+    """What a preemption states; null stands for infinity (never), which JSON lacks."""
+    return {k: None if value == inf else value for k, value in preemption.stated().items()}
 
 
 def _decode_preemption(plain: Plain) -> Preemption:

@@ -45,6 +45,9 @@ It increases when the same events may lead to other decisions. Logs with other r
 read, but their replay may differ for this reason alone.
 """
 
+RULES_RESERVING = 8
+"""The first of these rules by which slots that are taken back are reserved for their pool."""
+
 
 @dataclass(frozen=True)
 class Header:

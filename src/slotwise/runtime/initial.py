@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.record.log import Header
+from slotwise.record.log import RULES_RESERVING, Header
 from slotwise.runtime.state import State
 
 
@@ -13,4 +13,5 @@ def initial_state(header: Header) -> State:
         header.pools,
         attempts_max=header.attempts_max,
         losses_max=header.losses_max,
+        reserves=header.rules >= RULES_RESERVING,
     )

@@ -241,9 +241,9 @@ class PhaseState(WaitingNode):
         """Until when a running task is stopped for no pool's share, only for a min share."""
         return self.launches[task][1] + SPARED * self._stopped_after.get(task, 0.0)
 
-    def hosts_stopping(self) -> Iterable[str]:
-        """The host of each running attempt that was asked to stop."""
-        return [self.launches[task][0].host for task in self.stopping]
+    def stops(self) -> Iterable[tuple[str, PoolState | None]]:
+        """The host of each running attempt that was asked to stop, and the pool it is for."""
+        return [(self.launches[task][0].host, pool) for task, pool in self.stopping.items()]
 
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next on any host, and the number of that attempt."""

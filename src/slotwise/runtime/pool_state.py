@@ -12,7 +12,7 @@ from math import inf
 from operator import itemgetter
 from typing import Protocol
 
-from slotwise.model.pool import Preemption
+from slotwise.model.pool import TimeOuts
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.views import PhaseView
 from slotwise.runtime.groups import GroupNode, walk_orders
@@ -43,8 +43,8 @@ class PoolState(GroupNode):
 
     Its children are shares of pools, or jobs of several phases and phases of other jobs.
     `stopping` counts the slots of its attempts that were asked to stop, `coming` those of
-    attempts asked to stop elsewhere on its behalf. Neither counts attempts on unresponsive
-    hosts, which free no slot.
+    attempts asked to stop on its behalf, and the free slots that are reserved for it. Neither
+    counts attempts on unresponsive hosts, which free no slot.
     `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
     parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
     that it may take slots back, `is_starving` that it may do so for its min share; `starving`
@@ -83,7 +83,7 @@ class PoolState(GroupNode):
 
     depth: int
     parent: PoolState | None
-    preemption: Preemption | None
+    preemption: TimeOuts | None
     total: Total | None
 
     def __init__(
@@ -94,7 +94,7 @@ class PoolState(GroupNode):
         parent: PoolState | None,
         min_share: float,
         max_share: float,
-        preemption: Preemption | None,
+        preemption: TimeOuts | None,
         total: Total | None = None,
     ) -> None:
         super().__init__(order)
@@ -147,6 +147,12 @@ class PoolState(GroupNode):
         return self.max_share - (self.away if self.total is None else self.total.away)
 
     @property
+    def room_later(self) -> float:
+        """`room` when all tasks below it that were asked to stop have ended."""
+        parts = [self] if self.total is None else self.total.parts.values()
+        return self.max_share - sum([part.running - part.stopping for part in parts])
+
+    @property
     def of_other_kinds(self) -> Sequence[PoolState]:
         """The shares of other kinds with which it has a common min and max share."""
         if self.total is None:
@@ -175,6 +181,11 @@ class PoolState(GroupNode):
     def share(self) -> float:
         """The slots that it should hold now: its allocation, limited by what it can use."""
         return min(self.allocated, self.usable)
+
+    @property
+    def lacks(self) -> int:
+        """The whole slots of its share that it does not hold; below 0 if it holds more."""
+        return whole(self.share) - self.held
 
     @property
     def expected(self) -> int:
@@ -214,6 +225,11 @@ class PoolState(GroupNode):
         Slots being taken back for it do not count, since it does not hold them yet.
         """
         return self.held - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
+
+    @property
+    def surplus(self) -> float:
+        """Like `spare`, but not rounded: below 0 if it holds less than its share."""
+        return self.held - self.stopping - max(self.share, min(self.owed, self.usable))
 
     def watch(self, now: float) -> list[float]:
         """Update its shortages: start the clock of new ones, and reset that of ended ones.

@@ -12,6 +12,7 @@ from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.runtime.groups import GroupNode, JobShare
+from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
@@ -25,15 +26,20 @@ class Shares:
     """The order in which phases get slots of one kind, and the pools that are overdue.
 
     `now` is the current instant. `alarms` holds the instants at which pools will be overdue
-    unless they get the missing slots. For `whole` only the order below it is maintained. If
-    phases are served in turn whatever their pools, all of them are in the order below `whole`,
-    and the pools only count. `settle` costs O(log n) for each level of pools, `reallocate`
-    O(pools + phases).
+    unless they get the missing slots. `reserved` holds the free slots of each host that are
+    reserved for pools, which took them back; the other free slots are in `free`. For `whole`
+    only the order below it is maintained. If phases are served in turn whatever their pools,
+    all of them are in the order below `whole`, and the pools only count. `settle` costs
+    O(log n) for each level of pools, `reallocate` O(pools + phases).
     """
 
-    def __init__(self, slot_kind: str, totals: Totals, of_kinds: Mapping[str, Shares]) -> None:
+    def __init__(
+        self, slot_kind: str, free: FreeSlots, totals: Totals, of_kinds: Mapping[str, Shares]
+    ) -> None:
         """`of_kinds` holds the shares of all kinds, `totals` what they have in common."""
-        self.slot_kind, self._totals, self._of_kinds = slot_kind, totals, of_kinds
+        self.slot_kind, self._free = slot_kind, free
+        self._totals, self._of_kinds = totals, of_kinds
+        self.reserved: dict[str, dict[PoolState, int]] = {}
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
         self.now = 0.0
@@ -51,6 +57,10 @@ class Shares:
     def pools(self) -> Sequence[PoolState]:
         """The shares of all pools, each after the one that contains it."""
         return [share for share in self._by_key.values() if share is not self.whole]
+
+    def get(self, key: ShareKey) -> PoolState | None:
+        """The share of a pool with this key, if it has one."""
+        return self._by_key.get(key)
 
     def share(self, keys: Sequence[ShareKey], pools: PoolTree) -> PoolState:
         """The share with the last of these keys, which form a path from the top."""
@@ -187,21 +197,31 @@ class Shares:
                 pool.rank = rank = pool.ranked()
                 pool.parent.backlogged.append(rank)
 
+    def clear(self) -> None:
+        """Count nothing any more."""
+        for pool in self._by_key.values():
+            pool.running = pool.away = pool.demand = pool.stopping = pool.coming = 0
+            pool.backlogged = []
+            pool.rank = None
+
     def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
         """Recount all phases: hosts came or went, or an attempt ended on a lost one.
 
         Tasks on the hosts in `lost` are away: they count against no share of the other hosts.
-        After all kinds are counted, call `line_up`. O(running tasks + phases + pools).
+        Call `clear` before for all kinds, and after all are counted `line_up`.
+        O(running tasks + phases + pools).
         """
         pools = self._by_key.values()
         jobs = [phase.group for phase in phases]
         self._jobs = dict.fromkeys([job for job in jobs if job is not None])
-        for node in (*pools, *self._jobs):
-            node.running = node.away = node.demand = 0
-            node.backlogged = []
-            node.rank = None
-        for pool in pools:
-            pool.stopping = pool.coming = 0
+        for job in self._jobs:
+            job.running = job.away = job.demand = 0
+            job.backlogged = []
+            job.rank = None
+        for pools_there in self.reserved.values():
+            for taker, slots in pools_there.items():
+                for pool in path_to(taker):
+                    pool.coming += slots
         for phase in phases:
             phase.look_for(lost)
             self._count(phase, lost)
@@ -276,18 +296,70 @@ class Shares:
         for pool in path_to(share):
             pool.coming += phase.width
 
-    def ended(self, phase: PhaseState, task: int) -> None:
-        """A task has ended: if it was asked to stop, it no longer counts as stopping."""
-        if task in phase.stopping:
-            share = phase.stopping.pop(task)
-            for pool in path_to(phase.pool):
-                pool.stopping -= phase.width
+    def ended(self, phase: PhaseState, task: int) -> PoolState | None:
+        """A task has ended: if it was asked to stop, it no longer counts as stopping.
+
+        The share for which it was asked to stop, if it is one of this kind of slot.
+        """
+        if task not in phase.stopping:
+            return None
+        share = phase.stopping.pop(task)
+        for pool in path_to(phase.pool):
+            pool.stopping -= phase.width
+        for pool in path_to(share):
+            pool.coming -= phase.width
+        return share if share is not None and share.slot_kind == self.slot_kind else None
+
+    def reserve(self, host: str, share: PoolState, slots: int) -> None:
+        """Reserve as many of the free slots of a host for a pool, or all if there are fewer."""
+        slots = min(slots, self._free.by_host.get(host, 0))
+        if slots:
+            self._free.take(host, slots)
+            there = self.reserved.setdefault(host, {})
+            there[share] = there.get(share, 0) + slots
             for pool in path_to(share):
-                pool.coming -= phase.width
+                pool.coming += slots
+
+    def release(self, host: str, share: PoolState, slots_max: int) -> int:
+        """Free up to so many of the slots that are reserved for a pool; their number."""
+        there = self.reserved.get(host, {})
+        slots = min(slots_max, there.get(share, 0))
+        if slots > 0:
+            there[share] -= slots
+            if not there[share]:
+                del there[share]
+            if not there:
+                del self.reserved[host]
+            for pool in path_to(share):
+                pool.coming -= slots
+            self._free.give_back(host, slots)
+        return slots
+
+    def release_host(self, host: str) -> None:
+        """Free all reserved slots of a host, which changes."""
+        for share, slots in [*self.reserved.get(host, {}).items()]:
+            self.release(host, share, slots)
+
+    def take(self, phase: PhaseState, host: str) -> bool:
+        """Take free slots for a task, first those that are reserved for its pools.
+
+        Those of other pools only if there are no others. Whether any were reserved.
+        """
+        width, was_reserved = phase.width, False
+        if host in self.reserved:
+            left = width
+            for pool in path_to(phase.pool):
+                left -= self.release(host, pool, left)
+            for pool in [*self.reserved.get(host, ())]:
+                left -= self.release(host, pool, width - self._free.by_host.get(host, 0))
+            was_reserved = left < width
+        self._free.take(host, width)
+        return was_reserved
 
     def check(self, phases: Iterable[PhaseState]) -> None:
         """Assert that every share agrees with these phases. For tests."""
         phases = list(phases)
+        assert all(slots > 0 for there in self.reserved.values() for slots in there.values())
         for pool in self._by_key.values():
             below = [other for other in self._by_key.values() if other.parent is pool]
             if pool is not self.whole:
@@ -424,7 +496,6 @@ def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseSt
     parts = [pool] if pool.total is None else pool.total.parts.values()
     most = max(pool.max_share, sum(part.excess for part in parts))
     assert sum(part.running for part in parts) <= most, "no pool exceeds its max share"
-    assert pool.coming >= 0
 
 
 def _check_order(group: GroupNode, whole: PoolState) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
 
@@ -9,7 +10,7 @@ from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState
+from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.shares import Shares
 from slotwise.runtime.totals import Totals, owe
 
@@ -21,10 +22,10 @@ class SharesByKind:
     """
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
-        self._totals = Totals(free)
+        self._totals, self._free = Totals(free), free
         self.of: dict[str, Shares] = {}
         for kind in free:
-            self.of[kind] = Shares(kind, self._totals, self.of)
+            self.of[kind] = Shares(kind, free[kind], self._totals, self.of)
 
     def add(self, kind: str, now: float, pools: PoolTree) -> None:
         """Add the shares of a new kind of slots; afterwards call `recount`.
@@ -33,7 +34,7 @@ class SharesByKind:
         """
         for shares in self.of.values():
             shares.join_totals(pools)
-        self.of[kind] = Shares(kind, self._totals, self.of)
+        self.of[kind] = Shares(kind, self._free[kind], self._totals, self.of)
         self.of[kind].now = now
 
     def at(self, now: float) -> None:
@@ -85,9 +86,48 @@ class SharesByKind:
         of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self.of}
         for phase in phases:
             of_kind[phase.slot_kind].append(phase)
+        for shares in self.of.values():
+            shares.clear()
         for kind, shares in self.of.items():
             shares.recount(of_kind[kind], lost)
         self._line_up()
+
+    def release_host(self, host: str) -> None:
+        """A host changes: none of its slots is reserved any more."""
+        for shares in self.of.values():
+            shares.release_host(host)
+
+    def hand_over(self, others: SharesByKind, phases: Iterable[PhaseState]) -> None:
+        """The pools are replaced by others, which keep what is taken back by their names.
+
+        Afterwards call `recount`.
+        """
+        for kind, shares in self.of.items():
+            for host, there in [*shares.reserved.items()]:
+                for share, slots in [*there.items()]:
+                    shares.release(host, share, slots)
+                    if (other := others.of[kind].get(share.key)) is not None:
+                        others.of[kind].reserve(host, other, slots)
+        for phase in phases:
+            for task, taker in phase.stopping.items():
+                if taker is not None:
+                    phase.stopping[task] = others.of[taker.slot_kind].get(taker.key)
+
+    def check_coming(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
+        """Assert that what is taken back for each share, or reserved, is counted. For tests."""
+        coming: Counter[PoolState] = Counter()
+        for phase in phases:
+            for host, taker in phase.stops():
+                if host not in lost:
+                    coming.update(dict.fromkeys(path_to(taker), phase.width))
+        for shares in self.of.values():
+            assert not shares.reserved.keys() & lost, "nothing begins on a host that is lost"
+            for there in shares.reserved.values():
+                for taker, slots in there.items():
+                    coming.update(dict.fromkeys(path_to(taker), slots))
+        for shares in self.of.values():
+            for pool in shares.inner_first():
+                assert pool.coming == coming[pool], "all slots that come are counted"
 
     @property
     def has_overdue(self) -> bool:
@@ -97,15 +137,16 @@ class SharesByKind:
     def taker(self, pool: str | None, slot_kind: str) -> PoolState | None:
         """The share of a pool for which a task of a kind is asked to stop; None without a pool.
 
-        It is an overdue share of the pool, of this kind if possible; otherwise one of another
-        kind, which may hold more slots once the task has stopped.
+        It is an overdue share of the pool that lacks slots, of this kind if possible; otherwise
+        one of another kind, which may hold more slots once the task has stopped.
         """
         if not pool:
             return None
         named = self.of[slot_kind].named(pool)
         others = [share for shares in self.of.values() for share in shares.named(pool)]
         overdue = [share for share in (*named, *others) if share.is_overdue]
-        return next(iter(overdue or named), None)
+        lacking = [share for share in overdue if share.missing(self.of[slot_kind].now) > 0]
+        return next(iter(lacking or overdue or named), None)
 
     def _line_up(self) -> None:
         for shares in self.of.values():

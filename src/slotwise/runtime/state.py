@@ -25,6 +25,7 @@ from slotwise.model.decision import (
     Launch,
     Preempt,
     Reallocate,
+    Release,
 )
 from slotwise.model.event import (
     Event,
@@ -53,6 +54,7 @@ from slotwise.model.event import (
 )
 from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import ShareKey
 from slotwise.runtime.offers import Offers
 from slotwise.runtime.phase_check import check_phase
 from slotwise.runtime.phase_state import PhaseState
@@ -85,10 +87,14 @@ class State(StateRequests, StateHosts, StateGates):
         attempts_max: int = ATTEMPTS_MAX,
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
+        reserves: bool = True,
     ) -> None:
-        """A task may fail `attempts_max` times and lose slot or output `losses_max` times."""
+        """A task may fail `attempts_max` times and lose slot or output `losses_max` times.
+
+        `reserves`: slots that are taken back are reserved for the pool that takes them.
+        """
         limits = {False: attempts_max, True: losses_max}
-        super().__init__(cluster, pools, default_work, limits)
+        super().__init__(cluster, pools, default_work, limits, reserves)
         self._waits: list[tuple[float, PhaseId]] = []
         self._spared: list[float] = []  # when tasks may be stopped again for a pool's share
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -120,6 +126,7 @@ class State(StateRequests, StateHosts, StateGates):
             Launch: self._launch,
             Defer: self._defer,
             Preempt: self._preempt,
+            Release: self._release,
             GiveUp: self._give_up,
         }
 
@@ -272,9 +279,11 @@ class State(StateRequests, StateHosts, StateGates):
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
         free, shares = self._hosts.free[kind], self._of_kind[kind]
         offers = self._offers.get(kind)
+        was_reserved = shares.take(phase, launch.host)
         if offers is not None:
-            offers.skip(shares.whole.walk(), phase, now, phase.ends_wait(launch.task))
-        free.take(launch.host, width)
+            # Phases before it were not offered slots that were reserved for a pool.
+            before = () if was_reserved else shares.whole.walk()
+            offers.skip(before, phase, now, phase.ends_wait(launch.task))
         if offers is not None and not free.by_host:
             offers.take_last(now)
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
@@ -305,6 +314,12 @@ class State(StateRequests, StateHosts, StateGates):
             self._of_kind[phase.slot_kind].tell(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
                 self._recount()
+
+    def _release(self, decision: Release) -> None:
+        shares = self._of_kind[decision.slot_kind]
+        share = shares.get(ShareKey(decision.pool, decision.kind))
+        assert share is not None, "only what is reserved is released"
+        shares.release(decision.host, share, decision.slots)
 
     def _give_up(self, decision: GiveUp) -> None:
         self.doomed.pop(decision.job, None)
@@ -343,10 +358,13 @@ class State(StateRequests, StateHosts, StateGates):
         assert self.cluster is self._hosts.cluster
         for kind in self.cluster.capacity:
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
-            self._hosts.check(kind, sum(phase.running for phase in phases))
+            there = self.reserved(kind).values()
+            reserved = sum(slots for pools in there for slots in pools.values())
+            self._hosts.check(kind, sum(phase.running for phase in phases) + reserved)
             backlogged = {phase.id for phase in self.backlogged(kind)}
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
             self._jobs.check(kind, self.pools)
             self._of_kind[kind].check(phases)
+        self._shares.check_coming(self._phases.values(), self._hosts.lost)
         for offers in self._offers.values():
             offers.check()

@@ -20,6 +20,7 @@ class StateHosts(StateParts):
     """The part of the state that handles hosts, and output that is lost with them."""
 
     def _host_lost(self, event: HostLost) -> None:
+        self._shares.release_host(event.host)
         self._hosts.lose(event.host)
         self._hosts_changed()
 
@@ -34,6 +35,7 @@ class StateHosts(StateParts):
         self._hosts_changed()
 
     def _host_resized(self, event: HostResized) -> None:
+        self._shares.release_host(event.host)
         self._hosts.resize(event.host, event.slots)
         self._hosts_changed()
 
@@ -42,6 +44,7 @@ class StateHosts(StateParts):
 
         Attempts on a removed host are lost: their ends are reported in the same turn.
         """
+        self._shares.release_host(event.host)
         self._hosts.leave(event.host)
         self._let_go(event.host)
         self._hosts_changed()

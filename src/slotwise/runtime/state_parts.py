@@ -38,8 +38,12 @@ class StateParts(StateView):
         pools: Iterable[Pool],
         default_work: float,
         limits: Mapping[bool, int],
+        reserves: bool,
     ) -> None:
-        """`limits`: how often a task may lose its slot or output (True), or fail (False)."""
+        """`limits`: how often a task may lose its slot or output (True), or fail (False).
+
+        `reserves`: whether slots that are taken back are reserved for the pool that takes them.
+        """
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
@@ -52,6 +56,7 @@ class StateParts(StateView):
         self.changes = Changes()
         self._is_closed = False  # No more jobs arrive.
         self._default_work, self._limits = default_work, limits
+        self._reserves = reserves
         self._hosts = Hosts(cluster)
         self._offers: dict[str, Offers] = {}  # of the kinds of slots for which phases waited
         self._queues = Queues()
@@ -129,7 +134,10 @@ class StateParts(StateView):
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         self._hosts.free[phase.slot_kind].give_back(launch.host, phase.width)
         if phase.stopping:
-            self._of_kind[phase.slot_kind].ended(phase, launch.task)
+            shares = self._of_kind[phase.slot_kind]
+            taker = shares.ended(phase, launch.task)
+            if taker is not None and self._reserves:
+                shares.reserve(launch.host, taker, phase.width)
 
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
         """Update the shares above a phase after one of its attempts has ended."""

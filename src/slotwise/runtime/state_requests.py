@@ -69,15 +69,15 @@ class StateRequests(StateParts):
     def _pools_changed(self, event: PoolsChanged) -> None:
         """Replace the pools. The turns of pools and the clocks of their shortages restart."""
         jobs = {phase.job.pool for phase in self._phases.values()}
-        self.pools = PoolTree(event.pools).with_pools(sorted(jobs))
+        self.pools, old = PoolTree(event.pools).with_pools(sorted(jobs)), self._shares
         self._shares = SharesByKind(self._hosts.free)
         self._shares.at(self.now)
         self._of_kind = self._shares.of
         for phase in self._phases.values():
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            phase.stopping = dict.fromkeys(phase.stopping)
         for job in dict.fromkeys(phase.job.id for phase in self._phases.values()):
             self._group(job)
+        old.hand_over(self._shares, self._phases.values())
         self._recount()
         self._reallocate_now()
         self._begin(self._jobs.readmit(self.pools))

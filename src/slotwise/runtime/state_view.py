@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import cast
 
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.snapshot import Seen, Turns
 from slotwise.model.unbegun import Unbegun
-from slotwise.model.views import PhaseView
+from slotwise.model.views import PhaseView, PoolView
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs
@@ -63,6 +64,10 @@ class StateView:
         """The hosts with free slots of this kind, and the number of these slots."""
         return self._hosts.free[slot_kind].by_host
 
+    def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolView, int]]:
+        """The other free slots of each host: those reserved for pools that took them back."""
+        return cast("Mapping[str, Mapping[PoolView, int]]", self._shares.of[slot_kind].reserved)
+
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind became free in this turn."""
         return self._hosts.free[slot_kind].freed
@@ -73,12 +78,12 @@ class StateView:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no slot is free, no pool is overdue and no phase takes several slots."""
+        """Whether no slot is free or reserved, no pool is overdue and no phase is wide."""
         if self._jobs.has_wide:
             return False
         shares = self._shares.of
         for kind, free in self._hosts.free.items():
-            if free.by_host or shares[kind].overdue:
+            if free.by_host or shares[kind].reserved or shares[kind].overdue:
                 return False
         return True
 

@@ -172,7 +172,8 @@ def _preemption(entry: PreemptionEntry | None) -> Preemption | None:
     if entry is None:
         return None
     least, fair = (
-        inf if seconds is None else seconds for seconds in (entry.least_after, entry.fair_after)
+        inf if seconds == "never" else seconds
+        for seconds in (entry.least_after, entry.fair_after)
     )
     return Preemption(least, fair, entry.fraction, entry.grace)
 

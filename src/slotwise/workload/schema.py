@@ -100,12 +100,12 @@ class ShuffleEntry(Entry):
 
 
 class PreemptionEntry(Entry):
-    """When and how a pool reclaims slots; a missing delay means never."""
+    """When and how a pool reclaims slots; what is missing is inherited."""
 
-    least_after: Seconds | None = None
-    fair_after: Seconds | None = None
-    fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
-    grace: Seconds = 0.0
+    least_after: Seconds | Literal["never"] | None = None
+    fair_after: Seconds | Literal["never"] | None = None
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    grace: Seconds | None = None
 
 
 class ObjectiveEntry(Entry):

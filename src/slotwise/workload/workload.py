@@ -150,7 +150,7 @@ class Workload:
     replicas    short form of a placement with this number; 0 without one: input is local
                 everywhere
     folder      the folder that relative paths are relative to
-    preemption  how pools without their own setting reclaim slots
+    preemption  how pools reclaim slots, as far as they do not say it themselves
     shuffle     how reduces get map output; None: after all maps are done
     network     of the simulated cluster; None: the simulation sets the time of remote reads
     changes     of the hosts of the cluster, in a simulation

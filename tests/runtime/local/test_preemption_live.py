@@ -13,7 +13,7 @@ from slotwise import Calls, Job, Phase, Tasks
 from slotwise import task as running
 from slotwise.model.decision import Decision, Launch, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFinished, TaskKilled
-from slotwise.model.pool import Preemption
+from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
 from slotwise.results import RunInterrupted
 from slotwise.runtime.loop import Record
@@ -173,3 +173,35 @@ def test_tasks_that_end_in_their_grace_are_not_killed(tmp_path: Path) -> None:
     assert len(entries(result.log, Preempt)) == 2
     assert not entries(result.log, TaskKilled)
     assert result.metrics["jobs_done"] == 2
+
+
+def test_one_task_dies_for_one_slot_beside_a_pool_that_lacks_one_too(tmp_path: Path) -> None:
+    """The slot is kept for the pool that took it back, although another comes first."""
+    go = str(tmp_path / "go")
+
+    def work(task: int) -> int:
+        until = time.monotonic() + 120
+        while not Path(go).exists():
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        return task
+
+    old = Calls(Job("old", (Phase("p", Tasks(4)),), pool="old"), work)
+    other = Job("other", (Phase("p", Tasks(2, 0.05)),), arrival=0.3, pool="other")
+    taker = Job("taker", (Phase("p", Tasks(1, 0.05)),), arrival=0.3, pool="taker")
+    takes = Preemption(fair_after=AFTER, fraction=1.0, grace=GRACE)
+
+    def progress(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        if any(isinstance(e, TaskFinished) and e.phase.job == "taker" for e in events):
+            Path(go).touch()
+
+    pools = (Pool("old"), Pool("other"), Pool("taker", preemption=takes))
+    workload = slotwise.Workload((old, other, taker), pools=pools)
+    result = slotwise.run(workload, "fair", slots=4, progress=progress)
+    (killed,) = entries(result.log, TaskKilled)
+    assert killed.phase.job == "old"  # type: ignore[attr-defined]
+    turn = next(turn for turn in result.log.turns if killed in turn.events)
+    launched = [d.phase.job for d in turn.decisions if isinstance(d, Launch)]
+    assert launched == ["taker"]
+    assert result.metrics["jobs_done"] == 3
+    assert slotwise.replay(result.log).is_identical
