@@ -38,7 +38,7 @@ from slotwise.model.job import Job
 from slotwise.model.option_names import option_name
 from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
-from slotwise.model.typed import TIME_MOST, check_range, is_number
+from slotwise.model.typed import FLOAT_MOST, check_range, is_number
 from slotwise.objective.objective import Objective
 
 if TYPE_CHECKING:
@@ -308,5 +308,5 @@ def check_budget(seconds: float | None) -> None:
 
 
 def _check_epoch(seconds: float) -> None:
-    remedy = f"give a finite number >= {EPOCH_LEAST}, at most {TIME_MOST:g}"
-    check_range(option_name("epoch_seconds"), seconds, EPOCH_LEAST, TIME_MOST, remedy)
+    remedy = f"give a finite number >= {EPOCH_LEAST}"
+    check_range(option_name("epoch_seconds"), seconds, EPOCH_LEAST, FLOAT_MOST, remedy)
