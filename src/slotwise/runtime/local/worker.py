@@ -100,7 +100,7 @@ def reset_signals() -> None:
     A parent that ignores SIGCHLD would hide the exit codes of our children, for instance. An
     ignored SIGHUP stays, as nohup has set it, and so does what Python itself ignores.
     """
-    stays = {signal.SIGHUP, signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
+    stays = {signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ}
     for number in signal.valid_signals() - stays:
         if handler_of(number) == signal.SIG_IGN:
             is_interrupt = number == signal.SIGINT
