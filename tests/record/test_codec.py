@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Adjust, Defer, GiveUp, Launch, Locality, Preempt, Reallocate
+from slotwise.model.decision import (
+    Adjust,
+    Defer,
+    GiveUp,
+    Launch,
+    Locality,
+    Preempt,
+    Reallocate,
+    Release,
+)
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import PRIORITIES, Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
@@ -94,6 +103,7 @@ entries = st.one_of(
     st.builds(
         Preempt, host=names, until=st.none() | seconds, pool=st.none() | names, **attempts
     ),
+    st.builds(Release, pool=names, kind=names, slot_kind=names, host=names, slots=numbers),
     st.builds(GiveUp, job=names, reason=names),
 )
 
@@ -135,10 +145,10 @@ def test_every_job_comes_back(job: Job) -> None:
         st.none()
         | st.builds(
             Preemption,
-            st.just(inf) | seconds,
-            st.just(inf) | seconds,
-            st.floats(0.01, 1),
-            seconds,
+            st.none() | st.just(inf) | seconds,
+            st.none() | st.just(inf) | seconds,
+            st.none() | st.floats(0.01, 1),
+            st.none() | seconds,
         ),
     )
 )

@@ -302,7 +302,8 @@ def encode_pool(pool: Pool) -> Plain:
 def decode_pool(plain: Plain) -> Pool:
     """The inverse of `encode_pool`."""
     preemption = plain.get("preemption")
-    return Pool(**{**plain, "preemption": preemption and _decode_preemption(preemption)})
+    stated = None if preemption is None else _decode_preemption(preemption)
+    return Pool(**{**plain, "preemption": stated})
 
 
 def _encode_preemption(preemption: Preemption) -> Plain:

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Enqueue, GiveUp, Launch
+from slotwise.model.decision import Decision, Enqueue, GiveUp, Launch, Release
 from slotwise.model.event import (
     Event,
     HostAdded,
@@ -131,6 +131,9 @@ class Plausible:
             self._check_numbers(decision)
             self._check_host(decision.host)
             self._check_task(decision.phase, decision.task)
+        elif isinstance(decision, Release):
+            if not isinstance(decision.slots, int):
+                raise ValueError(f"slots is {decision.slots!r}")
         elif isinstance(decision, GiveUp):
             self._finish(decision.job, None)
         elif isinstance(decision, Enqueue):

@@ -316,10 +316,10 @@ class State(StateRequests, StateHosts, StateGates):
                 self._recount()
 
     def _release(self, decision: Release) -> None:
-        shares = self._of_kind[decision.slot_kind]
-        share = shares.get(ShareKey(decision.pool, decision.kind))
-        assert share is not None, "only what is reserved is released"
-        shares.release(decision.host, share, decision.slots)
+        shares = self._of_kind.get(decision.slot_kind)
+        share = shares and shares.get(ShareKey(decision.pool, decision.kind))
+        if shares and share:  # Otherwise somebody has changed the log.
+            shares.release(decision.host, share, decision.slots)
 
     def _give_up(self, decision: GiveUp) -> None:
         self.doomed.pop(decision.job, None)
