@@ -47,6 +47,7 @@ def turns_of(name: str) -> list[Turn]:
             [JobArrived(0.1, job)],
             [
                 Reallocate({phase_id: 2 / 3}, 0.5),
+                Reallocate({phase_id: 1.0}, 0.5, in_turn=True),
                 Launch(phase_id, 0, 1, "h1", Locality.NODE),
             ],
         ),

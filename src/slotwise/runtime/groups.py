@@ -98,6 +98,20 @@ class JobShare(GroupNode):
             self.unit = phase.unit
 
 
+def formed(job: JobShare, known: dict[JobShare, None], in_turn: bool) -> JobShare | None:
+    """The node of a job, also in `known`, if it has several ready phases; otherwise None."""
+    if in_turn or job.ready < 2:
+        if job.is_formed:
+            job.dissolve()
+        return None
+    if job not in known:
+        known[job] = None
+        job.clear()
+        if not job.is_formed:
+            job.form()
+    return job
+
+
 def walk_orders(group: GroupNode) -> Iterator[Sequence[Rank]]:
     """The orders of phases below a pool or a job, as they are served.
 

@@ -11,7 +11,7 @@ from math import inf
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
-from slotwise.runtime.groups import GroupNode, JobShare
+from slotwise.runtime.groups import GroupNode, JobShare, formed
 from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
@@ -123,7 +123,7 @@ class Shares:
             pool.members += 1
             if job is not None:
                 is_one = job.ready < 2 and not job.is_formed
-                job = None if is_one else _formed(job, jobs, in_turn)
+                job = None if is_one else formed(job, jobs, in_turn)
             parent, rank = whole if in_turn else job or pool, phase.rank
             # Where thousands of phases wait, most had no slots and get none: nothing changes.
             if share or phase.allocated or rank is None or is_new_order:
@@ -432,10 +432,13 @@ class Shares:
                 pool.coming += phase.width
         phase.rank = None
         if phase.is_ready and phase.pending:
-            group = phase.group or phase.pool
-            parent = self.whole if self.whole.is_in_turn else group
+            parent = self._order_of(phase)
             phase.rank = rank = phase.ranked(parent.is_in_turn)
             parent.backlogged.append(rank)
+
+    def _order_of(self, phase: PhaseState) -> GroupNode:
+        """The node in whose order a phase with a backlog is: all slots, its job or its pool."""
+        return self.whole if self.whole.is_in_turn else phase.group or phase.pool
 
     def _watch(self, pool: PoolState) -> None:
         """Check whether a pool's shortages have begun, are over, or are overdue."""
@@ -469,20 +472,6 @@ class Shares:
                 child.rank = rank = child.ranked()
                 insort(order, rank)
             child = child.parent
-
-
-def _formed(job: JobShare, formed: dict[JobShare, None], in_turn: bool) -> JobShare | None:
-    """The node of a job, also in `formed`, if it has several ready phases; otherwise None."""
-    if in_turn or job.ready < 2:
-        if job.is_formed:
-            job.dissolve()
-        return None
-    if job not in formed:
-        formed[job] = None
-        job.clear()
-        if not job.is_formed:
-            job.form()
-    return job
 
 
 def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
