@@ -230,7 +230,7 @@ def pickled(
             return body
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
-    from slotwise.by_value import pickled_by_value
+    from slotwise.by_value.pickling import pickled_by_value
 
     taken.clear()
     return pickled_by_value(value, take)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import cloudpickle
 
-from slotwise.by_value import pickled_by_value
+from slotwise.by_value.pickling import pickled_by_value
 from slotwise.runtime.local.worker import pickled, summary
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from slotwise.by_value import pickled_by_value
+from slotwise.by_value.pickling import pickled_by_value
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.processes import Answer
 from slotwise.runtime.local.user_code import UserCodeError, of_user, pickled_task
