@@ -284,7 +284,7 @@ def main(call: Callable[..., Any], *, fails: bool) -> None:
             try:
                 call(*task)
             except FailedError as failed:
-                show("failed", failed.args, failed.__notes__, FailedError.made)
+                show("failed", failed.args, failed.__notes__[0], FailedError.made)
             except ExceptionGroup as group:
                 show("group", group, [type(one) is FailedError for one in group.exceptions])
 
@@ -300,6 +300,18 @@ def path(name: str) -> Iterator[Callable[..., Any]]:
 
     if name == "calls":
         yield in_a_job
+        return
+    if name == "dask":
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+            ) as cluster,
+            Client(cluster) as client,
+            slotwise.Session(dask=client) as session,
+        ):
+            yield lambda *call: session.submit(same, session.submit(*call)).result()
         return
     with slotwise.Session(2) as session:
         if name == "executor":

@@ -11,7 +11,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("script_of_values.py")
 
-PATHS = ("executor", "chunks", "map", "stored", "chained", "joblib", "calls")
+PATHS = ("executor", "chunks", "map", "stored", "chained", "joblib", "dask", "calls")
 
 
 @cache

@@ -15,14 +15,22 @@ from typing import Any
 Reduced = tuple[Any, ...]
 """How pickle makes a value: a callable, its arguments, perhaps more."""
 
+
+def refuse(value: object) -> Reduced:
+    """Raise TypeError, as pickle does."""
+    raise TypeError(f"cannot pickle {type(value).__name__!r} object")
+
+
+WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+
 ANEW: dict[type, Callable[[Any], Reduced]] = {
     type(threading.Lock()): lambda lock: (threading.Lock, ()),
     type(threading.RLock()): lambda lock: (threading.RLock, ()),
     threading.Condition: lambda condition: (type(condition), (condition._lock,)),
     threading.BoundedSemaphore: lambda it: (type(it), (it._initial_value,)),
     threading.local: lambda local: (type(local), ()),
-    weakref.WeakKeyDictionary: lambda weak: (type(weak), ()),
-    weakref.WeakValueDictionary: lambda weak: (type(weak), ()),
+    **dict.fromkeys(WEAK, lambda weak: (type(weak), ())),
+    threading.Thread: refuse,  # It would be sent without what runs.
     ContextVar: lambda variable: (partial(ContextVar, variable.name, **_default(variable)), ()),
     SimpleQueue: lambda queue: (type(queue), ()),
 }
@@ -31,10 +39,10 @@ ANEW: dict[type, Callable[[Any], Reduced]] = {
 
 def made_anew(value: object) -> Reduced | None:
     """How a value is made anew; None if it is sent as it is."""
-    for base in type(value).__mro__:
-        if base in ANEW:
-            return ANEW[base](value)
-    return None
+    bases = type(value).__mro__
+    if ANEW.keys().isdisjoint(bases):
+        return None
+    return next(ANEW[base](value) for base in bases if base in ANEW)
 
 
 def refused(within: Any, check: Callable[[object, Any], object]) -> str:
@@ -43,9 +51,10 @@ def refused(within: Any, check: Callable[[object, Any], object]) -> str:
         try:
             check(value, within)
         except Exception as error:
-            kind = "function" if isinstance(within, FunctionType) else "class"
+            kind = "class" if isinstance(within, type) else type(within).__name__
+            name = getattr(within, "__qualname__", None) or getattr(within, "__name__", "")
             return (
-                f"{kind} {within.__qualname__!r} {what}, of type {type(value).__name__}, which"
+                f"{kind} {name!r} {what}, of type {type(value).__name__}, which"
                 f" cannot be sent to another process: {error}; make it where it is used, for"
                 " instance in the function, or give what it is made from as an argument"
             )
@@ -61,7 +70,7 @@ def _default(variable: ContextVar[Any]) -> dict[str, Any]:
 
 def _used(within: Any) -> Iterator[tuple[str, object]]:
     """The values that a function or class uses, each with a description."""
-    for name, value in vars(within).items():
+    for name, value in getattr(within, "__dict__", {}).items():
         if type(value) not in (GetSetDescriptorType, MemberDescriptorType):
             yield f"has the attribute {name!r}", value
     if not isinstance(within, FunctionType):

@@ -24,24 +24,17 @@ class Known(weakref.ref[Any]):
     definition  the pickle by value of a thing that was received; None until it is needed
     """
 
-    __slots__ = ("definition", "identity", "is_filled", "is_own", "key", "place")
+    __slots__ = ("definition", "identity", "is_filled", "is_own", "key")
 
-    def __new__(cls, thing: Any, identity: str, is_own: bool) -> Known:
-        """TypeError for a thing that cannot be weakly referenced."""
-        return super().__new__(cls, thing, _forget)
-
-    def __init__(self, thing: Any, identity: str, is_own: bool) -> None:
-        super().__init__(thing, _forget)  # type: ignore[call-arg]
-        self.key, self.identity, self.is_own = id(thing), identity, is_own
-        self.place = place_of(thing)
-        self.is_filled = False
-        self.definition: bytes | None = None
+    identity: str
+    key: int
+    is_own: bool
+    is_filled: bool
+    definition: bytes | None
 
 
 _by_thing: dict[int, Known] = {}
 _by_identity: dict[str, Known] = {}
-_by_place: dict[Place, Known] = {}
-"""Of the things that were received, the last one with each name in a module."""
 
 _origin, _numbers = "", count()
 
@@ -56,13 +49,10 @@ def identity_of(thing: object) -> str:
     """The identity of a thing, given now if it has none; empty if it can have none."""
     found = known(thing)
     if found is None:
-        try:
-            found = Known(thing, f"{_origin}-{next(_numbers)}", True)
-        except TypeError:  # It cannot be weakly referenced.
-            return ""
         # If two threads do this at once, both identities lead to the thing.
-        _by_thing[found.key] = _by_identity[found.identity] = found
-    return found.identity
+        identity = f"{_origin}-{next(_numbers)}"
+        found = _noted(thing, identity, is_own=True)
+    return "" if found is None else found.identity
 
 
 def with_identity(identity: str) -> Known | None:
@@ -75,25 +65,26 @@ def received(identity: str, thing: object) -> None:
     """Note that a thing was received; with the same identity, it takes the place of another."""
     if not identity:
         return
-    found = known(thing)
-    if found is None:
-        found = Known(thing, identity, False)
-        _by_thing[found.key] = found
-        if "<locals>" not in found.place[1]:
-            _by_place[found.place] = found
-    _by_identity[identity] = found
+    if found := known(thing):
+        _by_identity[identity] = found
+    else:
+        _noted(thing, identity, is_own=False)
 
 
 def of_other_run(identity: str, place: Place) -> object:
     """The thing of this name that was received from another program than the identity is of.
 
     It is for values that an earlier run has stored: they become those of the present classes,
-    as with pickle. None if there is none.
+    as with pickle. None if there is none. O(things that are known).
     """
-    found = _by_place.get(place)
-    if found is None or _origin_of(found.identity) == _origin_of(identity):
-        return None
-    return found()
+    origin = _origin_of(identity)
+    if "<locals>" not in place[1]:
+        for found in list(_by_identity.values()):
+            if not found.is_own and _origin_of(found.identity) != origin:
+                thing = found()
+                if thing is not None and place_of(thing) == place:
+                    return thing
+    return None
 
 
 def place_of(thing: Any) -> Place:
@@ -102,14 +93,24 @@ def place_of(thing: Any) -> Place:
     return str(module), str(name or getattr(thing, "__name__", None))
 
 
+def _noted(thing: object, identity: str, *, is_own: bool) -> Known | None:
+    try:
+        noted = Known(thing, _forget)
+    except TypeError:  # Not all objects can be weakly referenced.
+        return None
+    key = id(thing)
+    noted.identity, noted.key, noted.is_own = identity, key, is_own
+    noted.is_filled, noted.definition = False, None
+    _by_thing[key] = _by_identity[identity] = noted
+    return noted
+
+
 def _forget(gone: Any) -> None:
-    for table, key in (
-        (_by_thing, gone.key),
-        (_by_identity, gone.identity),
-        (_by_place, gone.place),
-    ):
-        if table.get(key) is gone:
-            del table[key]
+    key, identity = gone.key, gone.identity
+    if _by_thing.get(key) is gone:
+        del _by_thing[key]
+    if _by_identity.get(identity) is gone:
+        del _by_identity[identity]
 
 
 def _origin_of(identity: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from slotwise.programs.shuffle.sizes import column_bytes
+from slotwise.programs.transfer import pickled
 
 SLICE_RECORDS = 1024
 """This many records are measured together, and written and read together."""
@@ -43,7 +44,7 @@ def in_order(
 def _spilled(records: list[Any], folder: Path) -> BinaryIO:
     file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
     for start in range(0, len(records), SLICE_RECORDS):
-        pickle.dump(records[start : start + SLICE_RECORDS], file, protocol=5)
+        file.write(pickled(records[start : start + SLICE_RECORDS], None, []))
     file.seek(0)
     return file
 
