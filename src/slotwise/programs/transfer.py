@@ -276,7 +276,7 @@ def _pieces(
             return _as_bytes(body)
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
-    from slotwise.by_value import dump_by_value
+    from slotwise.by_value.pickling import dump_by_value
 
     taken.clear()
     body = _Collector()

@@ -81,9 +81,13 @@ def test_lost_input_arrives_whatever_its_cause(workers: Workers) -> None:
 def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) -> None:
     """Runner, arguments and result: the text says which, and the worker lives on."""
     pids = workers.slots.pids()
-    lock = threading.Lock()
+    lock, generator = threading.Lock(), (x for x in "ab")
     for function, arguments, begin in [
-        (lambda: lock, (), "the task cannot be sent to a worker process: TypeError: "),
+        (
+            lambda: generator,
+            (),
+            "the task cannot be sent to a worker process: _pickle.PicklingError: ",
+        ),
         (lambda x: x, (lock,), "the task cannot be sent to a worker process: TypeError: "),
         (
             lambda: (x for x in "ab"),

@@ -8,12 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from slotwise.model.errors import InputError
 from slotwise.programs.dataflow.nodes import OUT, Kind, RecordSource, SplitSource, ValueSource
 from slotwise.programs.formats.held import held_by
 from slotwise.programs.formats.planned import PlannedInput
+from slotwise.programs.transfer import pickled
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Values:
         ends = [each * n + min(n, more) for n in range(self.copies + 1)]
         parts = tuple(self.records[one:other] for one, other in pairwise(ends))
         try:
-            sizes = tuple(len(cloudpickle.dumps(part)) if part else 0 for part in parts)
+            sizes = tuple(len(pickled(part, None, [])) if part else 0 for part in parts)
         except Exception as error:
             raise InputError(
                 f"flow.values: a record cannot be pickled: {error}; give plain data"

@@ -59,9 +59,9 @@ def _copied(channel: Channel, records: Records) -> Records:
         try:
             body = pickle.dumps(records, protocol=5)
         except Exception:  # As in channels.
-            import cloudpickle
+            from slotwise.by_value.pickling import pickled_by_value
 
-            body = cloudpickle.dumps(records, protocol=5)
+            body = pickled_by_value(records)
         copies: Records = pickle.loads(body)
     except Exception as error:
         error.add_note(f"in the {channel}; records must be objects that pickle can copy")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from slotwise.programs.shuffle.sizes import column_bytes
+from slotwise.programs.transfer import pickled
 from slotwise.programs.work_folder import keeping
 
 SLICE_RECORDS = 1024
@@ -45,7 +46,7 @@ def _spilled(records: list[Any], folder: Path) -> BinaryIO:
     with keeping(folder):
         file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
     for start in range(0, len(records), SLICE_RECORDS):
-        some = pickle.dumps(records[start : start + SLICE_RECORDS], protocol=5)
+        some = pickled(records[start : start + SLICE_RECORDS], None, [])
         with keeping(folder):
             file.write(some)
     with keeping(folder):

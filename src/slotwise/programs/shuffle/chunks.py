@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
 from slotwise.programs.shuffle.sizes import column_bytes
+from slotwise.programs.transfer import pickled
 
 CHUNK_PAIRS = 4096
 REFERENCE_BYTES = 8
@@ -38,7 +39,7 @@ def write_pairs(
     for first in range(0, len(keys), step):
         chunk = (keys[first : first + step], values[first : first + step])
         made = Grouped(*chunk) if is_grouped else chunk
-        file.append(partition, pickle.dumps(made, protocol=5))
+        file.append(partition, pickled(made, None, []))
 
 
 def read_pairs(path: Path, partition: int = 0) -> Iterator[Columns | Grouped]:

@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol, cast
 
 from slotwise import task as running
+from slotwise.by_value.pickling import sending
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.job import Job, PhaseId
 from slotwise.programs.hosts.here import NAME_VARIABLE, lacking
@@ -207,12 +208,13 @@ def pickled_call(
     """
     outer = getattr(_collected, "inputs", None)  # Of a call whose argument submits this one.
     inputs = _collected.inputs = []
+    outer_sending, sending.now = sending.now, True
     try:
         if not kwargs and type(fn) in FUNCTIONS and SMALL.issuperset(map(type, args)):
             return pickled((fn, args, kwargs)), inputs  # This is faster.
         return files.pack((fn, args, kwargs)), inputs
     finally:
-        _collected.inputs = outer
+        _collected.inputs, sending.now = outer, outer_sending
 
 
 def number_of_input(future: object) -> int | None:

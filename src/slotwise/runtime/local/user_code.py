@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import cloudpickle
 
-from slotwise.by_value import pickled_by_value
+from slotwise.by_value.pickling import sent_by_value
 from slotwise.runtime.local.worker import pickled, summary
 
 T = TypeVar("T")
@@ -40,5 +40,5 @@ def of_user(call: Callable[[], T]) -> T:
 def pickled_task(value: object) -> bytes:
     """The pickle of a value; modules registered with cloudpickle are pickled by value."""
     if cloudpickle.list_registry_pickle_by_value():
-        return pickled_by_value(value)
+        return sent_by_value(value)
     return pickled(value)

@@ -312,7 +312,7 @@ def pickled(value: Any) -> bytes:
     else:
         if b"__main__" not in plain:
             return plain
-    from slotwise.by_value import pickled_by_value
+    from slotwise.by_value.pickling import pickled_by_value
 
     return pickled_by_value(value)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self
 
-from slotwise.by_value import pickled_by_value
+from slotwise.by_value.pickling import sent_by_value
 from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.processes import Answer
 from slotwise.runtime.local.user_code import UserCodeError, of_user, pickled_task
@@ -122,7 +122,7 @@ class Workers:
         try:
             if self._paths.get(key) != sys.path:
                 self.forget(key)
-                sent, path = of_user(lambda: pickled_by_value(runner)), list(sys.path)
+                sent, path = of_user(lambda: sent_by_value(runner)), list(sys.path)
                 # With the path, the worker can import what the user can import here.
                 self.slots.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path

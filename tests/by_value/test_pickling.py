@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from slotwise.by_value import pickled_by_value
+from slotwise.by_value.pickling import pickled_by_value
 
 SCRIPT = """
 import functools
@@ -41,6 +41,13 @@ def importable(number: int) -> int:
     return number
 
 
+def elsewhere(body: bytes, code: str) -> str:
+    """What code prints in another process, where `f` is what the pickle holds."""
+    program = f"import pickle\nf = pickle.loads({body!r})\n{code}"
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_cached_functions_of_a_script_run_in_other_processes(tmp_path: Path) -> None:
     """In calls and jobs, on their own and within others, also those that call themselves."""
     script = tmp_path / "script.py"
@@ -57,17 +64,16 @@ def test_a_cached_function_keeps_its_parameters_and_not_its_cache() -> None:
         return number + 1
 
     assert local(1) == 2
-    other = pickle.loads(pickled_by_value(local))
-    assert other.cache_parameters() == {"maxsize": 2, "typed": True}
-    assert other.cache_info().currsize == 0
-    assert other(1) == 2
-    assert other.__name__ == "local"
+    shows = "print(f.cache_parameters(), f.cache_info().currsize, f(1), f.__name__)"
+    assert elsewhere(pickled_by_value(local), shows) == (
+        "{'maxsize': 2, 'typed': True} 0 2 local\n"
+    )
 
 
 def test_a_cached_function_without_a_name_of_its_own_is_sent() -> None:
     """A cache around a partial function, or around a function of another module."""
     for cached in functools.cache(functools.partial(pow, 2)), functools.cache(operator.neg):
-        assert pickle.loads(pickled_by_value(cached))(3) == cached(3)
+        assert elsewhere(pickled_by_value(cached), "print(f(3))") == f"{cached(3)}\n"
 
 
 def test_a_cached_function_that_can_be_imported_is_sent_by_name() -> None:
