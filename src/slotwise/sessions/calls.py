@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import JobCancelled, PhaseClosed
@@ -13,7 +13,13 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.typed import check_number, check_text, check_whole
 from slotwise.runtime.local.arrivals import Entry, StopTask
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
-from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
+from slotwise.runtime.local.call_stream import (
+    Call,
+    CallResult,
+    CallStream,
+    SharedInput,
+    pickled_call,
+)
 from slotwise.sessions.futures import Control, Future
 
 CALLS_MOST = 100_000
@@ -208,11 +214,22 @@ class CallSubmitter:
             raise InputError(
                 "a future of another session is among the arguments; give its result instead"
             )
-        if inputs:
+        if any(isinstance(one, Future) for one in inputs):
             self._wait(future, program, call, inputs)
         else:
-            self._add(future, program, (call,), had_waited=False)
+            packed = (one.packed() for one in inputs)
+            self._add(future, program, (call, *packed), had_waited=False)
         return future
+
+    def shared(self, fn: Callable[..., T]) -> Callable[..., T]:
+        """What stands for a function in the chunks of a map, so that it is pickled once.
+
+        If that fails, it is the function, and so the future of each chunk has the error.
+        """
+        try:
+            return cast(Callable[..., T], SharedInput(fn, self._host.files))
+        except Exception:
+            return fn
 
     def close(self) -> None:
         """Submit no more calls, except those that wait for the results of others."""
@@ -260,7 +277,7 @@ class CallSubmitter:
         future: Future[Any],
         program: str,
         call: bytes | StoredResult,
-        inputs: list[Future[Any]],
+        inputs: list[Future[Any] | SharedInput],
     ) -> None:
         """Submit a call when its inputs are there."""
         left = len(inputs)
@@ -292,7 +309,7 @@ class CallSubmitter:
         future: Future[Any],
         program: str,
         call: bytes | StoredResult,
-        inputs: list[Future[Any]],
+        inputs: list[Future[Any] | SharedInput],
     ) -> None:
         """Submit a call that has waited. It fails or is cancelled like an input."""
         if any(one.cancelled() for one in inputs):

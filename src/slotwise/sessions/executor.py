@@ -41,6 +41,10 @@ class SessionExecutor(futures.Executor):
         """
         return self._calls.submit(fn, args, kwargs)
 
+    def shared(self, fn: Callable[..., T]) -> Callable[..., T]:
+        """What stands for a function in many calls; it is pickled once, now."""
+        return self._calls.shared(fn)
+
     def map(
         self,
         fn: Callable[..., T],
@@ -59,10 +63,10 @@ class SessionExecutor(futures.Executor):
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize > 1:
-            pieces = chunks(zip(*iterables, strict=False), chunksize)
-            each = partial(_each, fn)
+            pieces = chunks(items_of(iterables), chunksize)
+            each = partial(_each_item if len(iterables) == 1 else _each, self.shared(fn))
             results = self.map(each, pieces, timeout=timeout, buffersize=buffersize)
-            return (value for piece in results for value in piece)
+            return _values(results)
         if buffersize is None:
             return super().map(fn, *iterables, timeout=timeout)
         return self._map_ahead(fn, zip(*iterables, strict=False), timeout, buffersize)
@@ -106,6 +110,11 @@ class SessionExecutor(futures.Executor):
             futures.wait(pending)
 
 
+def items_of(iterables: tuple[Iterable[Any], ...]) -> Iterator[Any]:
+    """The items of one iterable, or tuples of those of several."""
+    return iter(iterables[0]) if len(iterables) == 1 else zip(*iterables, strict=False)
+
+
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """The items in lists of this length; the last one may be shorter."""
     rest = iter(items)
@@ -120,6 +129,17 @@ def _taken(submitted: deque[Future[T]], timeout: float | None) -> T:
     return result
 
 
+def _values(chunks: Iterator[list[T]]) -> Iterator[T]:
+    """The values of chunks; ending it early ends the chunks."""
+    for chunk in chunks:
+        yield from chunk
+
+
 def _each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
-    """What a function returns for each item of a chunk, in one task."""
+    """What a function returns for each tuple of arguments of a chunk, in one task."""
     return [fn(*arguments) for arguments in chunk]
+
+
+def _each_item(fn: Callable[..., T], chunk: list[Any]) -> list[T]:
+    """What a function of one argument returns for each item of a chunk, in one task."""
+    return [fn(item) for item in chunk]

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from slotwise.runtime.local.call_stream import CallResult, failure
-from slotwise.sessions.executor import SessionExecutor
+from slotwise.sessions.executor import SessionExecutor, items_of
 from slotwise.sessions.futures import Future
 
 AHEAD = 4
@@ -54,9 +54,9 @@ def map_lazily(
     """
     if chunksize is not None and chunksize < 1:
         raise ValueError(f"chunksize is {chunksize}; give at least 1, or None")
-    mapping = _Mapping(executor, fn, zip(*iterables, strict=False), chunksize)
-    for _ in range(ahead):
-        mapping.submit()
+    each = partial(_each_timed, executor.shared(fn), len(iterables) == 1)
+    mapping = _Mapping(executor, each, items_of(iterables), chunksize, ahead)
+    mapping.submit_ahead()
     results = mapping.results()
     next(results)  # Begins it: closing a generator that has not begun has no effect.
     return results
@@ -68,24 +68,31 @@ class _Mapping:
     def __init__(
         self,
         executor: SessionExecutor,
-        fn: Callable[..., Any],
-        items: Iterator[tuple[Any, ...]],
+        each: Callable[[list[Any]], Chunk],
+        items: Iterator[Any],
         chunksize: int | None,
+        ahead: int,
     ) -> None:
-        self._executor, self._each, self._items = executor, partial(_each_timed, fn), items
+        self._ahead = ahead
+        self._executor, self._each, self._items = executor, each, items
         self._is_fixed = chunksize is not None
         self._size = chunksize or 1
         self._open: deque[Future[Chunk]] = deque()
         self._problem: Exception | None = None
 
-    def submit(self) -> None:
-        """Submit the next task, if items are left.
+    def submit_ahead(self) -> None:
+        """Submit tasks until `ahead` of them are open."""
+        while len(self._open) < self._ahead and self._submit():
+            pass
+
+    def _submit(self) -> bool:
+        """Submit the next task; False if no items are left.
 
         An error, such as one of the iterables, is raised after the results of earlier items.
         """
         if self._problem is not None:
-            return
-        piece: list[tuple[Any, ...]] = []
+            return False
+        piece: list[Any] = []
         try:
             piece.extend(islice(self._items, self._size))
         except Exception as error:
@@ -95,6 +102,7 @@ class _Mapping:
                 self._open.append(self._executor.submit(self._each, piece))
         except Exception as error:
             self._problem = error
+        return bool(piece)
 
     def results(self) -> Generator[Any, None, None]:
         """None, and then the results in order. Closing it cancels the remaining tasks."""
@@ -106,7 +114,9 @@ class _Mapping:
                 chunk = self._open.popleft().result()
                 if not self._is_fixed:
                     self._size = _next_size(self._size, chunk)
-                self.submit()
+                # Several at once: each time that some are submitted wakes the loop.
+                if len(self._open) <= self._ahead // 2:
+                    self.submit_ahead()
                 yield from chunk.values
                 if chunk.raised is not None:
                     raise pickle.loads(chunk.raised).error()
@@ -126,13 +136,17 @@ def _next_size(size: int, last: Chunk) -> int:
     return max(1, int(min(wanted, GROWTH_MOST * len(last.values), CALLS_MOST)))
 
 
-def _each_timed(fn: Callable[..., Any], chunk: list[tuple[Any, ...]]) -> Chunk:
-    """Call a function for each item of a chunk, in one task."""
+def _each_timed(fn: Callable[..., Any], is_of_one: bool, chunk: list[Any]) -> Chunk:
+    """Call a function for each item of a chunk, or tuple of arguments, in one task."""
     values: list[Any] = []
     begun = time.perf_counter()
     try:
-        for arguments in chunk:
-            values.append(fn(*arguments))
+        if is_of_one:
+            for item in chunk:
+                values.append(fn(item))
+        else:
+            for arguments in chunk:
+                values.append(fn(*arguments))
     except Exception as error:
         raised = pickle.dumps(CallResult(False, failure(error)))
         return Chunk(values, time.perf_counter() - begun, raised)

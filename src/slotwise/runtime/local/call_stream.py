@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from slotwise import task as running
 from slotwise.by_value.pickling import sending
@@ -21,6 +21,8 @@ from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.worker import pickled, summary
 from slotwise.story import error_line, story
+
+T = TypeVar("T")
 
 Call = tuple[bytes | StoredResult, ...]
 """The pickle of a function with its arguments, and its inputs; large ones are in files."""
@@ -203,18 +205,60 @@ def pickled_call(
 ) -> tuple[bytes | StoredResult, list[Any]]:
     """A call as it is sent to a worker process, and its inputs.
 
-    Inputs are futures anywhere within the arguments. A large call is written to a file, which
-    takes one copy. Raises what pickling raises.
+    Inputs are futures and shared inputs anywhere within the arguments. A large call is written
+    to a file, which takes one copy. Raises what pickling raises.
     """
+    is_small = not kwargs and type(fn) in FUNCTIONS and SMALL.issuperset(map(type, args))
+    return _with_inputs(
+        lambda: pickled((fn, args, kwargs)) if is_small else files.pack((fn, args, kwargs))
+    )
+
+
+def _with_inputs(pack: Callable[[], T]) -> tuple[T, list[Any]]:
+    """What is packed, and the inputs that were found in it."""
     outer = getattr(_collected, "inputs", None)  # Of a call whose argument submits this one.
     inputs = _collected.inputs = []
     outer_sending, sending.now = sending.now, True
     try:
-        if not kwargs and type(fn) in FUNCTIONS and SMALL.issuperset(map(type, args)):
-            return pickled((fn, args, kwargs)), inputs  # This is faster.
-        return files.pack((fn, args, kwargs)), inputs
+        return pack(), inputs
     finally:
         _collected.inputs, sending.now = outer, outer_sending
+
+
+class SharedInput:
+    """A value that is an input of many calls, and is pickled once, as it is now.
+
+    Raises what pickling raises.
+    """
+
+    def __init__(self, value: object, files: CallFiles) -> None:
+        self._packed, inputs = _with_inputs(lambda: files.pack(value))
+        if inputs:
+            raise TypeError("futures within it are inputs of each call")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return input_of_call, (number_of_input(self),)
+
+    # As a future that is done.
+
+    def is_of(self, control: object) -> bool:
+        """Whether it is of this session: of any."""
+        return True
+
+    def when_done(self, step: Callable[[], None]) -> None:
+        """Take a step when it is done: at once."""
+        step()
+
+    def cancelled(self) -> bool:
+        """It never is."""
+        return False
+
+    def raised(self) -> None:
+        """It has no error."""
+
+    def packed(self) -> bytes | StoredResult:
+        """Its pickle, or the file of a large one."""
+        return self._packed
 
 
 def number_of_input(future: object) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,6 +10,9 @@ import cloudpickle
 
 from slotwise.by_value.pickling import sent_by_value
 from slotwise.runtime.local.worker import pickled, summary
+
+PLAIN = frozenset((type(None), bool, int, float, str, bytes))
+"""Types of values whose pickles need no code."""
 
 T = TypeVar("T")
 
@@ -37,8 +41,10 @@ def of_user(call: Callable[[], T]) -> T:
         raise UserCodeError(summary(error)) from None
 
 
-def pickled_task(value: object) -> bytes:
-    """The pickle of a value; modules registered with cloudpickle are pickled by value."""
+def pickled_task(value: tuple[str, tuple[object, ...]]) -> bytes:
+    """The pickle of a key and of arguments; registered modules are pickled by value."""
+    if PLAIN.issuperset(map(type, value[1])):  # Bytes may be a pickle that names `__main__`.
+        return pickle.dumps(value, protocol=5)
     if cloudpickle.list_registry_pickle_by_value():
         return sent_by_value(value)
     return pickled(value)
