@@ -1,4 +1,7 @@
-"""The shares of all pools in one kind of slot: a tree with service orders and time-outs."""
+"""The shares of all pools in one kind of slot: a tree with service orders and time-outs.
+
+Longer than 400 lines: one walk up the tree counts slots and keeps the orders and the clocks.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.reserved import Reserved
 from slotwise.runtime.totals import Totals
 
 WHOLE = ShareKey("", "")
@@ -26,20 +30,18 @@ class Shares:
     """The order in which phases get slots of one kind, and the pools that are overdue.
 
     `now` is the current instant. `alarms` holds the instants at which pools will be overdue
-    unless they get the missing slots. `reserved` holds the free slots of each host that are
-    reserved for pools, which took them back; the other free slots are in `free`. For `whole`
-    only the order below it is maintained. If phases are served in turn whatever their pools,
-    all of them are in the order below `whole`, and the pools only count. `settle` costs
-    O(log n) for each level of pools, `reallocate` O(pools + phases).
+    unless they get the missing slots. `reserved` are the free slots that are reserved for
+    pools. For `whole` only the order below it is maintained. If phases are served in turn
+    whatever their pools, all of them are in the order below `whole`, and the pools only count.
+    `settle` costs O(log n) for each level of pools, `reallocate` O(pools + phases).
     """
 
     def __init__(
         self, slot_kind: str, free: FreeSlots, totals: Totals, of_kinds: Mapping[str, Shares]
     ) -> None:
         """`of_kinds` holds the shares of all kinds, `totals` what they have in common."""
-        self.slot_kind, self._free = slot_kind, free
-        self._totals, self._of_kinds = totals, of_kinds
-        self.reserved: dict[str, dict[PoolState, int]] = {}
+        self.slot_kind, self._totals, self._of_kinds = slot_kind, totals, of_kinds
+        self.reserved = Reserved(free)
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
         self.now = 0.0
@@ -218,10 +220,7 @@ class Shares:
             job.running = job.away = job.demand = 0
             job.backlogged = []
             job.rank = None
-        for pools_there in self.reserved.values():
-            for taker, slots in pools_there.items():
-                for pool in path_to(taker):
-                    pool.coming += slots
+        self.reserved.count()
         for phase in phases:
             phase.look_for(lost)
             self._count(phase, lost)
@@ -310,56 +309,9 @@ class Shares:
             pool.coming -= phase.width
         return share if share is not None and share.slot_kind == self.slot_kind else None
 
-    def reserve(self, host: str, share: PoolState, slots: int) -> None:
-        """Reserve as many of the free slots of a host for a pool, or all if there are fewer."""
-        slots = min(slots, self._free.by_host.get(host, 0))
-        if slots:
-            self._free.take(host, slots)
-            there = self.reserved.setdefault(host, {})
-            there[share] = there.get(share, 0) + slots
-            for pool in path_to(share):
-                pool.coming += slots
-
-    def release(self, host: str, share: PoolState, slots_max: int) -> int:
-        """Free up to so many of the slots that are reserved for a pool; their number."""
-        there = self.reserved.get(host, {})
-        slots = min(slots_max, there.get(share, 0))
-        if slots > 0:
-            there[share] -= slots
-            if not there[share]:
-                del there[share]
-            if not there:
-                del self.reserved[host]
-            for pool in path_to(share):
-                pool.coming -= slots
-            self._free.give_back(host, slots)
-        return slots
-
-    def release_host(self, host: str) -> None:
-        """Free all reserved slots of a host, which changes."""
-        for share, slots in [*self.reserved.get(host, {}).items()]:
-            self.release(host, share, slots)
-
-    def take(self, phase: PhaseState, host: str) -> bool:
-        """Take free slots for a task, first those that are reserved for its pools.
-
-        Those of other pools only if there are no others. Whether any were reserved.
-        """
-        width, was_reserved = phase.width, False
-        if host in self.reserved:
-            left = width
-            for pool in path_to(phase.pool):
-                left -= self.release(host, pool, left)
-            for pool in [*self.reserved.get(host, ())]:
-                left -= self.release(host, pool, width - self._free.by_host.get(host, 0))
-            was_reserved = left < width
-        self._free.take(host, width)
-        return was_reserved
-
     def check(self, phases: Iterable[PhaseState]) -> None:
         """Assert that every share agrees with these phases. For tests."""
         phases = list(phases)
-        assert all(slots > 0 for there in self.reserved.values() for slots in there.values())
         for pool in self._by_key.values():
             below = [other for other in self._by_key.values() if other.parent is pool]
             if pool is not self.whole:

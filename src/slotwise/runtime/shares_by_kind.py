@@ -95,7 +95,7 @@ class SharesByKind:
     def release_host(self, host: str) -> None:
         """A host changes: none of its slots is reserved any more."""
         for shares in self.of.values():
-            shares.release_host(host)
+            shares.reserved.release_host(host)
 
     def hand_over(self, others: SharesByKind, phases: Iterable[PhaseState]) -> None:
         """The pools are replaced by others, which keep what is taken back by their names.
@@ -103,11 +103,11 @@ class SharesByKind:
         Afterwards call `recount`.
         """
         for kind, shares in self.of.items():
-            for host, there in [*shares.reserved.items()]:
+            for host, there in [*shares.reserved.by_host.items()]:
                 for share, slots in [*there.items()]:
-                    shares.release(host, share, slots)
+                    shares.reserved.release(host, share, slots)
                     if (other := others.of[kind].get(share.key)) is not None:
-                        others.of[kind].reserve(host, other, slots)
+                        others.of[kind].reserved.add(host, other, slots)
         for phase in phases:
             for task, taker in phase.stopping.items():
                 if taker is not None:
@@ -121,8 +121,11 @@ class SharesByKind:
                 if host not in lost:
                     coming.update(dict.fromkeys(path_to(taker), phase.width))
         for shares in self.of.values():
-            assert not shares.reserved.keys() & lost, "nothing begins on a host that is lost"
-            for there in shares.reserved.values():
+            assert not shares.reserved.by_host.keys() & lost, (
+                "nothing begins on a host that is lost"
+            )
+            for there in shares.reserved.by_host.values():
+                assert all(slots > 0 for slots in there.values())
                 for taker, slots in there.items():
                     coming.update(dict.fromkeys(path_to(taker), slots))
         for shares in self.of.values():

@@ -279,7 +279,7 @@ class State(StateRequests, StateHosts, StateGates):
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
         free, shares = self._hosts.free[kind], self._of_kind[kind]
         offers = self._offers.get(kind)
-        was_reserved = shares.take(phase, launch.host)
+        was_reserved = shares.reserved.take(phase, launch.host)
         if offers is not None:
             # Phases before it were not offered slots that were reserved for a pool.
             before = () if was_reserved else shares.whole.walk()
@@ -319,7 +319,7 @@ class State(StateRequests, StateHosts, StateGates):
         shares = self._of_kind.get(decision.slot_kind)
         share = shares and shares.get(ShareKey(decision.pool, decision.kind))
         if shares and share:  # Otherwise somebody has changed the log.
-            shares.release(decision.host, share, decision.slots)
+            shares.reserved.release(decision.host, share, decision.slots)
 
     def _give_up(self, decision: GiveUp) -> None:
         self.doomed.pop(decision.job, None)

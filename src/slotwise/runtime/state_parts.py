@@ -137,7 +137,7 @@ class StateParts(StateView):
             shares = self._of_kind[phase.slot_kind]
             taker = shares.ended(phase, launch.task)
             if taker is not None and self._reserves:
-                shares.reserve(launch.host, taker, phase.width)
+                shares.reserved.add(launch.host, taker, phase.width)
 
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
         """Update the shares above a phase after one of its attempts has ended."""

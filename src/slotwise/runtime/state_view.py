@@ -66,7 +66,8 @@ class StateView:
 
     def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolView, int]]:
         """The other free slots of each host: those reserved for pools that took them back."""
-        return cast("Mapping[str, Mapping[PoolView, int]]", self._shares.of[slot_kind].reserved)
+        reserved = self._shares.of[slot_kind].reserved.by_host
+        return cast("Mapping[str, Mapping[PoolView, int]]", reserved)
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind became free in this turn."""
@@ -83,7 +84,7 @@ class StateView:
             return False
         shares = self._shares.of
         for kind, free in self._hosts.free.items():
-            if free.by_host or shares[kind].reserved or shares[kind].overdue:
+            if free.by_host or shares[kind].reserved.by_host or shares[kind].overdue:
                 return False
         return True
 
