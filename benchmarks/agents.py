@@ -28,18 +28,22 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from distributed import Client, LocalCluster, as_completed
 
 from agent_processes import Loopback
-from benchmarks.shuffles import exchange, place, seconds_of, shuffle, terasort, three_workers
-from benchmarks.wordcount import write_text
+from check import Result, serve
 from dask import bag
+from measuring import seconds_of
+from shuffles import exchange, place, shuffle, shuffle_rates, terasort, three_workers
+from shuffles import seconds_of as seconds_of_job
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.mapreduce.planning import plan_mapreduce
 from slotwise.runtime.agents.slots import AgentSlots
 from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
+from wordcount import write_text
 
 HOSTS, SLOTS = 2, 2
 FULL_MEGABYTES = 2_000
@@ -60,6 +64,24 @@ def main() -> None:
     for part in options.parts:
         print(f"== {part}", flush=True)
         PARTS[part](options)
+
+
+def check() -> Iterator[Result]:
+    """The shuffle at 0.7 of sendfile, and no-op tasks by those of `Client.submit`."""
+    rates = shuffle_rates(200, 5)
+    value = rates["agents"] / rates["sendfile"]
+    cause = "its receiver writes a file, that of sendfile drops the bytes; see the next line"
+    yield Result("shuffle", value, 0.7, "of a bare sendfile", "higher", cause=cause)
+    value = rates["agents"] / rates["into a file"]
+    yield Result("shuffle into a file", value, 0.7, "of a sendfile into a file", "higher")
+    seconds = {}
+    for name, way, count in (("agents", by_agents, 2_000), ("submit", by_submit, 400)):
+        with way() as gated:
+            gated(4, 100)
+            found = [seconds_of(partial(gated, HOSTS * SLOTS, count)) for _ in range(3)]
+            seconds[name] = min(found) / count
+    value = seconds["submit"] / seconds["agents"]
+    yield Result("no-op tasks of agents", value, 20.0, "x those of Client.submit", "higher")
 
 
 def noop(number: int) -> int:
@@ -189,7 +211,7 @@ def words(options: argparse.Namespace) -> None:
             reducers=3,
             split_bytes=SPLIT_BYTES,
         )
-        own = seconds_of(folder, execution)
+        own = seconds_of_job(folder, execution)
         with three_workers():
             begun = time.perf_counter()
             lines = bag.read_text(
@@ -213,4 +235,4 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 if __name__ == "__main__":
-    main()
+    serve(main, check)

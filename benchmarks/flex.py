@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 
+from check import COUNTED, Result, serve
+from measuring import LOOP, best_of, in_turn, in_yardsticks, ratio, yardsticks
 from oracles.packing_scheme import pack_by_the_book
 from oracles.plain_flex import share_plainly
 from slotwise.allocation.compiled import has_numba
@@ -63,12 +65,12 @@ def main() -> None:
     )
     for count, goal in GOALS.items():
         claims = generate(count)
-        taken = {"Python": best_of(partial(decide, claims, EventPacker))}
+        taken = {"Python": best_of(partial(decide, claims, EventPacker), seconds=1.0)}
         if has_numba():
-            taken["compiled"] = best_of(partial(decide, claims, CompiledPacker))
+            taken["compiled"] = best_of(partial(decide, claims, CompiledPacker), seconds=1.0)
         ours = taken["compiled" if has_numba() and count >= COMPILED_FROM else "Python"]
         if count <= BOOK_MOST:
-            taken["Fig. 3"] = best_of(partial(decide_by_the_book, claims))
+            taken["Fig. 3"] = best_of(partial(decide_by_the_book, claims), seconds=1.0)
         remark = ""
         if count <= PROGRAM_MOST and find_spec("scipy"):
             value, taken["HiGHS"] = best_in_order(claims)
@@ -78,6 +80,39 @@ def main() -> None:
         print(", ".join(ratios) + remark)
     print_searches()
     print_equal_calls()
+
+
+def check() -> Iterator[Result]:
+    """Decisions in yardsticks, beside Fig. 3 and HiGHS, and the plain form of equal calls."""
+    for count, goal in GOALS.items():
+        claims = generate(count)
+        packer = CompiledPacker if has_numba() and count >= COMPILED_FROM else EventPacker
+        decide(claims, packer)
+        value = in_yardsticks(partial(decide, claims, packer))
+        yield Result(f"a decision about {count:,} phases", value, yardsticks(goal), LOOP)
+    claims = generate(172)
+    found = in_turn(
+        {
+            "ours": lambda: best_of(partial(decide, claims, EventPacker), 5),
+            "Fig. 3": lambda: best_of(partial(decide_by_the_book, claims), 3),
+        }
+    )
+    value = ratio(found, "Fig. 3", "ours")
+    yield Result("Fig. 3 line by line, 172 phases", value, 10.0, "x our time", "higher")
+    above = 100 * (value_of(claims) / best_in_order(claims)[0] - 1)
+    yield Result("weighted response of 172 phases", above, 0.2, "% above HiGHS", noise=COUNTED)
+    for penalty in ("slowdown", "tardy", "tardiness", "sla"):
+        equal, allocator = equal_calls(100), Flex(Objective(penalty))
+        found = in_turn(
+            {
+                "ours": lambda c=equal, a=allocator: least_ms(partial(a.share, c)),
+                "plain": lambda c=equal, a=allocator: least_ms(partial(share_plainly, a, c)),
+            },
+            1,
+        )
+        value = ratio(found, "ours", "plain")
+        title = f"{penalty} of {CALLS:,} equal calls"
+        yield Result(title, value, 1.0, "x the time of the plain form")
 
 
 WAYS = ("Python", "compiled", "Fig. 3", "HiGHS")
@@ -116,17 +151,6 @@ def decide_by_the_book(claims: Claims) -> list[float]:
     order = contended_first(claims, claims.weight)
     pack_by_the_book(claims.capacity, claims.work, claims.min_share, claims.max_share, order)
     return grant(claims, order)
-
-
-def best_of(act: Callable[[], object], seconds: float = 1.0) -> float:
-    """The shortest of the runs that fit into a second, at least three."""
-    best, begun, runs = float("inf"), time.perf_counter(), 0
-    while runs < 3 or time.perf_counter() - begun < seconds:
-        start = time.perf_counter()
-        act()
-        best = min(best, time.perf_counter() - start)
-        runs += 1
-    return best
 
 
 def ends_of(claims: Claims) -> Floats:
@@ -222,14 +246,19 @@ def print_equal_calls() -> None:
         ratios = []
         for slots in CALL_SLOTS:
             claims, allocator = equal_calls(slots), Flex(Objective(penalty))
-            ours = processor_time(partial(allocator.share, claims))
-            plain = processor_time(partial(share_plainly, allocator, claims))
+            ours = least_ms(partial(allocator.share, claims))
+            plain = least_ms(partial(share_plainly, allocator, claims))
             print(f"{ours:10.1f}{plain:10.1f}", end="", flush=True)
             ratios.append(plain / ours)
         print("   plain:", ", ".join(f"{ratio:.1f} x" for ratio in ratios))
 
 
 CALLS, CALL_SLOTS = 1_000, (2, 100)
+
+
+def least_ms(act: Callable[[], object]) -> float:
+    """The least processor time of three runs, ms."""
+    return 1e3 * best_of(act, clock=time.process_time)
 
 
 def equal_calls(slots: int) -> Claims:
@@ -243,15 +272,5 @@ def equal_calls(slots: int) -> Claims:
     return replace(claims, owner=owner, cluster=Cluster.of_slots(slots), now=1.0)
 
 
-def processor_time(act: Callable[[], object]) -> float:
-    """The least of three runs, ms."""
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        act()
-        times.append(time.process_time() - start)
-    return min(times) * 1e3
-
-
 if __name__ == "__main__":
-    main()
+    serve(main, check)

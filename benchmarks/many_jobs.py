@@ -1,23 +1,28 @@
-"""Seconds of whole commands for many jobs, at n and at 2n, and the ratio of both.
+"""Whole commands for many jobs, at n and at 2n: seconds, peak memory, and their ratios.
 
 Files are generated: jobs of one phase, of random work, tasks and weights, on 100 slots; the
-same in three nested pools; a chain of phases in one job; and a long file that is only read.
-The times are processor seconds of a separate process, so they include its start. A ratio of 2
-is linear growth. Goals: 10 s for plans of 50,000 jobs and of a chain of 3,002 phases, 60 s for
-reading 700,000 jobs.
+same in three nested pools; a chain of phases in one job; jobs of 20 tasks that arrive 1 ms
+apart, so that all are alive at once; and a long file that is only read. The times are processor
+seconds of a separate process without those of its start. A ratio of 2 is linear growth, 4
+quadratic. Memory is the peak beyond that of the start. Goals: 10 s for plans of 50,000 jobs and
+of a chain of 3,002 phases, 60 s for reading 700,000 jobs, 30 s and 500 MB for simulations of
+10,000 jobs that are alive at once, and linear growth.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from check import Result, serve
 
 POOLS = [
     {"name": "top"},
@@ -30,28 +35,95 @@ READ = (
 )
 
 
+LINEAR_MOST = 2.5
+"""Growth from n to 2n that is linear, with what one measurement may be off."""
+
+SLOTWISE = str(Path(sys.executable).with_name("slotwise"))
+Workload = dict[str, Any]
+
+
+class Used(NamedTuple):
+    """What a process has used: processor seconds, and MiB at most."""
+
+    seconds: float
+    memory: float
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=25_000)
     parser.add_argument("--phases", type=int, default=1_501)
+    parser.add_argument("--alive", type=int, default=1_000)
     parser.add_argument("--read", type=int, default=350_000)
     options = parser.parse_args()
-    print(f"{'':24} {'n':>9} {'seconds':>9} {'at 2n':>9} {'ratio':>7}")
-    for name in ("fifo", "fair", "flex"):
-        compare(f"plan, {name}", options.jobs, jobs, name)
-    compare("plan, fair, pools", options.jobs, jobs_in_pools, "fair")
-    for name in ("fair", "flowflex"):
-        compare(f"plan of a chain, {name}", options.phases, chain, name)
-    compare("reading", options.read, jobs, None)
+    print(f"{'':28} {'n':>9} {'seconds':>9} {'at 2n':>9} {'ratio':>7} {'MiB':>7} {'at 2n':>7}")
+    for title, count, once, twice in compare(
+        options.jobs, options.phases, options.alive, options.read
+    ):
+        print(
+            f"{title:28} {count:9,} {once.seconds:9.2f} {twice.seconds:9.2f}"
+            f" {twice.seconds / once.seconds:7.2f} {once.memory:7.0f} {twice.memory:7.0f}",
+            flush=True,
+        )
 
 
-def compare(title: str, count: int, make: Any, allocator: str | None) -> None:
-    """Print the seconds for this number, for twice the number, and their ratio."""
-    once, twice = (seconds_of(make(n), allocator) for n in (count, 2 * count))
-    print(f"{title:24} {count:9,} {once:9.2f} {twice:9.2f} {twice / once:7.2f}", flush=True)
+def check() -> Iterator[Result]:
+    """Linear growth of processor time, and of memory in simulations."""
+    for title, count, once, twice in compare(5_000, 1_001, 1_000, 25_000):
+        growth = twice.seconds / once.seconds
+        yield Result(f"{title}, {count:,}", growth, LINEAR_MOST, "x the time at 2n", noise=0.3)
+        if title.startswith("simulate"):
+            growth = twice.memory / once.memory
+            name = f"{title}, {count:,}, memory"
+            yield Result(name, growth, LINEAR_MOST, "x the memory at 2n", noise=0.3)
 
 
-def jobs(count: int) -> dict[str, Any]:
+def compare(
+    plans: int, phases: int, alive: int, read: int
+) -> Iterator[tuple[str, int, Used, Used]]:
+    """For each command: its name, n, and what it used for n and for 2n."""
+    commands: list[tuple[str, int, Callable[[int], Workload], list[str]]] = [
+        *(
+            (f"plan, {name}", plans, jobs, [SLOTWISE, "plan", "FILE", "--allocator", name])
+            for name in ("fifo", "fair", "flex")
+        ),
+        (
+            "plan, fair, pools",
+            plans,
+            jobs_in_pools,
+            [SLOTWISE, "plan", "FILE", "--allocator", "fair"],
+        ),
+        *(
+            (
+                f"plan of a chain, {name}",
+                phases,
+                chain,
+                [SLOTWISE, "plan", "FILE", "--allocator", name],
+            )
+            for name in ("fair", "flowflex")
+        ),
+        *(
+            (
+                f"simulate, {name}, 1 ms apart",
+                alive,
+                arriving,
+                [SLOTWISE, "simulate", "FILE", "--scheduler", name],
+            )
+            for name in ("fair", "flex")
+        ),
+        ("reading", read, jobs, [sys.executable, "-c", READ, "FILE"]),
+    ]
+    for title, count, make, command in commands:
+        base, once, twice = (used_by(make(n), command) for n in (2, count, 2 * count))
+        yield title, count, beyond(once, base), beyond(twice, base)
+
+
+def beyond(used: Used, base: Used) -> Used:
+    """What a command used beyond its start."""
+    return Used(max(1e-3, used.seconds - base.seconds), max(1e-3, used.memory - base.memory))
+
+
+def jobs(count: int) -> Workload:
     """Jobs of one phase each."""
     rng = random.Random(1)
     made = [
@@ -71,7 +143,7 @@ def jobs(count: int) -> dict[str, Any]:
     return {"slotwise": 1, "cluster": {"slots": 100}, "jobs": made}
 
 
-def jobs_in_pools(count: int) -> dict[str, Any]:
+def jobs_in_pools(count: int) -> Workload:
     """The same in three pools, two of which lie in another."""
     rng = random.Random(2)
     made = jobs(count)
@@ -80,7 +152,7 @@ def jobs_in_pools(count: int) -> dict[str, Any]:
     return made | {"pools": POOLS}
 
 
-def chain(count: int) -> dict[str, Any]:
+def chain(count: int) -> Workload:
     """One job, each phase of which waits for the one before."""
     phases = [
         {"name": f"p{n}", "work": 6, "tasks": 3, "after": [f"p{n - 1}"] if n else []}
@@ -90,24 +162,31 @@ def chain(count: int) -> dict[str, Any]:
     return {"slotwise": 1, "cluster": {"slots": 100}, "jobs": [job]}
 
 
-def seconds_of(workload: dict[str, Any], allocator: str | None) -> float:
-    """Processor time of the command that plans a workload, or of reading it."""
+def arriving(count: int) -> Workload:
+    """Jobs of 20 tasks that arrive 1 ms apart."""
+    made = [
+        {
+            "id": f"job{number}",
+            "arrival": number / 1000,
+            "phases": [{"name": "map", "tasks": 20, "work": 200}],
+        }
+        for number in range(count)
+    ]
+    return {"slotwise": 1, "cluster": {"slots": 100}, "jobs": made}
+
+
+def used_by(workload: Workload, command: list[str]) -> Used:
+    """What a command uses for a workload."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "jobs.json")
         path.write_text(json.dumps(workload))
-        command = [sys.executable, "-c", READ, str(path)]
-        if allocator:
-            slotwise = str(Path(sys.executable).with_name("slotwise"))
-            command = [slotwise, "plan", str(path), "--allocator", allocator]
-        before = _seconds_of_children()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return _seconds_of_children() - before
-
-
-def _seconds_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        command = [str(path) if word == "FILE" else word for word in command]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, f"{' '.join(command)} exits with {process.returncode}"
+    return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 if __name__ == "__main__":
-    main()
+    serve(main, check)

@@ -14,10 +14,11 @@ import resource
 import tempfile
 import time
 import trace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import check as checking
 import slotwise
 from slotwise.record.log import following
 from slotwise.results import Result
@@ -55,6 +56,23 @@ def main() -> None:
     half, whole = peaks
     ratios = ", ".join(f"{name} {whole[name] / half[name]:.2f}" for name in steps)
     print(f"peak memory of all jobs / of half of them: {ratios}")
+
+
+def check() -> Iterator[checking.Result]:
+    """Bytes that each further task adds to the peak; 2 GiB for the 8.6 million of a day."""
+    counts = (300, 900)
+    tasks = [
+        sum(phase.tasks.count for job in trace.trace(None, n) for phase in job.phases)
+        for n in counts
+    ]
+    peaks = []
+    for first in counts:
+        with tempfile.TemporaryDirectory() as folder:
+            given = (None, first, 300, Path(folder, "log.jsonl"))
+            peaks.append({name: measured(step, *given)[0] for name, step in STEPS.items()})
+    for name in STEPS:
+        grown = (peaks[1][name] - peaks[0][name]) * (1 << 30) / (tasks[1] - tasks[0])
+        yield checking.Result(f"{name}, of each further task", grown, 250.0, "bytes", noise=0.3)
 
 
 def measured(step: Callable[..., None], *given: object) -> tuple[float, float]:
@@ -117,4 +135,4 @@ STEPS: dict[str, Callable[..., None]] = {
 
 
 if __name__ == "__main__":
-    main()
+    checking.serve(main, check)

@@ -11,11 +11,11 @@ simulated run with a network, as a ratio to the same run without one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+from measuring import best_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.network import Network
@@ -100,8 +100,8 @@ def filling() -> None:
             paths.append(links.path(source, target)[0])
             row[: len(paths[-1])] = paths[-1]
         capacity = np.array(links.capacity)
-        many = best_of(partial(rates_of_many, table, capacity))
-        few = best_of(partial(rates_of_few, paths, links.capacity))
+        many = best_of(partial(rates_of_many, table, capacity), 2, 0.3)
+        few = best_of(partial(rates_of_few, paths, links.capacity), 2, 0.3)
         print(f"{count:8} {many * 1e6:9.0f} us {few / many:15.2f}")
 
 
@@ -111,8 +111,8 @@ def blocks(count: int = 1_000_000) -> None:
     placed = place_blocks(jobs, CLUSTER, 3, 1)[0].phases[0].tasks.blocks
     placed[0]
     drawn = time.perf_counter() - begun
-    index = best_of(placed.homes_by_host)  # type: ignore[attr-defined]
-    racks = best_of(placed.homes_by_rack)  # type: ignore[attr-defined]
+    index = best_of(placed.homes_by_host, 2, 0.3)  # type: ignore[attr-defined]
+    racks = best_of(placed.homes_by_rack, 2, 0.3)  # type: ignore[attr-defined]
 
     def one_by_one() -> dict[str, list[int]]:
         homes: dict[str, list[int]] = {}
@@ -121,7 +121,7 @@ def blocks(count: int = 1_000_000) -> None:
                 homes.setdefault(host, []).append(task)
         return homes
 
-    slow = best_of(one_by_one)
+    slow = best_of(one_by_one, 2, 0.3)
     print(f"{count:,} blocks x 3 copies on {HOSTS:,} hosts: drawn in {drawn:.2f} s,", end=" ")
     print(f"by host in {index:.2f} s, by rack in {racks:.2f} s;", end=" ")
     print(f"block by block {slow / index:.0f} x")
@@ -141,7 +141,7 @@ def runs() -> None:
             state = State(cluster, ())
             run(make_scheduler("fair", assigner), backend, state, lambda *_: None)
 
-        return best_of(once, 1.0)
+        return best_of(once, 2, 1.0)
 
     for assigner in ("greedy", "delay"):
         plain = seconds(assigner, None)
@@ -149,17 +149,6 @@ def runs() -> None:
         for name, network in NETWORKS.items():
             print(f"; {name} {seconds(assigner, network) / plain:.2f} x", end="")
         print()
-
-
-def best_of(act: Callable[[], object], seconds: float = 0.3) -> float:
-    """The shortest of the runs that fit into that time, at least two."""
-    best, begun, done = float("inf"), time.perf_counter(), 0
-    while done < 2 or time.perf_counter() - begun < seconds:
-        start = time.perf_counter()
-        act()
-        best = min(best, time.perf_counter() - start)
-        done += 1
-    return best
 
 
 if __name__ == "__main__":

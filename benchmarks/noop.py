@@ -7,13 +7,21 @@ memory. Dask is gated in the same way: the next task is submitted when one has r
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from queue import SimpleQueue
 
 import slotwise
+from check import COUNTED, Result, serve
+from measuring import in_turn, ratio
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Calls
 
 SLOTS = 2
+SPAWN = multiprocessing.get_context("spawn")  # Forking with the pool's threads is unsafe.
 
 
 def main() -> None:
@@ -26,6 +34,62 @@ def main() -> None:
     if not options.skip_dask:
         dask = dask_rate(min(options.tasks, 2_000))
         print(f"Dask LocalCluster   {dask:10,.0f} tasks/s   ours: {ours / dask:.0f} x as many")
+
+
+GATED = 3_000
+
+
+def check() -> Iterator[Result]:
+    """Tasks of the whole loop by those of a pool, gated in the same way."""
+    with ProcessPoolExecutor(SLOTS, mp_context=SPAWN) as pool:
+        pool_rate(pool, 100)
+        found = in_turn(
+            {"ours": lambda: slotwise_rate(GATED), "pool": lambda: pool_rate(pool, GATED)}, 5
+        )
+    value = ratio(found, "ours", "pool")
+    unit = "x the tasks a second of a ProcessPoolExecutor"
+    yield Result("no-op tasks, one in flight a slot", value, 1.0, unit, "higher")
+    value = calls_a_task()
+    yield Result("calls of functions by the manager", value, 150.0, "a task", noise=COUNTED)
+
+
+def pool_rate(pool: ProcessPoolExecutor, tasks: int) -> float:
+    """The next task is submitted when one has returned."""
+    done: SimpleQueue[object] = SimpleQueue()
+
+    def submit(number: int) -> None:
+        pool.submit(nothing, number).add_done_callback(done.put)
+
+    begun = time.perf_counter()
+    for number in range(SLOTS):
+        submit(number)
+    for number in range(SLOTS, tasks):
+        done.get()
+        submit(number)
+    for _ in range(SLOTS):
+        done.get()
+    return tasks / (time.perf_counter() - begun)
+
+
+def calls_a_task() -> float:
+    """Calls of functions in the thread of the loop for each task, of 2,000 more tasks."""
+    return (calls_of(2_200) - calls_of(200)) / 2_000
+
+
+def calls_of(tasks: int) -> int:
+    count = 0
+
+    def counted(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    job = Job("noop", (Phase("map", Tasks(tasks, 0.0001)),))
+    sys.setprofile(counted)
+    try:
+        slotwise.run([Calls(job, {"map": nothing})], "fair", slots=1)
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def nothing(task: int) -> None:
@@ -66,4 +130,4 @@ def dask_rate(tasks: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    serve(main, check)

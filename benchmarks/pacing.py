@@ -16,8 +16,9 @@ import argparse
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from check import Result, serve
 from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
@@ -106,5 +107,19 @@ def main() -> None:
             )
 
 
+def check() -> Iterator[Result]:
+    """How far the part of the time in which a task runs is from the stated speed, at most."""
+    off = []
+    with Workers(Processes(1 + len(SPEEDS), speeds=(1.0, *SPEEDS))) as workers:
+        trial = 1_000_000
+        run(workers, 0, trial)
+        a_second = trial / run(workers, 0, trial)[0]
+        for slot, speed in enumerate(SPEEDS, 1):
+            run(workers, slot, 1000)
+            wall, used = run(workers, slot, int(2 * a_second * speed))
+            off.append(100 * abs(used / wall / speed - 1))
+    yield Result("a stated speed, the worst of five", max(off), 15.0, "% off", noise=3.0)
+
+
 if __name__ == "__main__":
-    main()
+    serve(main, check)

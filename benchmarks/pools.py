@@ -11,11 +11,13 @@ do not pay.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from check import Result, serve
+from measuring import LOOP, best_of, in_turn, in_yardsticks, ratio, seconds_of, yardsticks
 from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair, share_by_pools
 from slotwise.allocation.fair_vectorized import share_at_once
@@ -41,9 +43,9 @@ def main() -> None:
     ):
         claims = generate(jobs, pools, depth)
         exact = np.array(Fair().share(claims))
-        fast = best_of(lambda claims=claims: Fair().share(claims))
-        halved = best_of(lambda claims=claims: by_halving(claims))
-        plain = best_of(lambda claims=claims: share_by_pools(claims))
+        fast = least(lambda claims=claims: Fair().share(claims))
+        halved = least(lambda claims=claims: by_halving(claims))
+        plain = least(lambda claims=claims: share_by_pools(claims))
         error = np.abs(by_halving(claims) - exact).max() / exact.mean()
         print(
             f"{name:30} {fast * 1e3:6.2f} ms {halved / fast:9.2f} x {error:10.0e}"
@@ -52,17 +54,39 @@ def main() -> None:
     print("\nfrom the state of a run to an allocation, 10,000 jobs in 100 pools:")
     for name, depth in (("flat", 1), ("nested", 3)):
         state = state_of(10_000, 100, depth)
-        whole = best_of(lambda state=state: allocate(Fair(), state))
+        whole = least(lambda state=state: allocate(Fair(), state))
         print(f"{name:>8}: {whole * 1e3:.2f} ms")
     print("\nsmall problems, pool by pool and by arrays:")
     for jobs, pools in ((3, 1), (10, 2), (30, 3), (100, 10), (300, 10), (1_000, 10)):
         claims = generate(jobs, pools, 1)
-        plain = best_of(lambda claims=claims: share_by_pools(claims))
-        arrays = best_of(lambda claims=claims: share_at_once(claims))
+        plain = least(lambda claims=claims: share_by_pools(claims))
+        arrays = least(lambda claims=claims: share_at_once(claims))
         print(
             f"{jobs:6} jobs, {pools:3} pools: {plain * 1e6:7.1f} us,"
             f" arrays {arrays / plain:5.2f} x"
         )
+
+
+def check() -> Iterator[Result]:
+    """FAIR for 10,000 jobs in 100 pools: well under 10 ms, and faster than pool by pool."""
+    for name, depth in (("flat", 1), ("nested", 3)):
+        claims = generate(10_000, 100, depth)
+        value = in_yardsticks(lambda claims=claims: Fair().share(claims))
+        yield Result(f"10,000 jobs, 100 pools, {name}", value, yardsticks(5), LOOP)
+    found = in_turn(
+        {
+            "ours": lambda: seconds_of(lambda: Fair().share(claims), time.process_time),
+            "plain": lambda: seconds_of(lambda: share_by_pools(claims), time.process_time),
+        },
+        9,
+    )
+    value = ratio(found, "ours", "plain")
+    yield Result("the same by pool by pool", value, 0.5, "x the time pool by pool")
+
+
+def least(act: Callable[[], object]) -> float:
+    """The least processor time of the runs that fit into half a second, at least ten."""
+    return best_of(act, 10, 0.5, time.process_time)
 
 
 def pools_of(pools: int, depth: int) -> list[tuple[float, int, float, int]]:
@@ -170,16 +194,5 @@ def _halved(slots: Array, group: NDArray[np.int_], w: Array, low: Array, high: A
     return shares(right)
 
 
-def best_of(act: Callable[[], object], seconds: float = 0.5) -> float:
-    """The least processor time of the runs that fit into half a second, at least ten."""
-    best, begun, runs = INF, time.perf_counter(), 0
-    while runs < 10 or time.perf_counter() - begun < seconds:
-        start = time.process_time()
-        act()
-        best = min(best, time.process_time() - start)
-        runs += 1
-    return best
-
-
 if __name__ == "__main__":
-    main()
+    serve(main, check)

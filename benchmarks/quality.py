@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from check import COUNTED, Result, serve
 from oracles.instances import MINIMAX, MINISUM
 from oracles.quality import HEADER, line, measure
 
@@ -36,5 +38,14 @@ def main() -> None:
     print(f"in {time.perf_counter() - began:.0f} s", file=sys.stderr)
 
 
+def check() -> Iterator[Result]:
+    """The worst and the mean distance from the optimum, in percent."""
+    for aggregate, metrics, goal in (("sum", MINISUM, 0.2), ("max", MINIMAX, 0.001)):
+        rows = [measure(metric, least, 12) for metric in metrics for least in (False, True)]
+        above = 100 * (max(row.mean_ratio for row in rows) - 1)
+        name = f"{aggregate} of a metric, mean of small problems"
+        yield Result(name, round(above, 6), goal, "% above the optimum", noise=COUNTED)
+
+
 if __name__ == "__main__":
-    main()
+    serve(main, check)

@@ -16,10 +16,12 @@ import argparse
 import multiprocessing
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from statistics import median
 from typing import Any, Protocol
 
@@ -27,6 +29,8 @@ import loky
 from rich.console import Console
 from rich.table import Table
 
+from check import Result, serve
+from measuring import descendants, in_turn, processor_seconds, ratio, seconds_of
 from slotwise import Calls, Session
 from slotwise.model.job import Job, Phase, Tasks
 
@@ -177,6 +181,86 @@ def of_whole_job(size: int) -> float:
         return size / (time.perf_counter() - begun)
 
 
+SUBMITTED = (
+    "the manager decides about each task and logs it: 93 us of its processor time for one that"
+    " does nothing (docs/decisions/0036-interpreted-core.md); a pool has a queue and decides"
+    " nothing"
+)
+LAZY = (
+    f"{SUBMITTED}; and the thread that takes the results is woken for each task, to submit more"
+)
+
+
+def check() -> Iterator[Result]:
+    """Sessions by a ProcessPoolExecutor: both are open, and measured in turn.
+
+    Rates are those of the processor time of all processes, which depends little on other work.
+    """
+    with warnings.catch_warnings(), Session(SLOTS, "flex") as session:
+        warnings.simplefilter("ignore")
+        executor = session.executor()
+        latency(executor, 50)
+        of_session = descendants()
+        with processes() as pool:
+            latency(pool, 50)
+            of_pool = descendants() - of_session
+            peer: Any = pool
+            work = partial(latency, count=500)
+            value = by_processor(
+                of_session, partial(work, executor), of_pool, partial(work, pool)
+            )
+            yield Result("one call at a time", value, 1.0, PROCESSOR, cause=SUBMITTED)
+            work = partial(calls, count=3_000)
+            value = by_processor(
+                of_session, partial(work, executor), of_pool, partial(work, pool)
+            )
+            yield Result("calls submitted one by one", value, 1.0, PROCESSOR, cause=SUBMITTED)
+            for size, count in ((10, 20_000), (100, 100_000), (1_000, 400_000)):
+                way = partial(map_all, count=count, chunksize=size)
+                theirs = partial(way, peer)
+                value = by_processor(of_session, partial(way, executor), of_pool, theirs)
+                cause = SUBMITTED if size < 1_000 else ""
+                yield Result(
+                    f"executor.map, chunks of {size:,}", value, 1.0, PROCESSOR, cause=cause
+                )
+                value = by_processor(of_session, partial(way, session), of_pool, theirs)
+                yield Result(
+                    f"Session.map, chunks of {size:,}", value, 1.0, PROCESSOR, cause=LAZY
+                )
+            value = by_processor(
+                of_session, partial(way, session, chunksize=None), of_pool, theirs
+            )
+            name = "Session.map, chunks that it chooses, by those of 1,000"
+            yield Result(name, value, 1.0, PROCESSOR)
+
+
+OF_POOL = "of ProcessPoolExecutor"
+PROCESSOR = f"x the processor time {OF_POOL}"
+
+
+def by_processor(
+    ours: Iterable[int],
+    work: Callable[[], object],
+    theirs: Iterable[int],
+    peer: Callable[[], object],
+) -> float:
+    """Processor time of work by that of the peer, each with its worker processes."""
+    clocks = (partial(processor_seconds, ours), partial(processor_seconds, theirs))
+    found = in_turn(
+        {
+            "ours": lambda: seconds_of(work, clocks[0]),
+            "peer": lambda: seconds_of(peer, clocks[1]),
+        },
+        7,
+    )
+    return ratio(found, "ours", "peer")
+
+
+def map_all(pool: Any, count: int, chunksize: int | None) -> float:
+    """Items a second of a map in chunks."""
+    return mapped(pool.map(noop, range(count), chunksize=chunksize), count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=20_000, help="calls of one measurement")
@@ -223,4 +307,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(main, check)

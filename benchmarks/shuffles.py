@@ -90,7 +90,14 @@ def three_workers() -> Iterator[None]:
 
 
 def shuffle(megabytes: int, runs: int) -> None:
-    """Megabytes a second from one host into a file of another, for all pairs of hosts."""
+    """Print megabytes a second from one host into a file of another, for all pairs of hosts."""
+    rates = shuffle_rates(megabytes, runs)
+    for name, rate in rates.items():
+        print(f"{name:16}{rate / 1e6:10,.0f} MB/s{rate / rates['sendfile']:8.2f} of sendfile")
+
+
+def shuffle_rates(megabytes: int, runs: int) -> dict[str, float]:
+    """Bytes a second of each way."""
     pieces = max(1, megabytes * 1_000_000 // PIECE // (len(NAMES) - 1) // len(NAMES))
     size = pieces * PIECE
     with place() as folder:
@@ -123,9 +130,7 @@ def shuffle(megabytes: int, runs: int) -> None:
             for server in servers:
                 server.kill()
                 server.join()
-    rates = {name: size * len(from_each) / taken for name, taken in best.items()}
-    for name, rate in rates.items():
-        print(f"{name:16}{rate / 1e6:10,.0f} MB/s{rate / rates['sendfile']:8.2f} of sendfile")
+    return {name: size * len(from_each) / taken for name, taken in best.items()}
 
 
 def in_turn(

@@ -7,12 +7,17 @@ Seconds by the clock, the median of several runs in turn. Goals: `slotwise --ver
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from check import Result, serve
+from measuring import LOOP, in_turn, ratio, yardstick, yardsticks
 
 JOB = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.001, tasks: 1}]}]\n"
 
@@ -44,6 +49,31 @@ def main() -> None:
         print(f"{name:32} {median:8.3f} {median / base:13.1f}")
 
 
+def check() -> Iterator[Result]:
+    """`--version` in 0.3 s and a run of a short task in 1 s, in yardsticks."""
+    slotwise = [sys.executable, "-m", "slotwise"]
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / "job.yaml"
+        job.write_text(JOB)
+        for name, command, goal in (
+            ("slotwise --version", [*slotwise, "--version"], 300),
+            ("slotwise run, a short task", [*slotwise, "run", str(job), "--slots", "1"], 1_000),
+        ):
+            seconds_of(command)
+            found = in_turn(
+                {"ours": lambda c=command: processor_seconds_of(c), "yardstick": yardstick}, 5
+            )
+            yield Result(name, ratio(found, "ours", "yardstick"), yardsticks(goal), LOOP)
+
+
+def processor_seconds_of(command: list[str]) -> float:
+    """Processor seconds of a process and of those that it waits for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def seconds_of(command: list[str]) -> float:
     """Seconds from the start of a process to its end."""
     begun = time.perf_counter()
@@ -52,4 +82,4 @@ def seconds_of(command: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    serve(main, check)

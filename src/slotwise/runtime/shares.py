@@ -152,9 +152,9 @@ class Shares:
         more = slots - phase.allocated
         phase.allocated = slots
         phase.count_units()
-        group, whole = phase.group, self.whole
+        group = phase.group
         if phase.rank is not None:
-            parent = whole if whole.is_in_turn else group or phase.pool
+            parent = self._order_of(phase)
             order = parent.backlogged
             del order[bisect_left(order, phase.rank)]
             phase.rank = rank = phase.ranked(parent.is_in_turn)
