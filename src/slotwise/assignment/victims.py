@@ -137,8 +137,8 @@ class Victims:
     ) -> list[Victim]:
         """Those with so many slots of a host; none if all together have fewer."""
         taken: list[Victim] = []
-        there = self._stoppable.on(slot_kind, self._is_least, host)
-        for victim in self._in_order(there, slot_kind, within):
+        on_host = self._stoppable.on(slot_kind, self._is_least, host)
+        for victim in self._in_order(on_host, slot_kind, within):
             taken.append(victim)
             lacks -= _freed(victim, (host,))[host]
             if lacks <= 0:

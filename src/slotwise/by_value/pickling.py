@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import cloudpickle
 
-from slotwise.by_value.anew import WEAK, Reduced, made_anew, refuse, refused
 from slotwise.by_value.known import (
     Place,
     identity_of,
@@ -30,6 +29,7 @@ from slotwise.by_value.known import (
     received,
     with_identity,
 )
+from slotwise.by_value.recreating import WEAK, Reduced, recreated, refuse, refused
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -130,8 +130,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self._reference(value) or self._module(value)
         if kind is functools._lru_cache_wrapper:
             return self._reference(value) or self._cached(value)
-        if self.within and (anew := made_anew(value)):
-            return anew
+        if self.within and (reduced := recreated(value)):
+            return reduced
         return self._named(value)
 
     def _code(self, value: Any) -> Any:
