@@ -72,7 +72,7 @@ class Locked(MapReduce):
 
 class YieldsFiles(MapReduce):
     def map(self, offset, line):
-        yield "out", sys.stdout
+        yield "out", open(__file__, "a")
 
 class MixedKeys(MapReduce):
     def map(self, offset, line):
@@ -103,7 +103,7 @@ FAILURES = [
     ("Interrupts", "map task", "KeyboardInterrupt"),
     ("RaisesNameless", "map task", "Nameless: <exception str() failed>"),
     ("Locked", "map task", "cannot pickle '_thread.lock' object"),
-    ("YieldsFiles", "map task", "cannot pickle"),
+    ("YieldsFiles", "map task", "Cannot pickle files that are not opened for reading"),
     ("MixedKeys", "reduce task", "its keys cannot be sorted"),
 ]
 """Programs, the kind of task that fails, and the error that its job ends with."""

@@ -42,9 +42,17 @@ def pooled(
         max_share=max_share,
         arrival=[float(number) for number in range(count)],
     )
+    of_job = jobs or range(count)
+    phases = [replace(phase, name=f"phase-{n}") for n, (_, phase) in enumerate(problem.owner)]
     owner = [
-        (problem.owner[job][0], problem.owner[number][1])
-        for number, job in enumerate(jobs or range(count))
+        (
+            replace(
+                problem.owner[job][0],
+                phases=tuple(p for p, j in zip(phases, of_job, strict=True) if j == job),
+            ),
+            phase,
+        )
+        for job, phase in zip(of_job, phases, strict=True)
     ]
     return replace(
         problem, group=group, groups=list(groups), priority=list(priority), owner=owner
