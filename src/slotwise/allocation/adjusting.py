@@ -125,7 +125,7 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
 
 
 def _level(snapshot: Snapshot, like: PhaseView) -> float | None:
-    """The slots for each unit of weight in the pool of a phase; None if they cannot be told."""
+    """The slots for each unit of weight in the pool of a phase; None if it is unknown."""
     pool = snapshot.pools[like.job.pool]
     if pool.policy != "fair" or pool.job_weights == "size":
         return None

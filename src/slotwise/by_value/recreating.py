@@ -1,4 +1,4 @@
-"""What a pickle cannot hold but another process can make anew, as if it ran the script."""
+"""What a pickle cannot hold but another process can create, as if it ran the script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECREATED: dict[type, Callable[[Any], Reduced]] = {
 
 
 def recreated(value: object) -> Reduced | None:
-    """How a value is made anew; None if it is sent as it is."""
+    """How the receiver creates such a value; None if it is sent as it is."""
     bases = type(value).__mro__
     if RECREATED.keys().isdisjoint(bases):
         return None
