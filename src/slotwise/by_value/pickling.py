@@ -75,19 +75,22 @@ def sent_by_value(value: object) -> bytes:
         sending.now = outer
 
 
-def pickled_by_value(value: object, take: Take | None = None) -> bytes:
-    """The pickle of a value by cloudpickle, which gives large buffers to `take`.
+def pickled_by_value(value: object) -> bytes:
+    """The pickle of a value with the code that others cannot import.
 
     PicklingError for a function or class that uses what cannot be sent: it names both. Values
     that are sent themselves raise what pickling raises.
     """
     with io.BytesIO() as body:
-        dump_by_value(value, take, body)
+        dump_by_value(value, None, body)
         return body.getvalue()
 
 
 def dump_by_value(value: object, take: Take | None, body: SupportsWrite[bytes]) -> None:
-    """Write this pickle to a file, or to what takes the pieces of one."""
+    """Write this pickle to a file, or to what takes the pieces of one.
+
+    `take` gets the large buffers, which are then not in the pickle.
+    """
     pickler = _Pickler(body, take)
     try:
         pickler.dump(value)
