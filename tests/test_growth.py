@@ -203,8 +203,7 @@ CASES: dict[str, tuple[int, Prepared]] = {
 @pytest.fixture(autouse=True)
 def _one_change_for_ten_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes are slight where 10 phases are ready, not 100, so that small tests suffice."""
-    monkeypatch.setattr("slotwise.runtime.changes.PART", 10)
-    monkeypatch.setattr("slotwise.allocation.adjusting.LEAST", 10)
+    monkeypatch.setattr("slotwise.allocation.adjusting.PART", 10)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -164,7 +164,7 @@ class RunSpec:
                 "assigner": options.get("assigner", "greedy"),
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": self._waits(),
-                **({"levels": self._levels()} if self._levels() else {}),
+                **({} if (levels := self._levels()) is None else {"levels": levels}),
                 "budget_seconds": options.get("budget_seconds"),
                 "adjusts": True,
                 **({"rest_seconds": rest_seconds} if rest_seconds else {}),

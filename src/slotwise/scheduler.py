@@ -256,8 +256,8 @@ def make_scheduler(
     for option, value in (("waits", waits), ("levels", levels)):
         if value is not None and assigner not in WAITERS:
             raise InputError(
-                f"{option_name(option)} are parameters of the assigners delay and flow, not"
-                f" of {assigner!r}"
+                f"{option_name(option)} is a parameter of the assigners delay and flow, not of"
+                f" {assigner!r}"
             )
     asked = {"core_cost": core_cost, "move_within": move_within}
     named: dict[str, Any] = {k: value for k, value in asked.items() if value is not None}
@@ -274,7 +274,7 @@ def make_scheduler(
     if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
         raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
     if assigner in WAITERS:
-        named["levels"] = levels or "restart"
+        named["levels"] = "restart" if levels is None else levels
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
     return Scheduler(

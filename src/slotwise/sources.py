@@ -114,17 +114,17 @@ class Source:
             for path, hosts in _tables(entry):
                 for name in hosts:
                     if not known.at(name):
-                        there = ", ".join(known.by_name) or "none"
+                        hosts_known = ", ".join(known.by_name) or "none"
                         return (
                             f"job {_stated(entry).id!r}: input_hosts: {path!r} has {name!r},"
-                            f" which is no host of the cluster; its hosts are {there}"
+                            f" which is no host of the cluster; its hosts are {hosts_known}"
                         )
         return ""
 
     def refuse_unknown_hosts(
         self, cluster: Cluster, changes: Iterable[HostChange] = ()
     ) -> None:
-        """InputError if a table of `input_hosts` names a host that is never there."""
+        """InputError if a table of `input_hosts` names a host that the cluster never has."""
         if names_hosts(cluster) and (wrong := self.unknown_hosts(cluster, changes)):
             raise InputError(f"{wrong}: correct the name, or add the host to the cluster")
 

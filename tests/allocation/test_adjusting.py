@@ -11,7 +11,7 @@ import pytest
 
 import slotwise
 from slotwise import Job, Phase, Pool, Tasks, Workload
-from slotwise.allocation.adjusting import LEAST, adjust
+from slotwise.allocation.adjusting import PART, adjust
 from slotwise.allocation.claims import allocate
 from slotwise.allocation.problem import Allocator
 from slotwise.model.cluster import Cluster
@@ -19,7 +19,6 @@ from slotwise.model.decision import Adjust, Reallocate
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 from slotwise.record.log import Log
-from slotwise.runtime.changes import PART
 
 COUNT = 400
 SLOTS = 6
@@ -81,7 +80,7 @@ def distance(one: Mapping[PhaseId, float], other: Mapping[PhaseId, float]) -> fl
 
 def test_few_phases_are_always_allocated_as_a_whole() -> None:
     """With less than a hundred ready phases in a pool, each change counts."""
-    jobs = [Job(f"job-{n}", (Phase("work", Tasks(1, 1.0)),)) for n in range(LEAST - 1)]
+    jobs = [Job(f"job-{n}", (Phase("work", Tasks(1, 1.0)),)) for n in range(PART - 1)]
     for scheduler in ("fifo", "flex", "fair"):
         log = slotwise.simulate(jobs, scheduler, slots=2).log
         assert not [d for turn in log.turns for d in turn.decisions if isinstance(d, Adjust)]

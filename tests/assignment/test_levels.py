@@ -6,6 +6,7 @@ The hosts are those of test_assigners.py: h1 and h2 in rack r1, h3 and h4 in rac
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -165,12 +166,16 @@ def replace_header(log: Log, plain: dict[str, object]) -> Log:
     return replace(log, header=Header.from_plain(plain))
 
 
-@pytest.mark.parametrize("make", [Delay, Flow])
-def test_unknown_levels_are_refused(make: type[Delay] | type[Flow]) -> None:
+@pytest.mark.parametrize("levels", ["reset", "", [], 3])
+@pytest.mark.parametrize("assigner", ["delay", "flow"])
+def test_unknown_levels_are_refused(assigner: str, levels: Any) -> None:
     """The message names the value and what to give."""
-    with pytest.raises(InputError, match="levels is 'reset'; give persist or restart"):
-        make(1, 2, levels="reset")  # type: ignore[arg-type]
-    with pytest.raises(
-        InputError, match="levels are parameters of the assigners delay and flow"
-    ):
+    with pytest.raises(InputError) as caught:
+        simulate(HOT, "fair", assigner=assigner, levels=levels)
+    assert str(caught.value) == f"levels is {levels!r}; give persist or restart"
+
+
+def test_levels_are_refused_without_waits() -> None:
+    """Only assigners that wait take them."""
+    with pytest.raises(InputError, match="levels is a parameter of the assigners delay and"):
         simulate(HOT, "fair", levels="persist")

@@ -72,7 +72,7 @@ def test_phases_of_a_job_count_together(simulated: Simulate) -> None:
 def test_a_pool_that_holds_its_share_takes_nothing_for_a_pool_in_it(
     simulated: Simulate,
 ) -> None:
-    """Pool a holds its 4 of 8 slots, all in a2. Pool b is above its share, since c lacks.
+    """Of 12 slots pool a holds its 4, all in a2. Pool b is above its share, since c lacks.
 
     Pool a1 takes its two slots from a2, although b holds more above its share.
     """

@@ -54,7 +54,7 @@ def test_a_limit_on_the_size_of_files(command: Any, books: Counter[str]) -> None
         == 1
     )
     check(command, f"kept in {command.temporary}/slotwise-")
-    check(command, "File too large; check that this folder is there")
+    check(command, "File too large; check that this folder exists")
 
 
 def test_a_full_disk_for_shuffled_data(
@@ -66,7 +66,7 @@ def test_a_full_disk_for_shuffled_data(
     environment = {"TMPDIR": str(tiny_disk)}
     assert command.run("run", "jobs.yaml", "--slots", "2", environment=environment) == 1
     check(command, f"its intermediate files cannot be kept in {tiny_disk}/slotwise-")
-    check(command, "No space left on device; check that this folder is there")
+    check(command, "No space left on device; check that this folder exists")
     assert list(tiny_disk.iterdir()) == []
 
 

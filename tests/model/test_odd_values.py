@@ -129,7 +129,7 @@ def test_these_values_are_taken() -> None:
     ("group", "field"), [(group, field) for group in FIELDS for field in FIELDS[group]]
 )
 def test_an_odd_value_is_refused_or_taken(group: str, field: str) -> None:
-    """The message names the field; nothing overflows, and no other error arises."""
+    """A refusal is one short message; nothing overflows, and no other error arises."""
     messages: list[str] = []
     for value in ODD:
         fields = {**FIELDS, group: {**FIELDS[group], field: value}}

@@ -257,7 +257,7 @@ def test_an_epoch_must_be_positive() -> None:
         ),
         (
             lambda: make_scheduler("fair", waits=(1, 2)),
-            "waits are parameters of the assigners delay and flow, not of 'greedy'",
+            "waits is a parameter of the assigners delay and flow, not of 'greedy'",
         ),
     ],
 )

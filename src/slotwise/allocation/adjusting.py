@@ -31,8 +31,8 @@ from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView
 
-LEAST = 100
-"""Where fewer claims are in each pool, no change is slight (`runtime.changes.PART`)."""
+PART = 100
+"""Changes in a pool are slight up to one for this number of its ready phases."""
 
 TRIED = 20
 """How many phases of a pool are examined to find one that shows the level of the pool."""
@@ -50,7 +50,7 @@ def first_in_order(
     allocator: Allocator, ids: Mapping[str, Sequence[PhaseId]], claims: Mapping[str, Claims]
 ) -> First | None:
     """The claims that come first if few change; None if the allocator serves them otherwise."""
-    if not is_in_order(allocator) or all(len(names) < LEAST for names in ids.values()):
+    if not is_in_order(allocator) or all(len(names) < PART for names in ids.values()):
         return None
     phases: list[PhaseId] = []
     behind: dict[str, float] = {}
@@ -64,7 +64,7 @@ def first_in_order(
         while count < len(order) and room > 0:
             room -= of_kind.max_share[order[count]]
             count += 1
-        count += len(order) // LEAST + 1
+        count += len(order) // PART + 1
         phases += [ids[kind][number] for number in order[:count]]
         if of_kind.work:
             behind[kind] = float(of_whole_jobs(of_kind)[order[count:]].sum())
@@ -81,7 +81,7 @@ def adjust(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float] | N
         found = _in_order(allocator, snapshot)
     elif is_by_level(allocator):
         found = _by_level(snapshot)
-    return None if found is None else dict.fromkeys(changes.gone, 0.0) | found
+    return None if found is None else dict.fromkeys(changes.ended, 0.0) | found
 
 
 def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | None:
@@ -94,7 +94,7 @@ def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | 
         if not ready:
             continue
         phases = sorted(
-            [*front.values(), *changes.late[kind].values()], key=lambda phase: phase.order
+            [*front.values(), *changes.others[kind].values()], key=lambda phase: phase.order
         )
         room = snapshot.capacity(kind)
         if len(phases) < len(ready) and sum(map(_usable, front.values())) < room:
@@ -125,7 +125,7 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
 
 
 def _level(snapshot: Snapshot, like: PhaseView) -> float | None:
-    """The slots for each unit of weight in the pool of a phase; None if they cannot be told."""
+    """The slots for each unit of weight in the pool of a phase; None if it is unknown."""
     pool = snapshot.pools[like.job.pool]
     if pool.policy != "fair" or pool.job_weights == "size":
         return None

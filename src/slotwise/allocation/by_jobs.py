@@ -23,7 +23,7 @@ MANY = 60
 
 
 def share_by_jobs(
-    claims: Claims, share: Callable[[Claims], list[float]], apart: Container[int] = ()
+    claims: Claims, share: Callable[[Claims], list[float]], separate: Container[int] = ()
 ) -> list[float]:
     """Slots for each claim, such that the share of a job does not depend on its phases.
 
@@ -32,14 +32,14 @@ def share_by_jobs(
     equally among its phases, within their min and max shares. O(J) besides `share`, and
     O(J log J) if some job has several claims.
 
-    apart  the groups in which claims of the same job remain separate
+    separate  the groups in which claims of the same job are not joined
     """
     owner = claims.owner
     if len({job.id for job, _ in owner}) == len(owner):
         return share(claims)
     index: dict[Hashable, int] = {}
     number = [
-        index.setdefault(place if group in apart else (group, job.id), len(index))
+        index.setdefault(place if group in separate else (group, job.id), len(index))
         for place, (group, (job, _)) in enumerate(zip(claims.group, owner, strict=True))
     ]
     if len(index) == len(claims):

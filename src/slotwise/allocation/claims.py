@@ -23,20 +23,18 @@ SURE = 0.5
 measured first; a spread of 0.7 is a factor of 2 either way."""
 
 
-def allocate(
-    allocator: Allocator, snapshot: Snapshot, virtual: VirtualTime | None = None
-) -> dict[PhaseId, float]:
-    """How many slots each ready phase should hold now, on each kind of slot; without zeros.
-
-    `virtual` is for a `FinishReader`: the reference system now.
-    """
-    return share_out(allocator, *all_claims(allocator, snapshot, virtual))
+def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
+    """How many slots each ready phase should hold now, on each kind of slot; without zeros."""
+    return share_out(allocator, *all_claims(allocator, snapshot))
 
 
 def all_claims(
     allocator: Allocator, snapshot: Snapshot, virtual: VirtualTime | None = None
 ) -> tuple[dict[str, list[PhaseId]], dict[str, Claims]]:
-    """The ready phases and their claims, by kind of slot."""
+    """The ready phases and their claims, by kind of slot.
+
+    `virtual` is for a `FinishReader`: the reference system now.
+    """
     attained: dict[str, float] = {}
     if reads_service(allocator):
         for phases in snapshot.jobs_left():

@@ -165,8 +165,8 @@ def _reserved(state: State, phase: PhaseState) -> dict[str, int]:
 def _reserved_now(state: State, phase: PhaseState) -> Counter[str]:
     """The free slots of the kind of a phase that are reserved for pools without it."""
     kept: Counter[str] = Counter()
-    for there in state.reserved(phase.slot_kind).values():
-        for pool, slots in there.items():
+    for by_pool in state.reserved(phase.slot_kind).values():
+        for pool, slots in by_pool.items():
             kept[pool.name] += 0 if pool.key in phase.shares else slots
     return kept
 

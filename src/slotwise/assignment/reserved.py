@@ -42,7 +42,7 @@ def serve_reserved(snapshot: Snapshot) -> Sequence[Decision]:
 def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseView]:
     """The phases of narrow tasks that may launch in reserved slots, in the order of service."""
     first = [p for p in snapshot.overdue(slot_kind) if p.missing_least(snapshot.now) > 0]
-    takers = [pool for there in snapshot.reserved(slot_kind).values() for pool in there]
+    takers = [pool for by_pool in snapshot.reserved(slot_kind).values() for pool in by_pool]
     for pool in dict.fromkeys((*first, *takers)):
         for phase in pool.walk():
             if phase.unit == 1 and phase.may_launch:
@@ -67,16 +67,16 @@ def _hosts_for(
 def _releases(snapshot: Snapshot, slot_kind: str, waits: Waits | None) -> Iterator[Release]:
     """What cannot be used where it is, then what is more than a pool lacks."""
     reserved = snapshot.reserved(slot_kind)
-    for host, there in reserved.items():
-        for pool, slots in there.items():
+    for host, by_pool in reserved.items():
+        for pool, slots in by_pool.items():
             if not any(_will_use(snapshot, phase, host, waits) for phase in pool.walk()):
                 yield Release(*pool.key, slot_kind, host, slots)
     total: Counter[PoolView] = Counter()
-    for there in reserved.values():
-        for pool, slots in there.items():
+    for by_pool in reserved.values():
+        for pool, slots in by_pool.items():
             total.update(dict.fromkeys(path_of(pool), slots))
-    for host, there in reserved.items():
-        for pool, slots in there.items():
+    for host, by_pool in reserved.items():
+        for pool, slots in by_pool.items():
             if (more := total[pool] - max(0, pool.lacks)) > 0:
                 yield Release(*pool.key, slot_kind, host, min(more, slots))
 

@@ -137,8 +137,8 @@ class Victims:
     ) -> list[Victim]:
         """Those with so many slots of a host; none if all together have fewer."""
         taken: list[Victim] = []
-        there = self._stoppable.on(slot_kind, self._is_least, host)
-        for victim in self._in_order(there, slot_kind, within):
+        on_host = self._stoppable.on(slot_kind, self._is_least, host)
+        for victim in self._in_order(on_host, slot_kind, within):
             taken.append(victim)
             lacks -= _freed(victim, (host,))[host]
             if lacks <= 0:
@@ -180,7 +180,7 @@ class Victims:
         else can: a gang may be too large to be stopped.
         """
         free = [one for one in victims if all(a.host not in self._spared for a in one.launches)]
-        levels = _Levels(self._taker, within)
+        enclosing = _Enclosing(self._taker, within)
         for turn, spares_jobs in TURNS_LEAST if self._is_least else TURNS:
             left = [
                 one
@@ -188,17 +188,17 @@ class Victims:
                 if one.turn == turn and self._stopped.isdisjoint(one.launches)
             ]
             tops = self._givers(left, slot_kind)
-            while victim := self._next(tops, levels, spares_jobs):
+            while victim := self._next(tops, enclosing, spares_jobs):
                 self._stopped.update(victim.launches)
                 yield victim
 
     def _next(
-        self, tops: Mapping[ShareKey, _Giver], levels: _Levels, spares_jobs: bool
+        self, tops: Mapping[ShareKey, _Giver], enclosing: _Enclosing, spares_jobs: bool
     ) -> Victim | None:
         """The task to stop next, counted as stopped; None if none may be."""
-        for level in levels.in_order() if tops else ():
-            if level in tops and (victim := tops[level].give(spares_jobs, self._given)):
-                levels.count(level, victim.slots)
+        for key in enclosing.in_order() if tops else ():
+            if key in tops and (victim := tops[key].give(spares_jobs, self._given)):
+                enclosing.count(key, victim.slots)
                 return victim
         return None
 
@@ -296,7 +296,7 @@ class _Giver:
         return None
 
 
-class _Levels:
+class _Enclosing:
     """The pools that contain the taker, and in which order slots are taken within them.
 
     First within the innermost one that holds its share, then within those inside it, which
@@ -325,10 +325,10 @@ class _Levels:
         for pool in (*self._pools[first::-1], *self._pools[first + 1 :]):
             yield pool.key
 
-    def count(self, level: ShareKey, slots: int) -> None:
+    def count(self, key: ShareKey, slots: int) -> None:
         """Slots were taken from directly below this pool."""
         for number, pool in enumerate(self._pools):
-            if pool.key == level:
+            if pool.key == key:
                 return
             self._taken[number] += slots
 

@@ -301,8 +301,8 @@ def taken_for(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
     """Those of them that are taken back for pools that the phase is in."""
     kind = phase.pool.slot_kind
     path, slots = set(path_of(phase.pool)), Counter[str]()
-    for host, there in snapshot.reserved(kind).items():
-        slots[host] += sum(count for pool, count in there.items() if pool in path)
+    for host, by_pool in snapshot.reserved(kind).items():
+        slots[host] += sum(count for pool, count in by_pool.items() if pool in path)
     for other in snapshot.holding(kind):
         for host, taker in other.stops():
             if host not in snapshot.lost and taker in path:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import cloudpickle
 
-from slotwise.by_value.anew import WEAK, Reduced, made_anew, refuse, refused
 from slotwise.by_value.known import (
     Place,
     identity_of,
@@ -30,6 +29,7 @@ from slotwise.by_value.known import (
     received,
     with_identity,
 )
+from slotwise.by_value.recreating import WEAK, Reduced, recreated, refuse, refused
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -75,19 +75,22 @@ def sent_by_value(value: object) -> bytes:
         sending.now = outer
 
 
-def pickled_by_value(value: object, take: Take | None = None) -> bytes:
-    """The pickle of a value by cloudpickle, which gives large buffers to `take`.
+def pickled_by_value(value: object) -> bytes:
+    """The pickle of a value with the code that others cannot import.
 
     PicklingError for a function or class that uses what cannot be sent: it names both. Values
     that are sent themselves raise what pickling raises.
     """
     with io.BytesIO() as body:
-        dump_by_value(value, take, body)
+        dump_by_value(value, None, body)
         return body.getvalue()
 
 
 def dump_by_value(value: object, take: Take | None, body: SupportsWrite[bytes]) -> None:
-    """Write this pickle to a file, or to what takes the pieces of one."""
+    """Write this pickle to a file, or to what takes the pieces of one.
+
+    `take` gets the large buffers, which are then not in the pickle.
+    """
     pickler = _Pickler(body, take)
     try:
         pickler.dump(value)
@@ -130,8 +133,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self._reference(value) or self._module(value)
         if kind is functools._lru_cache_wrapper:
             return self._reference(value) or self._cached(value)
-        if self.within and (anew := made_anew(value)):
-            return anew
+        if self.within and (reduced := recreated(value)):
+            return reduced
         return self._named(value)
 
     def _code(self, value: Any) -> Any:

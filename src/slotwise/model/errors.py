@@ -65,7 +65,7 @@ class WorkFolderError(SlotwiseError):
         """The error for a folder of intermediate files, with the remedy."""
         return cls(
             f"its intermediate files cannot be kept in {folder}: {error.strerror or error};"
-            " check that this folder is there, that it may be written to and is not full, and"
+            " check that this folder exists, that it can be written to and is not full, and"
             " that nothing removes it while the job runs; TMPDIR, or --local-directory of a"
             " Dask worker, names another"
         )

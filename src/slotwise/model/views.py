@@ -141,7 +141,7 @@ class ChangesView(Protocol):
         ...
 
     @property
-    def gone(self) -> Collection[PhaseId]:
+    def ended(self) -> Collection[PhaseId]:
         """The phases with slots that are not ready any more, since the last of both."""
         ...
 
@@ -151,7 +151,7 @@ class ChangesView(Protocol):
         ...
 
     @property
-    def late(self) -> Mapping[str, Mapping[PhaseId, PhaseView]]:
+    def others(self) -> Mapping[str, Mapping[PhaseId, PhaseView]]:
         """By kind of slot: the other ready phases that came, or whose demand changed, since."""
         ...
 

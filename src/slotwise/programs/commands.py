@@ -121,7 +121,7 @@ class CommandRunner:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         except ChildProcessError as error:  # For Popen, this is exit code 0.
             raise SlotwiseError(
-                f"the command ended, but nobody knows its exit code, as {UNKNOWN_CODE}"
+                f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
             ) from error
         return process.wait()
 

@@ -114,7 +114,7 @@ def _store(parts: list[Pieces], folders: Iterable[str], name: str) -> Handle:
     for size in map(_size, parts):
         spans.append((end, size))
         end += -(-size // ALIGNMENT) * ALIGNMENT
-    where, error = "", OSError("there is no folder for large values")
+    where, error = "", OSError("no folder for large values was given")
     for folder in folders:
         path = os.path.join(folder, name)
         try:

@@ -108,7 +108,7 @@ def temporary_folder() -> str:
         found = tempfile.gettempdir()
     except FileNotFoundError as error:
         raise InputError(
-            f"there is no folder for temporary files: {error.strerror or error}; make room, or"
+            f"no folder can hold temporary files: {error.strerror or error}; make room, or"
             " set TMPDIR to a folder that may be written to"
         ) from error
     stated = os.environ.get("TMPDIR")

@@ -4,61 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from slotwise.allocation import adjusting
 from slotwise.model.decision import Reallocate
 from slotwise.model.job import PhaseId
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
-
-PART = 100
-"""Changes in a pool are slight up to one for this number of its ready phases."""
 
 
 class Changes:
     """The changes since the last `Reallocate`, and since the last `Adjust`.
 
     came      the ready phases that came, or whose demand changed, since the last of both
-    gone      by phase that left since then: the pool where it was, and what it was allocated
+    ended     by phase that left since then: the pool where it was, and what it was allocated
     front     by kind of slot: the phases that the last `Reallocate` put first; None if it named
               none
-    late      by kind of slot: the others that came, or whose demand changed, since then
+    others    by kind of slot: the other ready phases that came, or whose demand changed, since
     behind    by kind of slot: the estimated work of the phases behind those, slot-seconds
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
-              one for `PART` of its ready phases. Then most shares are still right
+              one for `adjusting.PART` of its ready phases. Then most shares are still right
 
     O(1) for each change. It does not grow while changes are not slight.
     """
 
     def __init__(self) -> None:
         self.came: dict[PhaseId, PhaseState] = {}
-        self.gone: dict[PhaseId, tuple[PoolState, float]] = {}
+        self.ended: dict[PhaseId, tuple[PoolState, float]] = {}
         self.front: dict[str, dict[PhaseId, PhaseState]] | None = None
-        self.late: dict[str, dict[PhaseId, PhaseState]] = {}
+        self.others: dict[str, dict[PhaseId, PhaseState]] = {}
         self.behind: Mapping[str, float] = {}
         self.is_slight = False
 
-    def upset(self) -> None:
+    def invalidate(self) -> None:
         """Something changed that affects other phases, too: all of them must be considered."""
         self.is_slight, self.front = False, None
         self.came.clear()
-        self.gone.clear()
+        self.ended.clear()
 
     def note(self, phase: PhaseState) -> None:
         """A ready phase came, or its demand changed."""
         if self._counts(phase):
-            self.gone.pop(phase.id, None)
+            self.ended.pop(phase.id, None)
             self.came[phase.id] = phase
             if self.front is not None and phase.id not in self.front[phase.slot_kind]:
-                self.late[phase.slot_kind][phase.id] = phase
+                self.others[phase.slot_kind][phase.id] = phase
 
     def leave(self, phase: PhaseState) -> None:
         """A phase is not ready any more."""
         if self._counts(phase):
             self.came.pop(phase.id, None)
             if phase.allocated:
-                self.gone[phase.id] = (phase.pool, phase.allocated)
+                self.ended[phase.id] = (phase.pool, phase.allocated)
             if self.front is not None:
                 self.front[phase.slot_kind].pop(phase.id, None)
-                self.late[phase.slot_kind].pop(phase.id, None)
+                self.others[phase.slot_kind].pop(phase.id, None)
 
     def reallocated(
         self, decision: Reallocate, phases: Mapping[PhaseId, PhaseState], kinds: Iterable[str]
@@ -68,7 +66,7 @@ class Changes:
         self.is_slight, self.front, self.behind = True, None, decision.behind
         if decision.next is not None:
             self.front = {kind: {} for kind in kinds}
-            self.late = {kind: {} for kind in kinds}
+            self.others = {kind: {} for kind in kinds}
             for name in (*decision.slots, *decision.next):
                 phase = phases[name]
                 self.front[phase.slot_kind][name] = phase
@@ -76,7 +74,7 @@ class Changes:
     def adjusted(self) -> None:
         """The phases that changed were allocated slots."""
         self.came.clear()
-        self.gone.clear()
+        self.ended.clear()
 
     def _counts(self, phase: PhaseState) -> bool:
         """Count a change in the pool of a phase. Whether the changes are still slight."""
@@ -85,6 +83,6 @@ class Changes:
             pool.changes += 1
             # The other phases of a job get what one of them does not use.
             affects_others = phase.phase.slots_min or phase.group is not None
-            if affects_others or pool.changes * PART > pool.members:
-                self.upset()
+            if affects_others or pool.changes * adjusting.PART > pool.members:
+                self.invalidate()
         return self.is_slight

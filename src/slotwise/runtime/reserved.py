@@ -19,8 +19,8 @@ class Reserved:
 
     def count(self) -> None:
         """Count them as coming to their pools, which counted nothing."""
-        for there in self.by_host.values():
-            for share, slots in there.items():
+        for by_pool in self.by_host.values():
+            for share, slots in by_pool.items():
                 for pool in path_to(share):
                     pool.coming += slots
 
@@ -29,20 +29,20 @@ class Reserved:
         slots = min(slots, self._free.by_host.get(host, 0))
         if slots:
             self._free.take(host, slots)
-            there = self.by_host.setdefault(host, {})
-            there[share] = there.get(share, 0) + slots
+            by_pool = self.by_host.setdefault(host, {})
+            by_pool[share] = by_pool.get(share, 0) + slots
             for pool in path_to(share):
                 pool.coming += slots
 
     def release(self, host: str, share: PoolState, slots_max: int) -> int:
         """Free up to so many of the slots that are reserved for a pool; their number."""
-        there = self.by_host.get(host, {})
-        slots = max(0, min(slots_max, there.get(share, 0)))
+        by_pool = self.by_host.get(host, {})
+        slots = max(0, min(slots_max, by_pool.get(share, 0)))
         if slots:
-            there[share] -= slots
-            if not there[share]:
-                del there[share]
-            if not there:
+            by_pool[share] -= slots
+            if not by_pool[share]:
+                del by_pool[share]
+            if not by_pool:
                 del self.by_host[host]
             for pool in path_to(share):
                 pool.coming -= slots

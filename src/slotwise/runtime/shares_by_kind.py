@@ -72,13 +72,13 @@ class SharesByKind:
         self,
         phases: Mapping[PhaseId, PhaseState],
         slots: Mapping[PhaseId, float],
-        gone: Mapping[PhaseId, tuple[PoolState, float]],
+        ended: Mapping[PhaseId, tuple[PoolState, float]],
     ) -> None:
-        """Change the slots that some phases should hold; `gone` are not ready any more."""
+        """Change the slots that some phases should hold; `ended` are not ready any more."""
         for name, share in slots.items():
-            if name not in gone:
+            if name not in ended:
                 self.of[phases[name].slot_kind].adjust(phases[name], share)
-        for pool, share in gone.values():
+        for pool, share in ended.values():
             self.of[pool.slot_kind].add(pool, -share)
 
     def recount(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
@@ -103,8 +103,8 @@ class SharesByKind:
         Afterwards call `recount`.
         """
         for kind, shares in self.of.items():
-            for host, there in [*shares.reserved.by_host.items()]:
-                for share, slots in [*there.items()]:
+            for host, by_pool in [*shares.reserved.by_host.items()]:
+                for share, slots in [*by_pool.items()]:
                     shares.reserved.release(host, share, slots)
                     if (other := others.of[kind].get(share.key)) is not None:
                         others.of[kind].reserved.add(host, other, slots)
@@ -124,9 +124,9 @@ class SharesByKind:
             assert not shares.reserved.by_host.keys() & lost, (
                 "nothing begins on a host that is lost"
             )
-            for there in shares.reserved.by_host.values():
-                assert all(slots > 0 for slots in there.values())
-                for taker, slots in there.items():
+            for by_pool in shares.reserved.by_host.values():
+                assert all(slots > 0 for slots in by_pool.values())
+                for taker, slots in by_pool.items():
                     coming.update(dict.fromkeys(path_to(taker), slots))
         for shares in self.of.values():
             for pool in shares.inner_first():

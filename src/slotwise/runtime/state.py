@@ -265,9 +265,9 @@ class State(StateRequests, StateHosts, StateGates):
 
     def _adjust(self, decision: Adjust) -> None:
         assert decision.until > self.now, "every epoch ends in the future"
-        gone = self.changes.gone
-        assert gone.keys() <= decision.slots.keys(), "phases that left hold no slots"
-        self._shares.adjust(self._phases, decision.slots, gone)
+        ended = self.changes.ended
+        assert ended.keys() <= decision.slots.keys(), "phases that left hold no slots"
+        self._shares.adjust(self._phases, decision.slots, ended)
         self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
         self.changes.adjusted()
         self.is_stale = self.has_changed = self.has_shrunk = False
@@ -358,8 +358,8 @@ class State(StateRequests, StateHosts, StateGates):
         assert self.cluster is self._hosts.cluster
         for kind in self.cluster.capacity:
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
-            there = self.reserved(kind).values()
-            reserved = sum(slots for pools in there for slots in pools.values())
+            of_hosts = self.reserved(kind).values()
+            reserved = sum(slots for pools in of_hosts for slots in pools.values())
             self._hosts.check(kind, sum(phase.running for phase in phases) + reserved)
             backlogged = {phase.id for phase in self.backlogged(kind)}
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}

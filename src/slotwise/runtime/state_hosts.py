@@ -64,7 +64,7 @@ class StateHosts(StateParts):
         if not tasks:
             return
         self.is_stale = True
-        self.changes.upset()
+        self.changes.invalidate()
         self._outdate_queues()
         self._jobs.phase_undone(phase)
         for task in tasks:

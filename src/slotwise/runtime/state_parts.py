@@ -101,7 +101,7 @@ class StateParts(StateView):
 
     def _reallocate_now(self) -> None:
         self.is_stale, self.reallocates_from = True, -inf
-        self.changes.upset()
+        self.changes.invalidate()
 
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
         """Block a pending task if the output of the task that it continues was lost.
@@ -124,7 +124,7 @@ class StateParts(StateView):
         tasks = phase.undo_gang()
         if tasks:
             self.is_stale = True
-            self.changes.upset()
+            self.changes.invalidate()
         if not phase.is_broken:
             self.broken.pop(phase.id, None)
         elif not was_broken and not self._jobs.is_given_up(phase.job.id):
@@ -164,7 +164,7 @@ class StateParts(StateView):
             self.doomed.setdefault(phase.job.id, reason)
 
     def _recount(self) -> None:
-        self.changes.upset()
+        self.changes.invalidate()
         self._shares.recount(self._phases.values(), self._hosts.lost)
 
     def _settle(self, phase: PhaseState, held: int) -> None:

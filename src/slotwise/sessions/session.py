@@ -71,7 +71,7 @@ class Session:
     history         a database of earlier runs, created if it is missing: it gives the estimated
                     work of programs, and each task of a program that ends is added to it
     objective       what to minimize: an `Objective`, or the name of a penalty
-    preemption      a `Preemption`: how pools take slots back that do not say it themselves
+    preemption      a `Preemption`: when pools take slots back, as far as they do not state it
     assigner        "greedy", "delay" or "flow"
     waits           of delay and flow, two waits in seconds: for the rack, for any slot
     levels          of delay and flow, "persist" or "restart": whether the level of a launch

@@ -34,7 +34,10 @@ def complaint(
     # intended type is assumed to be the one that matches deepest into the value.
     path = max((p for p, _ in faults if p[: len(first)] == first), key=len)
     same = [fault for p, fault in faults if p == path]
-    same = [fault for fault in same if not fault["type"].endswith("_type")] or same
+    kinds = {fault["type"] for fault in same}
+    # A value of the right type has better remedies than those of other types.
+    if any(not kind.endswith("_type") and kind != "literal_error" for kind in kinds):
+        same = [fault for fault in same if not fault["type"].endswith("_type")]
     says = ", or ".join(dict.fromkeys(_remedy(fault, path, data, model) for fault in same))
     return f"{place(path, lines, whole)}{_value(same[0], path, data)}: {says}"
 

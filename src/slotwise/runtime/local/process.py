@@ -245,7 +245,9 @@ class WorkerProcess:
                     return f"worker process {self.pid} closed its channel to the manager"
                 time.sleep(0.001)
         except ChildProcessError:  # For Popen, this is exit code 0.
-            return f"worker process {self.pid} ended; nobody knows how, as {UNKNOWN_CODE}"
+            return (
+                f"worker process {self.pid} ended, but its exit code is unknown: {UNKNOWN_CODE}"
+            )
         code = self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         return f"worker process {self.pid} {how}"

@@ -1,4 +1,4 @@
-"""What a simulation of very many tasks needs: memory, checked before, and time, told soon."""
+"""What a simulation of very many tasks needs: memory, which is checked, and time, estimated."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TASK_BYTES, LOGGED_TASK_BYTES = 300, 50
 LOOK_SECONDS = 5.0
 """After this time the duration is estimated."""
 
-TOLD_SECONDS = 60.0
-"""A shorter duration is not told."""
+PRINTED_SECONDS = 60.0
+"""A shorter duration is not printed."""
 
 
 def check_memory(tasks: int, *, has_log: bool) -> None:
@@ -41,7 +41,7 @@ def check_memory(tasks: int, *, has_log: bool) -> None:
 
 
 class Duration:
-    """A record for the loop that tells on stderr how long a simulation of many tasks takes."""
+    """A record for the loop that prints on stderr how long a simulation of many tasks takes."""
 
     def __init__(self, tasks: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._tasks, self._clock = tasks, clock
@@ -63,7 +63,7 @@ class Duration:
             return
         self._is_over = True
         seconds = passed * self._tasks / self._done
-        if seconds >= TOLD_SECONDS:
+        if seconds >= PRINTED_SECONDS:
             print(
                 f"slotwise: simulating {self._tasks:,} tasks takes {_in_words(seconds)}, if it"
                 f" goes on as in the first {passed:.0f} s, with {self._done / passed:,.0f}"

@@ -1,4 +1,4 @@
-"""What a pickle cannot hold but another process can make anew, as if it ran the script."""
+"""What a pickle cannot hold but another process can create, as if it ran the script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refuse(value: object) -> Reduced:
 
 WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
-ANEW: dict[type, Callable[[Any], Reduced]] = {
+RECREATED: dict[type, Callable[[Any], Reduced]] = {
     type(threading.Lock()): lambda lock: (threading.Lock, ()),
     type(threading.RLock()): lambda lock: (threading.RLock, ()),
     threading.Condition: lambda condition: (type(condition), (condition._lock,)),
@@ -37,12 +37,12 @@ ANEW: dict[type, Callable[[Any], Reduced]] = {
 """Locks are free, and what belongs to a thread or is weakly held is empty."""
 
 
-def made_anew(value: object) -> Reduced | None:
-    """How a value is made anew; None if it is sent as it is."""
+def recreated(value: object) -> Reduced | None:
+    """How the receiver creates such a value; None if it is sent as it is."""
     bases = type(value).__mro__
-    if ANEW.keys().isdisjoint(bases):
+    if RECREATED.keys().isdisjoint(bases):
         return None
-    return next(ANEW[base](value) for base in bases if base in ANEW)
+    return next(RECREATED[base](value) for base in bases if base in RECREATED)
 
 
 def refused(within: Any, check: Callable[[object, Any], object]) -> str:
