@@ -130,8 +130,8 @@ def check() -> Iterator[Result]:
                 1.5,
                 lambda: transferred(*ours(ring_channel(), write_batches)),
                 lambda: transferred(*bare_copies()),
-                "1.29 on a quiet machine (docs/decisions/0027-channels.md); 1.65 to 1.97 with other"
-                " work on both of its processors, with the code before this release, too",
+                "1.29 on a quiet machine (docs/decisions/0027-channels.md); 1.65 to 1.97 with"
+                " other work on both processors, with the code before this release, too",
             ),
             (
                 "Arrow in files",
