@@ -97,9 +97,10 @@ def check() -> Iterator[Result]:
 
 
 ONE = (
-    "to map and to collect the pairs in a table alone takes 1.2 times the loop with add, 1.4"
-    " with values in lists, measured in one process; the rest are the start of the worker, with"
-    " less weight in larger input, the shuffle, and the sorted output, which the loop lacks"
+    "from 40 to 120 MB, each further byte takes 1.1 times the loop's time with add, 1.6 with a"
+    " combiner and 1.9 with values in lists; the rest does not grow with the input: 0.12 of the"
+    " loop's time for the start of job and worker (an empty input), and the shuffle and the"
+    " sorted output of all distinct words"
 )
 
 
