@@ -140,6 +140,23 @@ def test_what_large_bytes_hold_is_no_name_of_a_class(tmp_path: Path) -> None:
     assert unpack(packed) == value
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [1 << 3_000_000, "a" * 65_535, bytes(LARGE)],
+    ids=["integer", "text", "bytes"],
+)
+def test_a_class_of_a_script_is_found_beside_any_value(
+    beside: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large integers lengthen the frame of a pickle that names it; other values do not."""
+    model = type("Model", (), {"__module__": "__main__"})
+    with monkeypatch.context() as script:
+        script.setattr(sys.modules["__main__"], "Model", model, raising=False)
+        packed = pack([b"b" * 65_000, model, beside], [], "")
+    # As in another process, whose `__main__` does not have it.
+    assert unpack(packed) == [b"b" * 65_000, model, beside]
+
+
 def test_the_first_folder_with_room_is_used(tmp_path: Path) -> None:
     """A folder that is missing is passed over; without any folder it is an error."""
     there = tmp_path / "there"

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from io import BufferedReader
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
 
 from slotwise.model.errors import WorkFolderError
 from slotwise.programs.hosts.here import shares_files
@@ -40,7 +40,11 @@ ALIGNMENT = 64
 
 
 FRAME_MOST = 1 << 17
-"""A longer piece of a pickle is the content of one value, as pickle's frames are shorter."""
+"""A longer piece of a pickle is a large value without a frame, or a frame with a large integer:
+pickle ends a frame after each value with which it reaches half of this."""
+
+FRAME_BEGINS = (pickle.PROTO, pickle.FRAME)
+"""With what the pieces with frames begin: the first one of a pickle, and the others."""
 
 Pieces = Sequence["bytes | memoryview[int]"]
 """The content of a pickle or of a buffer, one piece after another."""
@@ -271,8 +275,7 @@ def _pieces(
         pickle.Pickler(body, protocol=5, buffer_callback=take).dump(value)
         # Plain pickle stores classes of `__main__` by name, but that is a different module in
         # the other process.
-        frames = (p for p in body if type(p) is bytes and len(p) <= FRAME_MOST)
-        if not any(b"__main__" in frame for frame in frames):
+        if not any(b"__main__" in piece for piece in filter(_may_name, body)):
             return _as_bytes(body)
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
@@ -282,6 +285,13 @@ def _pieces(
     body = _Collector()
     dump_by_value(value, take, body)
     return _as_bytes(body)
+
+
+def _may_name(piece: object) -> TypeGuard[bytes]:
+    """Whether a piece of a pickle may name a class; large values need not be searched."""
+    if type(piece) is not bytes:
+        return False
+    return len(piece) <= FRAME_MOST or piece.startswith(FRAME_BEGINS)
 
 
 def _as_bytes(pieces: list[Any]) -> Pieces:
