@@ -116,8 +116,8 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
     found: dict[PhaseId, float] = {}
     levels: dict[object, float | None] = {}
     moved: defaultdict[PoolView, float] = defaultdict(float)
-    for pool, slots in snapshot.changes.gone.values():
-        moved[pool] += slots
+    for phase in snapshot.changes.gone.values():
+        moved[phase.pool] += phase.allocated
     for phase in snapshot.changes.came.values():
         pool = phase.pool
         if pool not in levels:

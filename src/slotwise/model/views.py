@@ -151,11 +151,8 @@ class ChangesView(Protocol):
         ...
 
     @property
-    def gone(self) -> Mapping[PhaseId, tuple[PoolView, float]]:
-        """The phases with slots that are not ready any more, since the last of both.
-
-        By phase: its pool, and what it was allocated.
-        """
+    def gone(self) -> Mapping[PhaseId, PhaseView]:
+        """The phases with slots that are not ready any more, since the last of both."""
         ...
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from slotwise.model.decision import Reallocate
 from slotwise.model.job import PhaseId
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState
 
 PART = 100
 """Changes in a pool are slight up to one for this number of its ready phases."""
@@ -17,7 +16,8 @@ class Changes:
     """The changes since the last `Reallocate`, and since the last `Adjust`.
 
     came      the ready phases that came, or whose demand changed, since the last of both
-    gone      by phase that left since then: the pool where it was, and what it was allocated
+    gone      the phases with slots that are not ready any more, since then: at the next of both
+              they lose these
     front     by kind of slot: the phases that the last `Reallocate` put first; None if it named
               none
     late      by kind of slot: the others that came, or whose demand changed, since then
@@ -25,12 +25,12 @@ class Changes:
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
               one for `PART` of its ready phases. Then most shares are still right
 
-    O(1) for each change. It does not grow while changes are not slight.
+    O(1) for each change. Only `gone` grows while changes are not slight.
     """
 
     def __init__(self) -> None:
         self.came: dict[PhaseId, PhaseState] = {}
-        self.gone: dict[PhaseId, tuple[PoolState, float]] = {}
+        self.gone: dict[PhaseId, PhaseState] = {}
         self.front: dict[str, dict[PhaseId, PhaseState]] | None = None
         self.late: dict[str, dict[PhaseId, PhaseState]] = {}
         self.behind: Mapping[str, float] = {}
@@ -40,22 +40,21 @@ class Changes:
         """Something changed that affects other phases, too: all of them must be considered."""
         self.is_slight, self.front = False, None
         self.came.clear()
-        self.gone.clear()
 
     def note(self, phase: PhaseState) -> None:
         """A ready phase came, or its demand changed."""
+        self.gone.pop(phase.id, None)
         if self._counts(phase):
-            self.gone.pop(phase.id, None)
             self.came[phase.id] = phase
             if self.front is not None and phase.id not in self.front[phase.slot_kind]:
                 self.late[phase.slot_kind][phase.id] = phase
 
     def leave(self, phase: PhaseState) -> None:
         """A phase is not ready any more."""
+        if phase.allocated:
+            self.gone[phase.id] = phase
         if self._counts(phase):
             self.came.pop(phase.id, None)
-            if phase.allocated:
-                self.gone[phase.id] = (phase.pool, phase.allocated)
             if self.front is not None:
                 self.front[phase.slot_kind].pop(phase.id, None)
                 self.late[phase.slot_kind].pop(phase.id, None)
@@ -76,6 +75,8 @@ class Changes:
     def adjusted(self) -> None:
         """The phases that changed were allocated slots."""
         self.came.clear()
+        for phase in self.gone.values():
+            phase.allocated = 0.0
         self.gone.clear()
 
     def _counts(self, phase: PhaseState) -> bool:
