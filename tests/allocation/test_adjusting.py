@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,11 @@ from slotwise.allocation.adjusting import PART, adjust
 from slotwise.allocation.claims import allocate
 from slotwise.allocation.problem import Allocator
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Adjust, Reallocate
+from slotwise.model.decision import Adjust, Launch, Reallocate
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 from slotwise.record.log import Log
+from slotwise.runtime.initial import initial_state
 
 COUNT = 400
 SLOTS = 6
@@ -114,6 +116,44 @@ def test_a_small_job_that_comes_among_many_is_first_under_flex() -> None:
     many = [Job(f"job-{n}", (Phase("work", Tasks(9, 1.0)),)) for n in range(500)]
     last = Job("last", (Phase("work", Tasks(1, 0.5)),), arrival=10.5)
     assert slotwise.simulate([*many, last], "flex", slots=4).jobs["last"]["start"] == 11.0
+
+
+def test_a_heavy_job_among_many_changes_the_slots_of_all() -> None:
+    """FAIR: it has the weight of all others, so it gets half of the slots, not all of them."""
+    many = [Job(f"job-{n}", (Phase("work", Tasks(20, 1.0)),)) for n in range(400)]
+    heavy = Job("heavy", (Phase("work", Tasks(2000, 1.0)),), arrival=5.5, weight=400.0)
+    log = slotwise.simulate([*many, heavy], "fair", slots=8).log
+    launched = Counter(
+        decision.phase.job == "heavy"
+        for turn in log.turns
+        if 6 <= turn.now < 46
+        for decision in turn.decisions
+        if isinstance(decision, Launch)
+    )
+    assert launched == {True: 160, False: 160}
+
+
+def test_the_next_jobs_of_a_long_queue_keep_the_slots_of_the_first() -> None:
+    """FAIR: a pool of policy fifo stays allocated its share when its first job ends."""
+    pools = (Pool("f", weight=9.0, policy="fifo"), Pool("g"))
+    jobs = [
+        Job(f"{pool.name}-{n}", (Phase("work", Tasks(1, 1.0 + n % 7 / 10)),), pool=pool.name)
+        for n in range(300)
+        for pool in pools
+    ]
+    log = slotwise.simulate(
+        Workload(tuple(jobs), Cluster.of_slots(10), pools=pools), "fair"
+    ).log
+    state = initial_state(log.header)
+    for turn in log.turns:
+        if turn.now > 20:
+            break
+        state.at(turn.now)
+        for entry in (*turn.events, *turn.decisions):
+            state.apply(entry)
+        held = {phase.id: phase.allocated for phase in state.ready("task")}
+        of_f = sum(slots for phase, slots in held.items() if phase.job[0] == "f")
+        assert of_f == pytest.approx(9.0, rel=0.011)
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "flex", "fair"])

@@ -9,7 +9,9 @@ in order   the allocator serves claims in an order, and where it places a claim 
            when all claims are allocated slots. Until then, a change costs O(slots + n / 100)
 by level   in a pool, claims get slots in proportion to their weights, up to what they can use.
            A new claim gets as many as another one of its pool for its weight; the others keep
-           theirs. A change costs O(1)
+           theirs. A change costs O(1). All of these changes together concern at most
+           1 % of the slots of the pool: a job of large weight among many small ones, or the
+           first one of a FIFO pool, is not slight
 
 In each pool, at most one change for a hundred phases is treated in this way before all claims
 are allocated slots again. So shares by level are exact within about 1 %, and a change costs
@@ -18,6 +20,7 @@ O(100) of them on average. Where fewer than a hundred phases are ready, nothing 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -27,9 +30,10 @@ from typing import NamedTuple
 from slotwise.allocation.claims import check_shares, claims_of
 from slotwise.allocation.flex import of_whole_jobs
 from slotwise.allocation.problem import Allocator, Claims, InOrder, is_by_level, is_in_order
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView
+from slotwise.model.views import PhaseView, PoolView
 
 PART = 100
 """Changes in a pool are slight up to one for this number of its ready phases."""
@@ -111,6 +115,9 @@ def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | 
 def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
     found: dict[PhaseId, float] = {}
     levels: dict[object, float | None] = {}
+    moved: defaultdict[PoolView, float] = defaultdict(float)
+    for phase in snapshot.changes.ended.values():
+        moved[phase.pool] += phase.allocated
     for phase in snapshot.changes.came.values():
         pool = phase.pool
         if pool not in levels:
@@ -121,6 +128,10 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
         share = min(level * phase.job.share_weight, _usable(phase))
         if share != phase.allocated:
             found[phase.id] = share
+            moved[pool] += abs(share - phase.allocated)
+    for pool, slots in moved.items():
+        if (pool.moved + slots) * PART > pool.allocated * (1 + SLOTS):
+            return None
     return found
 
 

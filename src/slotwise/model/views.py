@@ -86,6 +86,16 @@ class PoolView(Protocol):
         ...
 
     @property
+    def allocated(self) -> float:
+        """The slots that the phases in it should hold now."""
+        ...
+
+    @property
+    def moved(self) -> float:
+        """The slots that each `Adjust` since the last `Reallocate` gave or took here."""
+        ...
+
+    @property
     def room_later(self) -> float:
         """`room` when all tasks below it that were asked to stop have ended."""
         ...
@@ -141,7 +151,7 @@ class ChangesView(Protocol):
         ...
 
     @property
-    def ended(self) -> Collection[PhaseId]:
+    def ended(self) -> Mapping[PhaseId, PhaseView]:
         """The phases with slots that are not ready any more, since the last of both."""
         ...
 

@@ -8,14 +8,14 @@ from slotwise.allocation import adjusting
 from slotwise.model.decision import Reallocate
 from slotwise.model.job import PhaseId
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState
 
 
 class Changes:
     """The changes since the last `Reallocate`, and since the last `Adjust`.
 
     came      the ready phases that came, or whose demand changed, since the last of both
-    ended     by phase that left since then: the pool where it was, and what it was allocated
+    ended     the phases with slots that are not ready any more, since then: at the next of both
+              they lose these
     front     by kind of slot: the phases that the last `Reallocate` put first; None if it named
               none
     others    by kind of slot: the other ready phases that came, or whose demand changed, since
@@ -23,12 +23,12 @@ class Changes:
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
               one for `adjusting.PART` of its ready phases. Then most shares are still right
 
-    O(1) for each change. It does not grow while changes are not slight.
+    O(1) for each change. Only `ended` grows while changes are not slight.
     """
 
     def __init__(self) -> None:
         self.came: dict[PhaseId, PhaseState] = {}
-        self.ended: dict[PhaseId, tuple[PoolState, float]] = {}
+        self.ended: dict[PhaseId, PhaseState] = {}
         self.front: dict[str, dict[PhaseId, PhaseState]] | None = None
         self.others: dict[str, dict[PhaseId, PhaseState]] = {}
         self.behind: Mapping[str, float] = {}
@@ -38,22 +38,21 @@ class Changes:
         """Something changed that affects other phases, too: all of them must be considered."""
         self.is_slight, self.front = False, None
         self.came.clear()
-        self.ended.clear()
 
     def note(self, phase: PhaseState) -> None:
         """A ready phase came, or its demand changed."""
+        self.ended.pop(phase.id, None)
         if self._counts(phase):
-            self.ended.pop(phase.id, None)
             self.came[phase.id] = phase
             if self.front is not None and phase.id not in self.front[phase.slot_kind]:
                 self.others[phase.slot_kind][phase.id] = phase
 
     def leave(self, phase: PhaseState) -> None:
         """A phase is not ready any more."""
+        if phase.allocated:
+            self.ended[phase.id] = phase
         if self._counts(phase):
             self.came.pop(phase.id, None)
-            if phase.allocated:
-                self.ended[phase.id] = (phase.pool, phase.allocated)
             if self.front is not None:
                 self.front[phase.slot_kind].pop(phase.id, None)
                 self.others[phase.slot_kind].pop(phase.id, None)
@@ -74,6 +73,8 @@ class Changes:
     def adjusted(self) -> None:
         """The phases that changed were allocated slots."""
         self.came.clear()
+        for phase in self.ended.values():
+            phase.allocated = 0.0
         self.ended.clear()
 
     def _counts(self, phase: PhaseState) -> bool:

@@ -52,8 +52,9 @@ class PoolState(GroupNode):
     (`above`), `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one
     has a min share. It exceeds `max_share` only up to
     `excess`, the slots that it held when hosts or pools last changed. `members` is the number
-    of ready phases directly below it at the last `Reallocate`, and `changes` how many phases
-    came or left since (`changes.py`).
+    of ready phases directly below it at the last `Reallocate`, `changes` how many phases came
+    or left since (`changes.py`), and `moved` the slots that each `Adjust` since then added to
+    or took from phases.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class PoolState(GroupNode):
         "members",
         "min_share",
         "min_share_due",
+        "moved",
         "parent",
         "preemption",
         "slot_kind",
@@ -114,6 +116,7 @@ class PoolState(GroupNode):
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
         self.stopping = self.coming = 0
         self.excess = self.members = self.changes = 0
+        self.moved = 0.0
         self.min_share_due = self.fair_due = inf
         self.is_overdue = self.is_starving = False
         if total is not None:

@@ -120,6 +120,7 @@ class Shares:
             node.rank = None
         for of_pool in self._by_key.values():
             of_pool.members = of_pool.changes = 0
+            of_pool.moved = 0.0
         for phase_id, phase in ready.items():
             share, pool, job = slots.get(phase_id, 0.0), phase.pool, phase.job_share
             pool.members += 1
@@ -171,6 +172,7 @@ class Shares:
         A pool with a guarantee keeps what it should hold: phases that come or leave divide it
         anew.
         """
+        pool.moved += abs(more)
         for above in path_to(pool):
             if above.is_guaranteed:
                 break

@@ -72,14 +72,14 @@ class SharesByKind:
         self,
         phases: Mapping[PhaseId, PhaseState],
         slots: Mapping[PhaseId, float],
-        ended: Mapping[PhaseId, tuple[PoolState, float]],
+        ended: Mapping[PhaseId, PhaseState],
     ) -> None:
         """Change the slots that some phases should hold; `ended` are not ready any more."""
         for name, share in slots.items():
             if name not in ended:
                 self.of[phases[name].slot_kind].adjust(phases[name], share)
-        for pool, share in ended.values():
-            self.of[pool.slot_kind].add(pool, -share)
+        for phase in ended.values():
+            self.of[phase.slot_kind].add(phase.pool, -phase.allocated)
 
     def recount(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
         """Recount what all shares hold and demand; the hosts in `lost` are unresponsive."""
