@@ -23,7 +23,7 @@ class Changes:
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
               one for `adjusting.PART` of its ready phases. Then most shares are still right
 
-    O(1) for each change. Only `ended` grows while changes are not slight.
+    O(1) for each change. It has what changed since the last allocation, not more.
     """
 
     def __init__(self) -> None:
