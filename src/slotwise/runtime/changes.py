@@ -82,8 +82,12 @@ class Changes:
         if self.is_slight:
             pool = phase.pool
             pool.changes += 1
-            # The other phases of a job get what one of them does not use.
-            affects_others = phase.phase.slots_min or phase.group is not None
-            if affects_others or pool.changes * adjusting.PART > pool.members:
+            # Except in an order, the other phases of a job get what one of them does not use.
+            is_shared = phase.group is not None and self.front is None
+            if (
+                is_shared
+                or phase.phase.slots_min
+                or pool.changes * adjusting.PART > pool.members
+            ):
                 self.invalidate()
         return self.is_slight

@@ -153,25 +153,24 @@ class Shares:
         more = slots - phase.allocated
         phase.allocated = slots
         phase.count_units()
-        group = phase.group
         if phase.rank is not None:
             parent = self._order_of(phase)
             order = parent.backlogged
             del order[bisect_left(order, phase.rank)]
             phase.rank = rank = phase.ranked(parent.is_in_turn)
             insort(order, rank)
-        if group is not None:
-            group.allocated = max(0.0, group.allocated + more)
-            group.count_units()
-            self._rerank(group)
-        self.add(phase.pool, more)
+        self.add(phase, more)
 
-    def add(self, pool: PoolState, more: float) -> None:
-        """Add to the slots that the phases in a pool should hold.
+    def add(self, phase: PhaseState, more: float) -> None:
+        """Add to the slots that the job and the pools of a phase should hold.
 
         A pool with a guarantee keeps what it should hold: phases that come or leave divide it
         anew.
         """
+        pool, group = phase.pool, phase.group
+        if group is not None:
+            group.allocated = max(0.0, group.allocated + more)
+            group.count_units()
         pool.moved += abs(more)
         for above in path_to(pool):
             if above.is_guaranteed:
@@ -182,7 +181,7 @@ class Shares:
             above.count_units()
             if above.preemption is not None:
                 self._watch(above)
-        self._rerank(pool)
+        self._rerank(group or pool)
 
     def line_up(self) -> None:
         """Sort the order below each node, and add the node to the order of its parent."""

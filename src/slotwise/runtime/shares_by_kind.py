@@ -79,7 +79,7 @@ class SharesByKind:
             if name not in ended:
                 self.of[phases[name].slot_kind].adjust(phases[name], share)
         for phase in ended.values():
-            self.of[phase.slot_kind].add(phase.pool, -phase.allocated)
+            self.of[phase.slot_kind].add(phase, -phase.allocated)
 
     def recount(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
         """Recount what all shares hold and demand; the hosts in `lost` are unresponsive."""
