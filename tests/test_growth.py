@@ -77,10 +77,10 @@ def bytes_held(action: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def jobs(count: int, gap: float, seconds: float = 1.0) -> list[Job]:
-    """Jobs of one task each that arrive one after the other."""
-    phase = Phase("work", Tasks(1, seconds))
-    return [Job(f"job-{number}", (phase,), number * gap) for number in range(count)]
+def jobs(count: int, gap: float, seconds: float = 1.0, phases: int = 1) -> list[Job]:
+    """Jobs of phases of one task each that arrive one after the other."""
+    of_job = tuple(Phase(f"work-{n}", Tasks(1, seconds)) for n in range(phases))
+    return [Job(f"job-{number}", of_job, number * gap) for number in range(count)]
 
 
 def various(count: int) -> list[Job]:
@@ -168,9 +168,9 @@ def of_workload(folder: Path, count: int) -> Callable[[], object]:
     return lambda: read_workload(path)
 
 
-def simulated(scheduler: str, gap: float = 1.0) -> Prepared:
+def simulated(scheduler: str, gap: float = 1.0, phases: int = 1) -> Prepared:
     """A simulation; with a small gap, nearly all jobs are alive at once."""
-    return plainly(lambda n: slotwise.simulate(jobs(n, gap), scheduler, slots=2))
+    return plainly(lambda n: slotwise.simulate(jobs(n, gap, phases=phases), scheduler, slots=2))
 
 
 ALL = ("fifo", "fair", "flex", "flex-on-fair", "las", "uwfq", "flowflex", "dmrs")
@@ -184,6 +184,8 @@ CASES: dict[str, tuple[int, Prepared]] = {
     "simulate-fifo-alive": (100, simulated("fifo", 0.001)),
     "simulate-fair-alive": (100, simulated("fair", 0.001)),
     "simulate-flex-alive": (100, simulated("flex", 0.001)),
+    "simulate-fair-alive-parallel": (70, simulated("fair", 0.001, 3)),
+    "simulate-flex-alive-parallel": (70, simulated("flex", 0.001, 3)),
     "run": (50, plainly(lambda n: slotwise.run(jobs(n, 0.0, 0.0), "fair", slots=1))),
     "compare": (30, plainly(lambda n: slotwise.compare(jobs(n, 1.0), slots=2))),
     "read": (100, of_log(slotwise.read_log)),

@@ -34,6 +34,8 @@ def a_workload(pools: tuple[Pool, ...], *, equal: bool = False) -> Workload:
         phases = [Phase("first", tasks)]
         if number % 3 == 0:
             phases.append(Phase("second", Tasks(1, 2.0), after=frozenset({"first"})))
+        if number % 4 == 0:
+            phases.append(Phase("beside", Tasks(random.choice([1, 3]), random.uniform(0.1, 9))))
         jobs.append(
             Job(
                 f"job-{number}",

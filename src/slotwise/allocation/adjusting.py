@@ -8,10 +8,10 @@ in order   the allocator serves claims in an order, and where it places a claim 
            more, of which one comes next whenever one of them ends. `first_in_order` names them
            when all claims are allocated slots. Until then, a change costs O(slots + n / 100)
 by level   in a pool, claims get slots in proportion to their weights, up to what they can use.
-           A new claim gets as many as another one of its pool for its weight; the others keep
-           theirs. A change costs O(1). All of these changes together concern at most
-           1 % of the slots of the pool: a job of large weight among many small ones, or the
-           first one of a FIFO pool, is not slight
+           A job whose phases came or ended gets as many as another job of its pool for its
+           weight; the others keep theirs. A change costs O(phases of the job). All of these
+           changes together concern at most 1 % of the slots of the pool: a job of large weight
+           among many small ones, or the first one of a FIFO pool, is not slight
 
 In each pool, at most one change for a hundred phases is treated in this way before all claims
 are allocated slots again. So shares by level are exact within about 1 %, and a change costs
@@ -21,7 +21,7 @@ O(100) of them on average. Where fewer than a hundred phases are ready, nothing 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import inf
@@ -31,6 +31,7 @@ from slotwise.allocation.claims import check_shares, claims_of
 from slotwise.allocation.flex import of_whole_jobs
 from slotwise.allocation.problem import Allocator, Claims, InOrder, is_by_level, is_in_order
 from slotwise.allocation.tolerances import SLOTS
+from slotwise.allocation.waterline import water_line
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
@@ -113,50 +114,59 @@ def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | 
 
 
 def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
+    ended, came = snapshot.changes.ended.values(), snapshot.changes.came.values()
+    jobs = {(phase.job.id, phase.pool): phase for phase in (*ended, *came)}
     found: dict[PhaseId, float] = {}
-    levels: dict[object, float | None] = {}
+    levels: dict[PoolView, float | None] = {}
     moved: defaultdict[PoolView, float] = defaultdict(float)
-    for phase in snapshot.changes.ended.values():
+    for phase in ended:
         moved[phase.pool] += phase.allocated
-    for phase in snapshot.changes.came.values():
-        pool = phase.pool
+    for (_, pool), phase in jobs.items():
+        of_job = _ready_together(snapshot, phase)
+        if not of_job:
+            continue  # It has no ready phases any more.
         if pool not in levels:
-            levels[pool] = _level(snapshot, phase)
+            levels[pool] = _level(snapshot, phase, jobs)
         level = levels[pool]
-        if level is None or not _is_alone(snapshot, phase):
+        if level is None or any(one.phase.slots_min for one in of_job):
             return None
-        share = min(level * phase.job.share_weight, _usable(phase))
-        if share != phase.allocated:
-            found[phase.id] = share
-            moved[pool] += abs(share - phase.allocated)
+        slots, usable = level * phase.job.share_weight, [_usable(one) for one in of_job]
+        count = len(of_job)
+        shares = water_line(slots, [1.0] * count, [0.0] * count, usable)
+        for one, share in zip(of_job, shares, strict=True):
+            if share != one.allocated:
+                found[one.id] = share
+                moved[pool] += abs(share - one.allocated)
     for pool, slots in moved.items():
         if (pool.moved + slots) * PART > pool.allocated * (1 + SLOTS):
             return None
     return found
 
 
-def _level(snapshot: Snapshot, like: PhaseView) -> float | None:
+def _level(
+    snapshot: Snapshot, like: PhaseView, changed: Container[tuple[str, PoolView]]
+) -> float | None:
     """The slots for each unit of weight in the pool of a phase; None if it is unknown."""
     pool = snapshot.pools[like.job.pool]
     if pool.policy != "fair" or pool.job_weights == "size":
         return None
     for phase in islice(like.pool.walk(), TRIED):
-        if (
-            0 < phase.allocated < _usable(phase)
-            and phase.id not in snapshot.changes.came
-            and not phase.phase.slots_min
-            and _is_alone(snapshot, phase)
-        ):
-            return phase.allocated / phase.job.share_weight
+        if (phase.job.id, phase.pool) in changed:
+            continue
+        of_job = _ready_together(snapshot, phase)
+        slots = sum([one.allocated for one in of_job])
+        is_full = all(one.allocated >= _usable(one) for one in of_job)
+        if slots and not is_full and not any(one.phase.slots_min for one in of_job):
+            return slots / phase.job.share_weight
     return None
 
 
-def _is_alone(snapshot: Snapshot, phase: PhaseView) -> bool:
-    """Whether no other phase of its job is ready that uses the same kind of slots."""
+def _ready_together(snapshot: Snapshot, phase: PhaseView) -> Sequence[PhaseView]:
+    """The ready phases of the job of a phase that count against the same share of its pool."""
     if len(phase.job.phases) == 1:
-        return True
+        return (phase,) if phase.is_ready else ()
     others = snapshot.phases_of(phase.job.id)
-    return sum(other.is_ready and other.pool is phase.pool for other in others) == 1
+    return [other for other in others if other.is_ready and other.pool is phase.pool]
 
 
 def _usable(phase: PhaseView) -> float:

@@ -82,12 +82,6 @@ class Changes:
         if self.is_slight:
             pool = phase.pool
             pool.changes += 1
-            # Except in an order, the other phases of a job get what one of them does not use.
-            is_shared = phase.group is not None and self.front is None
-            if (
-                is_shared
-                or phase.phase.slots_min
-                or pool.changes * adjusting.PART > pool.members
-            ):
+            if phase.phase.slots_min or pool.changes * adjusting.PART > pool.members:
                 self.invalidate()
         return self.is_slight
