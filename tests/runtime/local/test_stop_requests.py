@@ -127,7 +127,8 @@ def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
     def asleep(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep="woken"))
         Path(fifo).write_text("")
-        time.sleep(600)
+        while True:  # A signal just before a long sleep does not end it.
+            time.sleep(0.01)
 
     def reading(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep="woken"))
@@ -182,7 +183,8 @@ def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
     def work(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep=bytes(range(256)) * times))
         Path(fifo).write_text("")
-        time.sleep(600)
+        while True:  # A signal just before a long sleep does not end it.
+            time.sleep(0.01)
 
     begun(workers, work, fifo)
     ask_to_stop(workers)
@@ -199,7 +201,8 @@ def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: st
     def work(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep=threading.Lock()))
         Path(fifo).write_text("")
-        time.sleep(600)
+        while True:  # A signal just before a long sleep does not end it.
+            time.sleep(0.01)
 
     begun(workers, work, fifo)
     ask_to_stop(workers)
@@ -218,7 +221,8 @@ def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo:
         running.on_stop_request(lambda seconds: running.stop())
         try:
             Path(fifo).write_text("")
-            time.sleep(600)
+            while True:  # A signal just before a long sleep does not end it.
+                time.sleep(0.01)
         finally:
             Path(fifo + "-cleaned").touch()
 

@@ -103,7 +103,8 @@ def test_a_task_that_stops_during_an_import_leaves_no_broken_process(
         "sys.half = True\n"
         "if sys.fifo:\n"
         "    open(sys.fifo, 'w').close()\n"
-        "    time.sleep(600)\n"
+        "    while True:\n"
+        "        time.sleep(0.01)\n"
     )
 
     def work(fifo: str) -> str:
@@ -127,7 +128,8 @@ def test_a_task_that_fails_while_it_stops_has_stopped(workers: Workers, fifo: st
         running.on_stop_request(lambda seconds: running.stop(keep="place"))
         try:
             Path(fifo).write_text("")
-            time.sleep(600)
+            while True:  # A signal just before a long sleep does not end it.
+                time.sleep(0.01)
         finally:
             raise ValueError("the file is not complete")
 
@@ -179,7 +181,8 @@ def test_a_signal_handler_of_user_code_is_limited_to_its_task(
     def after(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop())
         Path(fifo).write_text("")
-        time.sleep(600)
+        while True:  # A signal just before a long sleep does not end it.
+            time.sleep(0.01)
 
     begun(workers, own, fifo)
     ask_to_stop(workers)
@@ -195,7 +198,8 @@ def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
     def fork() -> int:
         child = os.fork()
         if not child:
-            time.sleep(600)
+            while True:  # A signal just before a long sleep does not end it.
+                time.sleep(0.01)
         os.kill(child, signal.SIGTERM)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
