@@ -1,0 +1,9 @@
+"""Golden logs of simulations."""
+
+from __future__ import annotations
+
+from golden.golden import Case
+
+
+def cases() -> dict[str, Case]:
+    return {}
