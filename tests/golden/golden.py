@@ -1,8 +1,8 @@
 """Golden logs: restructuring changes no byte of any log.
 
-Each module of `KINDS` has `cases() -> dict[str, Case]`. A case writes one log at the path that it
-is given, from fixed input: no clock, no random source without a seed, no name of this machine.
-`<kind>.json` beside this file has the digest and the number of lines of each log.
+Each module of `KINDS` has `cases() -> dict[str, Case]`. A case writes one log at the given path
+from fixed input: no clock, no random source without a seed, no name of this machine. `<kind>.json`
+beside this file has the number of lines and the digest of each log.
 
 From the project's root, with `tests` on PYTHONPATH:
 
@@ -61,6 +61,7 @@ def write(folder: Path, names: list[str]) -> dict[str, dict[str, str]]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description="Write the golden logs, or renew their digests."
     )

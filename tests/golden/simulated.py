@@ -6,4 +6,5 @@ from golden.golden import Case
 
 
 def cases() -> dict[str, Case]:
+    """The cases by name."""
     return {}
