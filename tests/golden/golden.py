@@ -1,8 +1,8 @@
 """Golden logs: restructuring changes no byte of any log.
 
 Each module of `KINDS` has `cases() -> dict[str, Case]`. A case writes one log at the given path
-from fixed input: no clock, no random source without a seed, no name of this machine. `<kind>.json`
-beside this file has the number of lines and the digest of each log.
+from fixed input: no clock, no random source without a seed, no name of this machine.
+`<kind>.json` beside this file has the number of lines and the digest of each log.
 
 From the project's root, with `tests` on PYTHONPATH:
 
