@@ -33,7 +33,7 @@ from functools import partial
 from distributed import Client, LocalCluster, as_completed
 
 from agent_processes import Loopback
-from check import Result, serve
+from check import MEDIA, Result, serve
 from dask import bag
 from measuring import seconds_of
 from shuffles import exchange, place, shuffle, shuffle_rates, terasort, three_workers
@@ -71,9 +71,10 @@ def check() -> Iterator[Result]:
     rates = shuffle_rates(200, 5)
     value = rates["agents"] / rates["sendfile"]
     cause = "its receiver writes a file, that of sendfile drops the bytes; see the next line"
-    yield Result("shuffle", value, 0.7, "of a bare sendfile", "higher", cause=cause)
+    yield Result("shuffle", value, 0.7, "of a bare sendfile", "higher", MEDIA, cause)
     value = rates["agents"] / rates["into a file"]
-    yield Result("shuffle into a file", value, 0.7, "of a sendfile into a file", "higher")
+    unit = "of a sendfile into a file"
+    yield Result("shuffle into a file", value, 0.7, unit, "higher", MEDIA)
     seconds = {}
     for name, way, count in (("agents", by_agents, 2_000), ("submit", by_submit, 400)):
         with way() as gated:
