@@ -39,7 +39,6 @@ from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Header, read_log
 from slotwise.record.log_file import LogFile
 from slotwise.record.plausible import Plausible
-from slotwise.runtime.changes import Changes
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.learned import Learned
@@ -223,5 +222,4 @@ def test_all_invariants_hold_for_many_hours(name: str, tmp_path: Path) -> None:
     for state in (long, short):
         state._finished = Finished()  # It has the last phases, on any number of hosts.
         state._learned = Learned(1.0)  # It has sums by pool, by program and by job.
-        state.changes = Changes()  # It has the phases that left since the last allocation.
     assert size_of(long) <= size_of(short) + 20

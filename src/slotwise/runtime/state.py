@@ -220,7 +220,7 @@ class State(StateRequests, StateHosts, StateGates):
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         else:
-            self._jobs.forget_if_over(phase.job.id)
+            self._forget_if_over(phase.job.id)
 
     def _task_failed(self, event: TaskFailed) -> None:
         before = self._phases.get(event.phase)
@@ -235,7 +235,7 @@ class State(StateRequests, StateHosts, StateGates):
             is_over = event.final or count >= self._limits[event.lost]
             if is_over and not is_given_up:
                 self.doomed[phase.job.id] = event.reason
-        self._jobs.forget_if_over(phase.job.id)
+        self._forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
         stopped = self._phases.get(event.phase)
@@ -245,13 +245,13 @@ class State(StateRequests, StateHosts, StateGates):
         if phase is not None:
             if not phase.is_gang:
                 phase.keep(event.task, event.kept)
-            self._jobs.forget_if_over(phase.job.id)
+            self._forget_if_over(phase.job.id)
 
     def _end_of_broken(self, event: TaskFinished) -> None:
         """A task of a broken gang has finished: its result does not count."""
         phase = self._put_back(event)
         if phase is not None:
-            self._jobs.forget_if_over(phase.job.id)
+            self._forget_if_over(phase.job.id)
 
     # Decisions.
 
@@ -328,7 +328,7 @@ class State(StateRequests, StateHosts, StateGates):
         for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
             self.broken.pop(phase.id, None)
-        self._jobs.forget_if_over(decision.job)
+        self._forget_if_over(decision.job)
 
     def _put_back(self, event: TaskFailed | TaskKilled | TaskFinished) -> PhaseState | None:
         """End an attempt without a result. Its phase, or None if the message came too late."""

@@ -210,7 +210,13 @@ class StateParts(StateView):
             self._begin(self._jobs.phase_done(phase, at, self.pools))
             if phase.job.id in self.completed:
                 self.doomed.pop(phase.job.id, None)  # It was cancelled too late.
-        self._jobs.forget_if_over(phase.job.id)
+        self._forget_if_over(phase.job.id)
+
+    def _forget_if_over(self, job: str) -> None:
+        """Drop a job that has ended and holds no slots, and after the last one its phases."""
+        self._jobs.forget_if_over(job)
+        if not self._phases:
+            self.changes.adjusted()
 
     def _group(self, job: str) -> None:
         """Join the phases of a job that count against the same share of a fair pool."""
