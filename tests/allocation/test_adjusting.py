@@ -12,13 +12,14 @@ import pytest
 
 import slotwise
 from slotwise import Job, Phase, Pool, Tasks, Workload
-from slotwise.allocation.adjusting import PART, adjust
+from slotwise.allocation.adjusting import adjust
 from slotwise.allocation.claims import allocate
 from slotwise.allocation.problem import Allocator
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Adjust, Launch, Reallocate
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import SLIGHT
 from slotwise.record.log import Log
 from slotwise.runtime.initial import initial_state
 
@@ -84,7 +85,7 @@ def distance(one: Mapping[PhaseId, float], other: Mapping[PhaseId, float]) -> fl
 
 def test_few_phases_are_always_allocated_as_a_whole() -> None:
     """With less than a hundred ready phases in a pool, each change counts."""
-    jobs = [Job(f"job-{n}", (Phase("work", Tasks(1, 1.0)),)) for n in range(PART - 1)]
+    jobs = [Job(f"job-{n}", (Phase("work", Tasks(1, 1.0)),)) for n in range(SLIGHT - 1)]
     for scheduler in ("fifo", "flex", "fair"):
         log = slotwise.simulate(jobs, scheduler, slots=2).log
         assert not [d for turn in log.turns for d in turn.decisions if isinstance(d, Adjust)]
@@ -103,7 +104,7 @@ def test_allocations_of_all_phases_become_rare() -> None:
         assert len(changed) > len(whole)
         assert sum(len(decision.slots) for decision in changed) < 3 * len(jobs)
         named = sum(len(one.slots) + len(one.next or ()) for one in whole)
-        assert named < 3 * PART * len(jobs)
+        assert named < 3 * SLIGHT * len(jobs)
 
 
 def test_a_job_that_comes_among_many_gets_its_share_at_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from slotwise.allocation.adjusting import PART
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Adjust, GiveUp, Launch, Locality, Reallocate
 from slotwise.model.event import (
@@ -15,6 +14,7 @@ from slotwise.model.event import (
     TasksRunnable,
 )
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.views import SLIGHT
 from slotwise.runtime.state import State
 
 FIRST, SECOND = PhaseId("j", "first"), PhaseId("j", "second")
@@ -28,7 +28,7 @@ def a_state(first: Phase, *others: Phase) -> State:
     state.apply(JobArrived(0.0, Job("j", (first, *others))))
     if first.gated:
         state.apply(TasksRunnable(0.0, FIRST, (0,)))
-    for number in range(5 * PART):
+    for number in range(5 * SLIGHT):
         state.apply(JobArrived(0.0, Job(f"k{number}", (Phase("work", Tasks(2, 1.0)),))))
     slots = {phase.id: SHARE for phase in state.ready("task")}
     state.apply(Reallocate(slots, until=0.5))

@@ -34,10 +34,7 @@ from slotwise.allocation.tolerances import SLOTS
 from slotwise.allocation.waterline import water_line
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView, PoolView
-
-PART = 100
-"""Changes in a pool are slight up to one for this number of its ready phases."""
+from slotwise.model.views import SLIGHT, PhaseView, PoolView
 
 TRIED = 20
 """How many phases of a pool are examined to find one that shows the level of the pool."""
@@ -55,7 +52,7 @@ def first_in_order(
     allocator: Allocator, ids: Mapping[str, Sequence[PhaseId]], claims: Mapping[str, Claims]
 ) -> First | None:
     """The claims that come first if few change; None if the allocator serves them otherwise."""
-    if not is_in_order(allocator) or all(len(names) < PART for names in ids.values()):
+    if not is_in_order(allocator) or all(len(names) < SLIGHT for names in ids.values()):
         return None
     phases: list[PhaseId] = []
     behind: dict[str, float] = {}
@@ -69,7 +66,7 @@ def first_in_order(
         while count < len(order) and room > 0:
             room -= of_kind.max_share[order[count]]
             count += 1
-        count += len(order) // PART + 1
+        count += len(order) // SLIGHT + 1
         phases += [ids[kind][number] for number in order[:count]]
         if of_kind.work:
             behind[kind] = float(of_whole_jobs(of_kind)[order[count:]].sum())
@@ -138,7 +135,7 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
                 found[one.id] = share
                 moved[pool] += abs(share - one.allocated)
     for pool, slots in moved.items():
-        if (pool.moved + slots) * PART > pool.allocated * (1 + SLOTS):
+        if (pool.moved + slots) * SLIGHT > pool.allocated * (1 + SLOTS):
             return None
     return found
 

@@ -137,6 +137,10 @@ class PoolView(Protocol):
         ...
 
 
+SLIGHT = 100
+"""Changes in a pool are slight up to one for this number of its ready phases."""
+
+
 class ChangesView(Protocol):
     """The changes since the last `Reallocate`, and since the last `Adjust`."""
 

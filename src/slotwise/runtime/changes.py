@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from slotwise.allocation import adjusting
 from slotwise.model.decision import Reallocate
 from slotwise.model.job import PhaseId
+from slotwise.model.views import SLIGHT
 from slotwise.runtime.phase_state import PhaseState
 
 
@@ -21,7 +21,7 @@ class Changes:
     others    by kind of slot: the other ready phases that came, or whose demand changed, since
     behind    by kind of slot: the estimated work of the phases behind those, slot-seconds
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
-              one for `adjusting.PART` of its ready phases. Then most shares are still right
+              one for `SLIGHT` of its ready phases. Then most shares are still right
 
     O(1) for each change. It has what changed since the last allocation, not more.
     """
@@ -82,6 +82,6 @@ class Changes:
         if self.is_slight:
             pool = phase.pool
             pool.changes += 1
-            if phase.phase.slots_min or pool.changes * adjusting.PART > pool.members:
+            if phase.phase.slots_min or pool.changes * SLIGHT > pool.members:
                 self.invalidate()
         return self.is_slight
