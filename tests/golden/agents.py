@@ -14,7 +14,7 @@ events          what happens to hosts: time, what, host, details
 requests        if jobs arrive as in a session: time, what, details
 commit_seconds  how long a commit takes
 
-and the options of the run. `fake_agents.py` joins it to the code that it drives.
+and the options of the run. `agents_backend.py` joins it to the code that it drives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from golden.fake_agents import Script, write_log
+from golden.agents_backend import write_log
+from golden.fake_agents import Script
 from golden.golden import Case
 
 
@@ -127,6 +128,15 @@ WIDE = [
     job("narrow", (1.0, 9), arrival=0.1),
 ]
 
+GANGS = [
+    {
+        "id": name,
+        "arrival": at,
+        "phases": [{"name": "gang", "work": 2.0 * tasks, "tasks": tasks, "gang": True}],
+    }
+    for name, at, tasks in (("first", 0.0, 3), ("second", 0.2, 4), ("third", 0.3, 5))
+] + [job("urgent", (1.0, 9), arrival=9.0, pool="production")]
+
 REQUESTS = [
     [0.1, "job", "a"],
     [0.1, "job", "b"],
@@ -173,6 +183,17 @@ SCRIPTS: dict[str, Script] = {
         [5.5, "speaks", "red"],
         [9.0, "silent", "blue"],
         [40.0, "speaks", "blue"],
+    ),
+    # After its grace its tasks begin again elsewhere; what it still does is ignored.
+    "overdue": hosts(
+        [1.0, "silent", "green"],
+        [17.0, "speaks", "green"],
+        [18.0, "silent", "blue"],
+        [33.2, "speaks", "blue"],
+        outcomes=[[14.0, "done"], [17.5, "done"], [6.0, "done"]],
+    ),
+    "overdue-leaves": hosts(
+        [1.0, "silent", "green"], [20.0, "leaves", "green"], outcomes=[[14.0, "done"]]
     ),
     "all-silent": hosts(
         *[[2.0, "silent", name] for name in THREE],
@@ -227,23 +248,37 @@ SCRIPTS: dict[str, Script] = {
     ),
     "slow-commit": words(commit_seconds=4.0),
     "host-lost-at-commit": words(
-        commit_seconds=6.0, events=[[8.0, "disconnects", name] for name in THREE]
+        commit_seconds=6.0, events=[[3.0, "disconnects", name] for name in THREE]
     ),
     "near-input": words(options={"assigner": "delay", "waits": (0.5, 1.5)}),
-    "flow-to-input": words(options={"assigner": "flow", "waits": (0.5, 1.5), "move_within": 1.0}),
+    "flow-to-input": words(
+        options={"assigner": "flow", "waits": (0.5, 1.5), "move_within": 1.0}
+    ),
     "wide": hosts(
         [1.7, "disconnects", "green"],
         workload={"jobs": WIDE},
         outcomes=None,
     )
     | {"outcomes": {"wide": DONE, "narrow": MIXED}},
+    "gangs": hosts(
+        [1.7, "disconnects", "green"],
+        [6.0, "dies", "red", 0, "lost", "its worker process was killed (SIGKILL)"],
+        workload={"jobs": GANGS, "pools": POOLS, "preemption": PREEMPTION},
+        outcomes=None,
+    )
+    | {"outcomes": {"first": DONE, "second": MIXED, "third": LONG, "urgent": DONE}},
     "requests": many("fair", LONG[::-1], requests=REQUESTS, events=[]),
     "requests-flex": many(
         "flex", DONE, requests=REQUESTS, rest_seconds=0.05, events=[[1.2, "disconnects", "red"]]
     ),
     "words-on-request": words(
-        requests=[[0.2, "job", "words"], [0.6, "drain", "green"], [1.4, "job", "later"]]
-        + [[1.5, "remove", "red"], [12.0, "close"]],
+        requests=[
+            [0.2, "job", "words"],
+            [0.6, "drain", "green"],
+            [1.4, "job", "later"],
+            [1.5, "remove", "red"],
+            [12.0, "close"],
+        ],
     ),
 }
 

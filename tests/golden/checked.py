@@ -10,9 +10,9 @@ from slotwise.record.log import following
 
 
 def check_log(log: Path, *places: str) -> None:
-    """Assert that the replay of a log makes the same decisions, and take this machine out of it.
+    """Assert that the replay of a log is identical; take out of it what this machine adds.
 
-    That is: the versions of what is installed, and these texts, which become FOLDER.
+    That is: the versions of what is installed, and these places, which become FOLDER.
     """
     text = re.sub(r'"versions":\{[^}]*\}', '"versions":{}', log.read_text(), count=1)
     for place in places:

@@ -1,64 +1,29 @@
-"""What joins the scripts of `agents.py` to the code of today: fake workers of Dask with agents.
+"""Fake workers of a Dask cluster with agents beside them, which do what a script says.
 
-Real are the run, the backend, its slots, the messages as bytes, the jobs in execution, and the
-source of hosts with its leases and questions. Fake are Dask's client, the connecting, and what
-is at the other end of each connection. An agent answers when the script says so.
+The messages are real: an agent gets them as bytes, and its answers are bytes, too.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import select
 import socket
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 from distributed import Client, Security
 
-import slotwise.programs.mapreduce.planning
-import slotwise.programs.mapreduce.tasks  # noqa: F401  # Otherwise it has the real clock.
-from golden.checked import check_log
-from golden.scripted_time import TICK, ScriptedTime, threads
-from slotwise.api import run
-from slotwise.model.cluster import ANY_KIND, Host
-from slotwise.model.errors import HostsLostError
-from slotwise.model.event import (
-    HostDrained,
-    HostRemoved,
-    JobCancelled,
-    JobChanged,
-    JobsClosed,
-    ObjectiveChanged,
-    PoolsChanged,
-)
-from slotwise.model.pool import Pool
-from slotwise.objective.objective import Objective
+from golden.scripted_time import TICK, ScriptedTime
 from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.programs.lost_input import LostInputError
-from slotwise.record.log_file import LogFile
-from slotwise.results import RunLost
-from slotwise.runtime.agents.asking import Asking
-from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
-from slotwise.runtime.agents.dask_workers import DaskWorkers
 from slotwise.runtime.agents.slots import AgentHost
 from slotwise.runtime.agents.stream import MessageStream
-from slotwise.runtime.initial import initial_state
 from slotwise.runtime.local.processes import STATUSES
 from slotwise.runtime.local.worker import Server
-from slotwise.runtime.loop import run as run_loop
-from slotwise.running import Options, RunSpec
-from slotwise.scheduler import make_scheduler
-from slotwise.sessions.arriving import arriving
-from slotwise.sources import read_source
 
 Script = Mapping[str, Any]
 """See `agents.py`."""
@@ -78,8 +43,8 @@ BODIES: Mapping[str, Callable[[Any], object]] = {
 class FakeAgent:
     """An agent at its end of a connection: takes orders, and answers as the script says."""
 
-    def __init__(self, fake: FakeCluster, slots: int, connected: socket.socket) -> None:
-        self._fake, self._slots = fake, slots
+    def __init__(self, fake: FakeCluster, connected: socket.socket) -> None:
+        self._fake = fake
         self._stream = MessageStream(connected)
         self._runs: dict[int, tuple[int, str]] = {}  # by slot, the attempt and its job
         self._server = Server(memoryview(array("d", [0.0] * 5)))
@@ -218,7 +183,9 @@ class FakeCluster:
         self.agents: dict[str, FakeAgent] = {}  # by name, the last one
         self._outcomes: dict[str, int] = {}
         self._answers: dict[str, int] = {}
-        self._all = {f"tcp://{name}:1": {"name": name, **w} for name, w in script["workers"].items()}
+        self._all = {
+            f"tcp://{name}:1": {"name": name, **w} for name, w in script["workers"].items()
+        }
         for address, worker in self._all.items():
             if "joins" in worker:
                 self.clock.at(worker["joins"], partial(self._join, address))
@@ -296,7 +263,7 @@ class FakeCluster:
 
     def _connect(self, name: str, slots: int) -> AgentHost:
         ours, theirs = socket.socketpair()
-        self.agents[name] = FakeAgent(self, slots, theirs)
+        self.agents[name] = FakeAgent(self, theirs)
         address, places = f"{name}:41000", (name, f"machine-of-{name}")
         stream = MessageStream(ours)
         return AgentHost(name, slots, stream, address, places, heard=self.clock.now)
@@ -321,93 +288,3 @@ class ScriptedPoll:
                 return ready
             if not clock.step(float("inf") if milliseconds is None else until):
                 return []
-
-
-def write_log(script: Script, log: Path) -> None:
-    """Run a script, and write its log, which can be replayed."""
-    fake = FakeCluster(script)
-    polling = SimpleNamespace(poll=fake.make_poll, POLLIN=select.POLLIN, POLLOUT=select.POLLOUT)
-    asking = SimpleNamespace(run_coroutine_threadsafe=fake.answer)
-    committing = threads(fake.clock, script.get("commit_seconds", 0.0))
-    asked = patch.object(Asking, "_host", lambda self, address, name: (address, name))
-    with (
-        TemporaryDirectory() as folder,
-        asked,
-        fake.clock.replaced(
-            runtime__agents__slots={"select": polling},
-            runtime__agents__asking={"asyncio": asking, "wait": fake.wait},
-            runtime__agents__dask_workers={"threading": threads(fake.clock)},
-            runtime__commits={"threading": committing},
-        ),
-    ):
-        for name, text in script.get("files", {}).items():
-            Path(folder, name).write_text(text)
-        workload = Path(folder, "workload.yaml")
-        given = {"slotwise": 1, **script["workload"]}
-        workload.write_text(json.dumps(given).replace("FOLDER", folder))
-        with suppress(RunLost, HostsLostError):  # The log has all until then.
-            drive = _drive_open if "requests" in script else _drive
-            drive(fake, workload, log)
-    check_log(log, str(Path(folder).resolve()), folder)
-
-
-def _drive(fake: FakeCluster, workload: Path, log: Path) -> None:
-    """Run all jobs of the workload."""
-    script = fake.script
-    for at, *event in script.get("events", ()):
-        fake.clock.at(at, partial(fake.do, *event))
-    run(
-        workload,
-        script.get("scheduler", "fair"),
-        dask=fake.client,
-        dask_slots=script.get("dask_slots"),
-        log=log,
-        **script.get("options", {}),
-    )
-
-
-def _drive_open(fake: FakeCluster, workload: Path, log: Path) -> None:
-    """Let requests arrive at a backend that is open, as those of a session."""
-    script, source = fake.script, read_source(workload)
-    workers = DaskWorkers(fake.client, script.get("dask_slots"))
-    hosts = workers.connect()
-    given: Options = {**script.get("options", {}), "objective": source.workload.objective}
-    spec = RunSpec(
-        script.get("scheduler", "fair"), "live", (), cluster_of(hosts), source, given, {}
-    )
-    header = spec.header(rest_seconds=script.get("rest_seconds", 0.0), is_open=True)
-    scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
-    jobs = {one.job.id: one for one in source.executions(cluster_of(hosts))}
-
-    def ask(what: str, *details: Any) -> None:
-        now = backend.now
-        if what == "job":
-            (job,) = details
-            execution: Any = arriving(jobs[job], now, str)
-            execution.open()
-            backend.put(execution)
-        elif what == "cancel":
-            backend.put(JobCancelled(now, *details))
-        elif what == "change":
-            backend.put(JobChanged(now, *details))
-        elif what == "pools":
-            backend.put(PoolsChanged(now, tuple(Pool(**pool) for pool in details[0])))
-        elif what == "objective":
-            backend.put(ObjectiveChanged(now, *details))
-        elif what == "drain":
-            backend.put(HostDrained(now, *details))
-        elif what == "remove":
-            backend.put(HostRemoved(now, *details))
-        else:
-            assert what == "close"
-            backend.put(JobsClosed(now))
-
-    with (
-        LogFile(log, header) as record,
-        AgentsBackend((), workers, hosts, is_open=True) as backend,
-    ):
-        for at, *event in script.get("events", ()):
-            fake.clock.at(at, partial(fake.do, *event))
-        for at, *request in script["requests"]:
-            fake.clock.at(at, partial(ask, *request))
-        run_loop(scheduler, backend, initial_state(header), record)
