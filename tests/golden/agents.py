@@ -211,12 +211,17 @@ SCRIPTS: dict[str, Script] = {
         [2.0, "dies", "blue", 1, "lost", "its worker process was killed (SIGSEGV)"],
         [2.0, "dies", "red", 0, "lost", "its worker process was killed (SIGKILL)"],
     ),
+    # An answer of an attempt that was over before comes when another runs in its slot.
+    "late-answers": hosts(
+        [6.0, "answers", "red", 0, 1, "done", b"N.", 5.0],
+        [6.5, "answers", "green", 2, 3, "error", b"N.", 5.0],
+    ),
     # Connections that end are made again while Dask knows the worker.
     "disconnects": hosts([1.5, "disconnects", "red"], [6.1, "disconnects", "green"]),
     "leaves": hosts([1.5, "leaves", "red"], [3.0, "leaves", "green"], dask_slots=2),
     "fails": hosts(
         [1.5, "fails", "blue", "has lost its folder /somewhere, which somebody has removed"],
-        [3.0, "garbled", "green", "no message"],
+        [3.0, "answers", "green", "it is garbled"],
     ),
     "all-leave": hosts(
         *[[1.5, "leaves", name] for name in THREE],
@@ -270,6 +275,15 @@ SCRIPTS: dict[str, Script] = {
     "requests": many("fair", LONG[::-1], requests=REQUESTS, events=[]),
     "requests-flex": many(
         "flex", DONE, requests=REQUESTS, rest_seconds=0.05, events=[[1.2, "disconnects", "red"]]
+    ),
+    "words-drained": words(
+        outcomes={"words": [[0.5, "runs"]], "later": DONE},
+        requests=[
+            [0.2, "job", "words"],
+            [0.5, "drain", "red"],
+            [0.5, "drain", "green"],
+            [12.0, "close"],
+        ],
     ),
     "words-on-request": words(
         requests=[

@@ -247,7 +247,7 @@ class FakeCluster:
             (agent.stopped,) = details
         elif what == "fails":
             agent.send("failed", *details)
-        elif what == "garbled":
+        elif what == "answers":
             agent.send("answer", *details)
         elif what == "dies":
             agent.die(*details)

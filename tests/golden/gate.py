@@ -136,6 +136,7 @@ CHANGES: list[list[Any]] = [
     [3.7, "pause", "w3"],
     [4.4, "resume", "w3"],
     [4.5, "lose", "w2"],
+    [4.5, "release", client("ann"), ["c-5", "c-6"]],
     [8.0, "resume", "w0"],
 ]
 ONLY = {"worker_restrictions": {"w1"}}
@@ -201,6 +202,7 @@ SCRIPTS: dict[str, Script] = {
         *GRAPHS,
         [0.95, "release", client("cas"), ["c-8", "c-0", "c-7"]],
         [1.4, "release", client("ann"), [f"aadd-{n}" for n in range(8, 16)]],
+        [1.4, "lose", "w2"],
         [1.5, "graph", client("ann"), flat("endless", 3)],
         [2.5, "release", client("ann"), ["endless-0", "endless-1", "endless-2"]],
         [3.0, "release", client("cas"), [f"c-{n}" for n in range(9)]],

@@ -42,14 +42,21 @@ class ScriptedTime:
         heappush(self._due, (seconds, next(self._numbers), call))
 
     def step(self, until: float = inf) -> bool:
-        """Go on to the next call that is due before `until`, and make it; False if none is."""
+        """Go on to the next instant until then at which calls are due, and make them.
+
+        False if there is none; then it is `until`.
+        """
         if not self._due or self._due[0][0] > until:
             assert until < inf, "the script has ended, but what it drives waits for more"
             self.now = max(self.now, until)
             return False
-        at, _, call = heappop(self._due)
+        at = self._due[0][0]
         self.now = max(self.now, at)
-        call()
+        calls = []
+        while self._due and self._due[0][0] == at:
+            calls.append(heappop(self._due)[2])
+        for call in calls:
+            call()
         return True
 
     @contextmanager
