@@ -1,0 +1,24 @@
+"""What every log of a scripted backend must hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from slotwise.analysis.replay import replay_log
+from slotwise.record.log import following
+
+
+def check_log(log: Path, *places: str) -> None:
+    """Assert that the replay of a log is identical; take out of it what this machine adds.
+
+    That is: the versions of what is installed, and these places, which become FOLDER.
+    """
+    text = re.sub(r'"versions":\{[^}]*\}', '"versions":{}', log.read_text(), count=1)
+    for place in places:
+        text = text.replace(place, "FOLDER")
+    log.write_text(text)
+    with following(log) as found:
+        replay = replay_log(found)
+    assert replay.is_identical, replay.difference
+    assert replay.decisions > 0
