@@ -53,6 +53,10 @@ CHANNELS, PIDS = 1 << 20, 1000
 """The first numbers of channels, which are no file descriptors, and of processes."""
 
 
+OWN = "stop", "continue", "kill", "interrupt", "write"
+"""What happens to the machine; all else is done by a user."""
+
+
 class SleepsError(BaseException):
     """Ends a task that would sleep."""
 
@@ -79,9 +83,10 @@ class Does:
 class At:
     """Something that happens at an instant, in seconds from the beginning.
 
-    do    "stop", "continue" and "kill", with the numbers of worker processes in the order of
-          their starts; "interrupt"; else the name of a method of the session, or "x.name" for
-          one of a result. A user who still waits for a result does it after that
+    do    something that happens to the machine (`OWN`), with the numbers of worker processes in
+          the order of their starts, or the path of a file. Else a user of a session calls this
+          method of it, or "x.name", one of the result x. A user who still waits for a result
+          does so after that
     to    the name of the result; "@x" as an argument stands for the result x
     """
 
@@ -116,7 +121,7 @@ class Machine:
         self._waits: dict[threading.Thread, Any] = {}
         self._orders: queue.Queue[At] = queue.Queue()
         self._results: dict[str, Any] = {}
-        self._is_interrupted = self.has_slept = False
+        self._is_interrupted = self.has_slept = self.is_over = False
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self.workers: list[Worker] = []
 
@@ -151,7 +156,7 @@ class Machine:
         return self._results[given[1:]] if is_name else given
 
     def _is_own(self, one: At) -> bool:
-        return one.do in ("stop", "continue", "kill", "interrupt")
+        return one.do in OWN
 
     # The thread that polls.
 
@@ -160,6 +165,7 @@ class Machine:
         end = self.now + ceil(seconds / TICK) * TICK if seconds < inf else inf
         while True:
             self._rest()
+            assert not self.is_over, "the user has failed"
             if found := ready():
                 self._is_interrupted = False
                 return found
@@ -188,6 +194,8 @@ class Machine:
         if one.do == "interrupt":
             self._is_interrupted = threading.current_thread() is not self._user
             signal.raise_signal(signal.SIGINT)
+        elif one.do == "write":
+            Path(*one.args).write_text("")
         elif self._is_own(one):
             for number in one.args:
                 getattr(self.workers[number], f"be_{one.do}")()
@@ -197,7 +205,7 @@ class Machine:
     def _rest(self) -> None:
         """Wait until all threads of slotwise, and the user, wait for something to happen."""
         me = threading.current_thread()
-        while not all(
+        while not self.is_over and not all(
             self._waits_now(thread)
             for thread in threading.enumerate()
             if thread is not me and thread not in self._others_before
@@ -536,4 +544,7 @@ def scripted(script: Script) -> Iterator[Machine]:
         ]
         for module, attribute, by in of_modules:
             stack.enter_context(patch.object(module, attribute, by))
-        yield machine
+        try:
+            yield machine
+        finally:
+            machine.is_over = True
