@@ -11,7 +11,7 @@ import ast
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,10 @@ class Mutant:
 
     Args:
         id: Never changes, and is never used again.
-        kind: What the change does, as in `generate.py`.
+        kind: What the change does: `boundary` (`<` for `<=`), `comparison` (another operator),
+            `arithmetic` (`-` for `+`), `and-or`, `negated` (a condition), `off-by-one`,
+            `extreme` (`min` for `max`), `sort` (reversed), `swapped` (arguments), `returned`
+            (None), `removed` (a statement), `except` (which catches nothing).
         file: Below `src/slotwise`, when the mutant was made. It is not used to find the place.
         function: The qualified name, without the module: `State.apply`, `outer.inner`.
         original: The statement.
@@ -153,17 +156,12 @@ def renamed(mutant: Mutant, renames: Sequence[tuple[str, str]]) -> Mutant:
             text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", lambda _, name=name: name, text)
         return text
 
-    return Mutant(
-        mutant.id,
-        mutant.kind,
-        mutant.file,
-        new(mutant.function),
-        new(mutant.original),
-        new(mutant.mutated),
-        tuple(map(new, mutant.tests)),
-        mutant.baseline,
-        mutant.killed_by,
-        mutant.rewritten,
+    return replace(
+        mutant,
+        function=new(mutant.function),
+        original=new(mutant.original),
+        mutated=new(mutant.mutated),
+        tests=tuple(map(new, mutant.tests)),
     )
 
 

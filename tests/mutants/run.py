@@ -186,6 +186,7 @@ def run(mutants: Sequence[Mutant], jobs: int) -> None:
     renames, state = read_renames(RENAMES.read_text()), state_of_files()
     new = [renamed(mutant, renames) for mutant in mutants if mutant.id not in results]
     index = places(sorted((ROOT / "src" / "slotwise").rglob("*.py")), [m.function for m in new])
+    identities = {mutant.id: identity(mutant) for mutant in mutants}
     RESULTS.parent.mkdir(exist_ok=True)
     sources: queue.SimpleQueue[Path] = queue.SimpleQueue()
 
@@ -201,14 +202,12 @@ def run(mutants: Sequence[Mutant], jobs: int) -> None:
         finally:
             sources.put(source)
 
-    with (
-        ExitStack() as stack,
-        ThreadPoolExecutor(jobs) as pool,
-        RESULTS.open("a") as results_file,
-    ):
+    with ExitStack() as stack:
         for _ in range(min(jobs, len(new))):
             sources.put(stack.enter_context(copy_of_source()))
-        identities = {mutant.id: identity(mutant) for mutant in mutants}
+        results_file = stack.enter_context(RESULTS.open("a"))
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        stack.callback(pool.shutdown, cancel_futures=True)  # First, when interrupted.
         for mutant, (what, note, seconds) in zip(new, pool.map(one, new), strict=True):
             result = {
                 "id": mutant.id,
