@@ -105,7 +105,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
             options = {"assigner": assigner}
             title = f"near-input-{name}-{assigner}"
             yield title, Run(near_input(), name, truth, options)
-    for name in SCHEDULERS:
+    for name in ("fifo", "fair", "flex", "flowflex-fast"):
         yield f"demo-{name}", FromText(demo.WORKLOAD, name)
         yield f"big-and-small-{name}", Run(big_and_small(), name, None, {"slots": 10})
         for part, split in ((1.0, False), (0.05, False), (0.05, True)):

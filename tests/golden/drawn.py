@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,20 +35,21 @@ from slotwise.model.job import PRIORITIES
 from slotwise.objective.penalty import PENALTIES
 from slotwise.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS
 
-PER_ALLOCATOR, PER_QUEUEING = 18, 10
-"""How many runs are drawn for each scheduler."""
+PER_ALLOCATOR, PER_FLOWFLEX, PER_QUEUEING = 20, 9, 8
+"""How many runs are drawn for each scheduler. Those of FlowFlex take longest."""
 
 
 def cases() -> dict[str, Case]:
     """The drawn runs of each scheduler."""
-    found: dict[str, Case] = {}
-    for name in ALLOCATORS:
-        for seed in range(PER_ALLOCATOR):
-            found[f"drawn-{name}-{seed}"] = partial(_write, seed, name)
-    for name in QUEUEINGS:
-        for seed in range(PER_QUEUEING):
-            found[f"drawn-{name}-{seed}"] = partial(_write, seed, name)
-    return found
+    counts = {
+        name: PER_FLOWFLEX if name.startswith("flowflex") else PER_ALLOCATOR
+        for name in ALLOCATORS
+    } | dict.fromkeys(QUEUEINGS, PER_QUEUEING)
+    return {
+        f"drawn-{name}-{seed}": partial(_write, seed, name)
+        for name, count in counts.items()
+        for seed in range(count)
+    }
 
 
 def _write(seed: int, name: str, log: Path) -> None:
@@ -155,12 +156,12 @@ def _job(rng: Random, name: str, pool: str, cluster: Cluster) -> Job:
     phases = tuple(rng.choice(shapes)(rng))
     if "task" not in cluster.capacity:
         phases = tuple(replace(p, kind="map") if p.kind == "task" else p for p in phases)
-    if rng.random() < 0.3:
-        hosts = sorted(cluster.by_name)
-        count = phases[0].tasks.count
-        blocks = [Block(frozenset(rng.sample(hosts, 1)), 50) for _ in range(count)]
-        tasks = replace(phases[0].tasks, blocks=blocks)
-        phases = (replace(phases[0], tasks=tasks), *phases[1:])
+    if rng.random() < 0.4:
+        hosts = [*sorted(cluster.by_name), "unknown"]
+        phases = tuple(
+            phase if phase.waits_for else replace(phase, tasks=_with_input(rng, phase, hosts))
+            for phase in phases
+        )
     at = rng.choice([0.0, 0.0, 0.5, 1.25, 4.0])
     return Job(
         name,
@@ -173,6 +174,12 @@ def _job(rng: Random, name: str, pool: str, cluster: Cluster) -> Job:
         penalty=rng.choice([None, None, None, "tardiness", "sla", "stretch"]),
         priority=rng.choice(list(PRIORITIES)),
     )
+
+
+def _with_input(rng: Random, phase: Phase, hosts: Sequence[str]) -> Tasks:
+    copies = min(len(hosts), rng.choice([1, 1, 2]))
+    blocks = [Block(frozenset(rng.sample(hosts, copies)), 50) for _ in range(phase.tasks.count)]
+    return replace(phase.tasks, blocks=blocks)
 
 
 def _flow(rng: Random) -> Iterator[Phase]:

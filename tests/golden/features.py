@@ -18,6 +18,9 @@ from slotwise import (
     DataflowJob,
     Fault,
     Host,
+    HostAdded,
+    HostDrained,
+    HostRemoved,
     Job,
     Phase,
     PhaseId,
@@ -66,7 +69,7 @@ OTHER_POOLS = (
 
 def cases() -> dict[str, Case]:
     """The cases by name."""
-    return dict([*_requests(), *_gated(), *_many(), *_inputs(), *_failing()])
+    return dict([*_requests(), *_gated(), *_many(), *_inputs(), *_failing(), *_later()])
 
 
 def _requests() -> Iterator[tuple[str, Case]]:
@@ -248,7 +251,38 @@ def _failing() -> Iterator[tuple[str, Case]]:
     }
     for name in SCHEDULERS:
         for title, fault in faults.items():
+            if title != "job" and name not in ("fifo", "fair", "flex", "uwfq", "dmrs"):
+                continue
             # Schedulers of queues take no gangs.
             workload = Workload(jobs[1:] if name in QUEUEINGS else jobs, HOSTS)
             case = Run(workload, name, Simulation(fault=fault), {"attempts_max": 3})
             yield f"failing-{title}-{name}", case
+
+
+def _later() -> Iterator[tuple[str, Case]]:
+    """Slots of further kinds come with later hosts; hosts come back with others."""
+    maps, reduces = Tasks(6, 1.0), Tasks(2, 1.0)
+    phases = (Phase("map", maps, "map"), Phase("reduce", reduces, "reduce", "map"))
+    pools = (
+        Pool("a", slots_min=2, slots_max=3, preemption=TAKES),
+        Pool("b", slots_min={"map": 1}, slots_max={"map": 2, "reduce": 2}),
+        Pool("c", parent="d", slots_max=2, preemption=TAKES),
+        Pool("d", slots_max=4),
+    )
+    jobs = [Job(f"j{number}", phases, number / 4, "abcabc"[number]) for number in range(6)]
+    hosts = (Host("m1", {"map": 2}, "r1"), Host("m2", {"map": 1}, "r2"))
+    changes = (
+        HostAdded(1.0, Host("r1", {"reduce": 1})),
+        HostDrained(1.5, "m1"),
+        HostAdded(2.0, Host("both", {"map": 1, "reduce": 2}, speed=2.0)),
+        HostRemoved(2.5, "m1"),
+        HostAdded(3.0, Host("m1", {"map": 3}, "r3")),
+        HostRemoved(3.5, "both"),
+        HostAdded(4.0, Host("any", {"task": 2, "reduce": 1})),
+    )
+    for name in ALLOCATORS:
+        workload = Workload(jobs, Cluster(hosts), pools, changes=changes)
+        yield f"later-{name}", Run(workload, name)
+        # One number for several kinds of slots, over pools within pools.
+        kinds = Cluster(tuple(Host(f"h{n}", {"map": 2, "reduce": 2}) for n in range(2)))
+        yield f"kinds-{name}", Run(Workload(jobs, kinds, pools), name)

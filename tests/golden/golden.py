@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 Case = Callable[[Path], None]
 
 HERE = Path(__file__).parent
-KINDS = ("simulated",)
+KINDS = ("simulated", "analysis", "plans")
 
 
 def all_cases() -> Iterator[tuple[str, str, Case]]:
