@@ -29,7 +29,7 @@ from slotwise.scheduler import SCHEDULERS
 PAGES = ("workload-file-large-fair", "requests-fair-0")
 """The cases of which a page is made, too: drawing takes longer than all the rest."""
 
-EXPLAINED = 5
+EXPLAINED = 4
 """How many jobs of a log are explained: each explanation follows the log from its beginning."""
 
 BUNDLE = re.compile(r"<script>(?!const PICTURES).*?</script>", re.S)
@@ -39,11 +39,11 @@ BUNDLE = re.compile(r"<script>(?!const PICTURES).*?</script>", re.S)
 def cases() -> dict[str, Case]:
     """The analysis of the logs of some cases, by their names."""
     every = documented.cases() | drawn.cases() | features.cases()
-    chosen = [f"drawn-{name}-{seed}" for name in SCHEDULERS for seed in range(3)]
+    chosen = [f"drawn-{name}-{seed}" for name in SCHEDULERS for seed in range(2)]
     chosen += [name for name in every if re.search(r"-(?<!on-)fair(-0)?$", name)]
     chosen += [f"near-input-fair-{assigner}" for assigner in ("greedy", "delay", "flow")]
     chosen += [f"requests-{name}-1" for name in ("fifo", "flex", "flowflex-fast")]
-    chosen += ["near-input-dmrs-greedy", "gated-flex", "many-hidden-flex"]
+    chosen += ["drawn-flex-5", "near-input-dmrs-greedy", "gated-flex", "many-hidden-flex"]
     # The logs of many jobs take long.
     titles = dict.fromkeys(
         name for name in chosen if name not in ("many-fair", "many-hidden-fair")
@@ -59,9 +59,10 @@ def _analyse(name: str, case: Case, target: Path) -> None:
         if file.readline() == "refused\n":
             target.write_text("refused\n")
             return
-    log = slotwise.read_log(path)
+    read = slotwise.read_log(path)
+    log = Log(read.header, list(read.turns))
     result = Result.of_log(log)
-    parts = [*_parts(path, log, result)]
+    parts = [*_parts(log, result)]
     if name in PAGES:
         page = target.with_name("page.html")
         result.report(page)
@@ -71,17 +72,17 @@ def _analyse(name: str, case: Case, target: Path) -> None:
     target.write_text("\n".join(parts) + "\n")
 
 
-def _parts(path: Path, log: Log, result: Result) -> Iterator[str]:
+def _parts(log: Log, result: Result) -> Iterator[str]:
     yield _json(result.to_plain())
-    replayed = slotwise.replay(path)
+    replayed = slotwise.replay(log)
     yield f"{replayed.decisions} decisions in {replayed.turns} turns: {replayed.difference}"
-    waits = slotwise.explain(path)
+    waits = slotwise.explain(log)
     yield from (_json(wait.to_plain()) for wait in waits)
     yield from wait_lines(waits)
     line = timeline_of(log)
     for job in [*result.jobs][:EXPLAINED]:
         for part in (0.2, 0.5, 0.9):
-            yield from _explained(path, job, part * line.end)
+            yield from _explained(log, job, part * line.end)
     yield from _timeline(line)
     traffic = traffic_of(log)
     yield _json([_steps(traffic.rack), _steps(traffic.core)])
@@ -89,9 +90,9 @@ def _parts(path: Path, log: Log, result: Result) -> Iterator[str]:
     yield _measured(log)
 
 
-def _explained(path: Path, job: str, at: float) -> Iterator[str]:
+def _explained(log: Log, job: str, at: float) -> Iterator[str]:
     try:
-        explained = slotwise.explain(path, job, at)
+        explained = slotwise.explain(log, job, at)
     except InputError:
         yield f"{job} at {at}: refused"
     else:

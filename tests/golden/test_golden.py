@@ -12,7 +12,7 @@ from golden import golden
 
 ROOT = Path(__file__).parents[2]
 COMPUTING = ("numpy", "numba", "ortools")
-"""The packages that logs depend on, besides Python: they round, and search, in their own way."""
+"""The packages that logs depend on, besides Python: they round and search in their own ways."""
 
 PYTHON = (3, 11)
 """From 3.12 on, `sum` of floats rounds otherwise."""
