@@ -8,11 +8,13 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from golden.documented import write_books
 from golden.golden import Case
 from golden.runs import Requested, Run
 from slotwise import (
+    Block,
     Cluster,
     Dataflow,
     DataflowJob,
@@ -49,7 +51,7 @@ from slotwise.model.event import (
 )
 from slotwise.model.observation import Observation
 from slotwise.record.history import append_history
-from slotwise.scheduler import ALLOCATORS, QUEUEINGS, SCHEDULERS
+from slotwise.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS, SCHEDULERS
 
 HOSTS = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1}, speed=0.5)))
 TAKES = Preemption(least_after=0.2, fair_after=0.5, grace=0.0)
@@ -69,7 +71,9 @@ OTHER_POOLS = (
 
 def cases() -> dict[str, Case]:
     """The cases by name."""
-    return dict([*_requests(), *_gated(), *_many(), *_inputs(), *_failing(), *_later()])
+    return dict(
+        [*_requests(), *_gated(), *_many(), *_inputs(), *_failing(), *_later(), *_together()]
+    )
 
 
 def _requests() -> Iterator[tuple[str, Case]]:
@@ -135,6 +139,7 @@ def _gated() -> Iterator[tuple[str, Case]]:
                     OutputLost(at + 3.125, phase, (4,), "its host is full"),
                     TasksRunnable(at + 3.5, phase, (4,)),
                 ]
+        events.append(HostAdded(2.0, Host("late", {"other": 1})))
         events += [HostResized(1.25, "a", {"task": 1}), HostResized(3.0, "a", {"task": 4})]
         scheduler = {"name": name, "adjusts": True}
         yield f"gated-{name}", Requested(jobs, events, HOSTS, POOLS, scheduler)
@@ -286,3 +291,25 @@ def _later() -> Iterator[tuple[str, Case]]:
         # One number for several kinds of slots, over pools within pools.
         kinds = Cluster(tuple(Host(f"h{n}", {"map": 2, "reduce": 2}) for n in range(2)))
         yield f"kinds-{name}", Run(Workload(jobs, kinds, pools), name)
+
+
+def _together() -> Iterator[tuple[str, Case]]:
+    """Gangs and wide tasks near their input, for which slots are taken back."""
+    hosts = tuple(Host(f"h{number}", {"task": 3}, f"r{number % 2}") for number in range(4))
+    homes = [("h0",), ("h1", "h3"), ("h1",), ("h2", "unknown"), ("h0", "h2")]
+    tasks = Tasks(5, 2.0, [Block(frozenset(home), 100) for home in homes])
+    pools = (Pool("long"), Pool("short", slots_min=7, preemption=TAKES))
+    gang, wide = Phase("gang", tasks, gang=True), Phase("wide", tasks, slots=3)
+    jobs = [
+        *(Job(f"long{n}", (Phase("p", Tasks(20, 4.0 + n)),), 0.0, "long") for n in range(2)),
+        Job("gang", (gang,), 1.0, "short"),
+        Job("wide", (wide,), 3.0, "short"),
+        Job("two", (Phase("gang", Tasks(3, 1.0), gang=True, slots=2),), 4.0, "short"),
+    ]
+    for assigner in ASSIGNERS:
+        for name in ("fifo", "fair", "flex"):
+            options: dict[str, Any] = {"assigner": assigner}
+            if assigner != "greedy":
+                options["waits"] = (0.5, 1.0)
+            workload = Workload(jobs, Cluster(hosts), pools)
+            yield f"together-{name}-{assigner}", Run(workload, name, None, options)
