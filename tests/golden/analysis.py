@@ -43,10 +43,10 @@ def cases() -> dict[str, Case]:
     chosen += [name for name in every if re.search(r"-(?<!on-)fair(-0)?$", name)]
     chosen += [f"near-input-fair-{assigner}" for assigner in ("greedy", "delay", "flow")]
     chosen += [f"requests-{name}-1" for name in ("fifo", "flex", "flowflex-fast")]
-    chosen += ["drawn-flex-5", "near-input-dmrs-greedy", "gated-flex", "many-hidden-flex"]
+    chosen += ["drawn-flex-5", "near-input-dmrs-greedy", "gated-flex"]
     # The logs of many jobs take long.
     titles = dict.fromkeys(
-        name for name in chosen if name not in ("many-fair", "many-hidden-fair")
+        name for name in chosen if name not in ("many-fair", "many-hidden-fair", "later-fair")
     )
     return {f"of-{name}": partial(_analyse, name, every[name]) for name in titles}
 

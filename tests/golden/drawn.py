@@ -35,7 +35,7 @@ from slotwise.model.job import PRIORITIES
 from slotwise.objective.penalty import PENALTIES
 from slotwise.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS
 
-PER_ALLOCATOR, PER_FLOWFLEX, PER_QUEUEING = 20, 9, 8
+PER_ALLOCATOR, PER_FLOWFLEX, PER_QUEUEING = 16, 7, 6
 """How many runs are drawn for each scheduler. Those of FlowFlex take longest."""
 
 

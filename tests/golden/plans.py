@@ -46,7 +46,6 @@ def cases() -> dict[str, Case]:
 def _malleable() -> Iterator[tuple[str, Case]]:
     workloads = {
         "jobs": jobs(Random(1), 7),
-        "more-jobs": jobs(Random(2), 16),
         "min-shares": jobs(Random(3), 6, shares=True),
         "flows": flows(Random(4), 4),
         "pools": pools(Random(5)),
@@ -65,9 +64,7 @@ def _malleable() -> Iterator[tuple[str, Case]]:
     many = [Job(f"j{n}", (Phase("map", Tasks(1 + n % 3, 1.0 + n % 7)),)) for n in range(520)]
     sliced = partial(plan, Workload(tuple(many), Cluster.of_slots(40)), "fair")
     yield "plan-many-fair", partial(_write, [sliced])
-    flow = flows(Random(7), 4)
     yield "plan-default-budget-flex", lambda log: _save(log, [plan(jobs(Random(8), 5))])
-    yield "plan-default-budget-flowflex", lambda log: _save(log, [plan(flow, "flowflex-fast")])
 
 
 def _whole_tasks() -> Iterator[tuple[str, Case]]:
