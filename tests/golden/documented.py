@@ -18,7 +18,7 @@ from slotwise.scheduler import ALLOCATORS, ASSIGNERS, SCHEDULERS
 ROOT = Path(__file__).parents[2]
 FILE = re.compile(r"^```yaml\n# ([\w-]+)\.yaml\n(slotwise: 1\n.*?)^```", re.M | re.S)
 PLACED = [name for name in ALLOCATORS if name not in ("flowflex", "flowflex-paper")]
-"""The allocators under which each assigner places tasks: of FlowFlex, the fast one is enough."""
+"""The allocators whose runs are placed by each assigner: of FlowFlex, only the fast one."""
 
 UNFIT = ("program:", "dataflow:", "wrok")
 """Text of files that need input, or that a page shows as a mistake."""
