@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 Case = Callable[[Path], None]
 
 HERE = Path(__file__).parent
-KINDS = ("simulated", "local", "agents", "gate")
+KINDS = ("simulated", "analysis", "plans", "local", "agents", "gate")
 
 
 def all_cases() -> Iterator[tuple[str, str, Case]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from golden import documented, drawn, features
 from golden.golden import Case
 
 
 def cases() -> dict[str, Case]:
     """The cases by name."""
-    return {}
+    return documented.cases() | drawn.cases() | features.cases()

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
 from golden import golden
+
+ROOT = Path(__file__).parents[2]
+COMPUTING = ("numpy", "numba", "ortools")
+"""The packages that logs depend on, besides Python: they round and search in their own ways."""
+
+PYTHON = (3, 11)
+"""From 3.12 on, `sum` of floats rounds otherwise."""
+
+
+def other_versions() -> str:
+    """What is installed in another version than the digests are for."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    installed = {one.name.lower(): one.version for one in distributions() if one.name}
+    found = [
+        f"{name} is {installed.get(name, 'missing')}, not {pinned[name]}"
+        for name in COMPUTING
+        if installed.get(name) != pinned[name]
+    ]
+    if sys.version_info[:2] != PYTHON:
+        found.append("Python is not {}.{}".format(*PYTHON))
+    return "; ".join(found)
+
+
+pytestmark = pytest.mark.skipif(bool(other_versions()), reason=other_versions())
 
 
 @pytest.mark.parametrize(
