@@ -7,7 +7,7 @@ data. A line shows a value, its goal, and the value of the last release. The exi
 
 - a value has fallen behind the last release by more than its noise;
 - a value misses its goal, and no measured cause is stated;
-- a benchmark fails or takes longer than `SECONDS_MOST`; the others continue;
+- a benchmark fails or takes longer than `MAX_SECONDS`; the others continue;
 - the last release has a value that is no longer measured.
 
 A benchmark of which something is behind, or missed without a cause, is measured once more, and
@@ -34,7 +34,7 @@ from typing import Literal
 
 FOLDER = Path(__file__).parent
 RELEASE = "release.json"
-SECONDS_MOST = 240
+MAX_SECONDS = 240
 """After this time a benchmark is stopped, and counts as failed."""
 
 NO_CAUSE = "and states no measured cause"
@@ -201,12 +201,12 @@ def run(folder: Path, name: str) -> list[Result]:
                 start_new_session=True,
             )
         try:
-            if code := process.wait(SECONDS_MOST):
+            if code := process.wait(MAX_SECONDS):
                 text = printed.read_text("utf-8", "replace")
                 raise BenchmarkFailed(f"exit code {code}\n{text}")
             return [Result(**one) for one in json.loads(out.read_text("utf-8"))]
         except subprocess.TimeoutExpired:
-            raise BenchmarkFailed(f"it took more than {SECONDS_MOST} s") from None
+            raise BenchmarkFailed(f"it took more than {MAX_SECONDS} s") from None
         except (OSError, ValueError, TypeError) as error:
             raise BenchmarkFailed(f"its results cannot be read: {error}") from None
         finally:

@@ -52,8 +52,8 @@ from slotwise.objective.objective import Objective
 GOALS = {172: 1.0, 2_000: 5.0, 10_000: 10.0, 100_000: 100.0}
 """Milliseconds for a decision by phases; the last two with numba."""
 
-BOOK_MOST = 2_000
-PROGRAM_MOST = 172
+MAX_BOOK = 2_000
+MAX_PROGRAM = 172
 SEARCHES = 20
 
 
@@ -69,10 +69,10 @@ def main() -> None:
         if has_numba():
             taken["compiled"] = best_of(partial(decide, claims, CompiledPacker), seconds=1.0)
         ours = taken["compiled" if has_numba() and count >= COMPILED_FROM else "Python"]
-        if count <= BOOK_MOST:
+        if count <= MAX_BOOK:
             taken["Fig. 3"] = best_of(partial(decide_by_the_book, claims), seconds=1.0)
         remark = ""
-        if count <= PROGRAM_MOST and find_spec("scipy"):
+        if count <= MAX_PROGRAM and find_spec("scipy"):
             value, taken["HiGHS"] = best_in_order(claims)
             remark = f"; value / HiGHS' value: {value_of(claims) / value:.6f}"
         print(f"{count:8} {goal:7.0f}", *(cell(taken.get(way)) for way in WAYS), end="   ")

@@ -35,7 +35,7 @@ READ = (
 )
 
 
-LINEAR_MOST = 2.5
+MAX_LINEAR = 2.5
 """Growth from n to 2n that is linear, with what one measurement may be off."""
 
 SLOTWISE = str(Path(sys.executable).with_name("slotwise"))
@@ -72,11 +72,11 @@ def check() -> Iterator[Result]:
     for title, count, once, twice in compare(5_000, 1_001, 1_000, 25_000):
         growth, name = twice.seconds / once.seconds, f"{title}, {count:,}"
         cause = AHEAD if "flex, 1 ms apart" in title else ""
-        yield Result(name, growth, LINEAR_MOST, "x the time at 2n", noise=0.3, cause=cause)
+        yield Result(name, growth, MAX_LINEAR, "x the time at 2n", noise=0.3, cause=cause)
         if title.startswith("simulate"):
             growth = twice.memory / once.memory
             name = f"{title}, {count:,}, memory"
-            yield Result(name, growth, LINEAR_MOST, "x the memory at 2n", noise=0.3)
+            yield Result(name, growth, MAX_LINEAR, "x the memory at 2n", noise=0.3)
 
 
 AHEAD = (

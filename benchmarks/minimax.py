@@ -24,7 +24,7 @@ from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Line
 
 SIZES = (172, 1_000, 10_000)
-PROGRAM_MOST = 172
+MAX_PROGRAM = 172
 GOAL = 50.0
 """Milliseconds, at 1,000 jobs."""
 
@@ -39,7 +39,7 @@ def main() -> None:
         value, dates = best_of(lambda problem=problem: problem.value(minimax(problem)))
         _, slots = best_of(lambda problem=problem: solve(problem).value)
         line = f"{count:8} {dates * 1e3:11.1f} {slots * 1e3:11.1f}"
-        if count <= PROGRAM_MOST and find_spec("scipy"):
+        if count <= MAX_PROGRAM and find_spec("scipy"):
             exact, seconds = by_program(problem)
             line += f" {seconds * 1e3:11.0f}   {seconds / slots:.0f} x; "
             line += f"values differ by {abs(value - exact) / exact:.0e}"
@@ -62,10 +62,10 @@ def check() -> Iterator[Result]:
     value = in_yardsticks(lambda: solve(problem))
     title = "the same with the slots that keep them"
     yield Result(title, value, yardsticks(GOAL), LOOP, cause=SLOTS)
-    problem = generate(PROGRAM_MOST)
+    problem = generate(MAX_PROGRAM)
     exact, seconds = by_program(problem)
     found, ours = best_of(lambda: solve(problem).value)
-    title = f"HiGHS, {PROGRAM_MOST} jobs"
+    title = f"HiGHS, {MAX_PROGRAM} jobs"
     yield Result(title, seconds / ours, 3.0, "x our time", "higher")
     yield Result("the same value", 100 * abs(found / exact - 1), 1e-6, "% off", noise=COUNTED)
 

@@ -33,7 +33,7 @@ from slotwise.objective.objective import Aggregate
 SIZES = ((10, 100), (172, 1_000), (1_000, 10_000), (10_000, 100_000), (10_000, 1_000))
 KINDS = ("response", "tardiness", "tardy", "SLA")
 AGGREGATES: tuple[Aggregate, Aggregate] = ("sum", "max")
-PROGRAMME_MOST = 200_000_000  # The largest J S^2 for which the dynamic programme is run.
+MAX_PROGRAMME = 200_000_000  # The largest J S^2 for which the dynamic programme is run.
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def solvers() -> None:
         gains, greatest = minisum_gains(resources), minimax_gains(resources)
         fast = best_of(partial(frederickson_johnson, gains))
         ratios = [best_of(partial(act, gains)) / fast for act in (galil_megiddo, fox)]
-        if count * resources.slack**2 <= PROGRAMME_MOST:
+        if count * resources.slack**2 <= MAX_PROGRAMME:
             ratios.append(best_of(partial(dynamic_programme, resources)) / fast)
         else:
             ratios.append(float("nan"))

@@ -25,7 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import simulator
-from slotwise.analysis.metrics import Meter, Outcome
+from slotwise.analysis.metrics import MetricsCollector, Outcome
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
@@ -130,7 +130,7 @@ def replay(
         jobs_expected=len(jobs),
         parameters={"slowdown": [1.0, RACK_FACTOR, REMOTE_FACTOR]},
     )
-    meter = Meter(header)
+    meter = MetricsCollector(header)
     backend = SimulatedBackend(cluster, jobs, truth)
     state = State(cluster)
     run(make_scheduler(**header.scheduler), backend, state, meter)

@@ -39,7 +39,7 @@ class Without:
     keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
-        return Flex().share(replace(claims, unseen=()))
+        return Flex().share(replace(claims, unmeasured=()))
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.execution import Execution
 from slotwise.programs.hosts.greeting import Security
 from slotwise.programs.hosts.security import tls_context
-from slotwise.runtime.agents.agent import BEAT_SECONDS, Given, line_for
+from slotwise.runtime.agents.agent import BEAT_SECONDS, AgentConfig, line_for
 from slotwise.runtime.agents.backend import AgentsBackend
 from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.runtime.live_backend import LiveBackend
@@ -71,7 +71,7 @@ class Loopback:
         if self._folder is not None:
             own = self._folder / host.name
             own.mkdir(parents=True, exist_ok=True)
-        given = Given(
+        given = AgentConfig(
             sum(host.slots.values()),
             "",  # Local backends, of which these are the hosts in some tests, name none.
             self.address(host.name),
@@ -308,7 +308,7 @@ def run_on_agents() -> None:
         put(self, entry)
 
     LocalBackend.__bases__ = (AgentsBackend,)
-    LocalBackend.is_here = True  # Hosts may be added.
+    LocalBackend.is_local = True  # Hosts may be added.
     LocalBackend.__init__ = begin  # type: ignore[method-assign]
     LocalBackend._begin_host = begin_host  # type: ignore[method-assign]
     LocalBackend.put = put_shared  # type: ignore[method-assign]

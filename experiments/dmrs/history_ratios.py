@@ -8,7 +8,7 @@ from statistics import fmean
 
 from experiments.figure import Row
 
-RATIO_LEAST = 1e-3
+MIN_RATIO = 1e-3
 """Lower limit of estimate and truth in their ratio, for instants with almost no work left."""
 
 
@@ -46,8 +46,8 @@ def _tasks_of(rows: Sequence[Row]) -> dict[tuple[str, str], int]:
 
 def ratio_of(row: Row) -> float:
     """Estimate over truth."""
-    estimate: float = max(row["estimate"], RATIO_LEAST)
-    truth: float = max(row["truth"], RATIO_LEAST)
+    estimate: float = max(row["estimate"], MIN_RATIO)
+    truth: float = max(row["truth"], MIN_RATIO)
     return estimate / truth
 
 

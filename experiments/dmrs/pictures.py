@@ -18,7 +18,7 @@ from experiments.dmrs.experiment import (
     RIVALS,
 )
 from experiments.dmrs.profiles import LABELS as BENCHMARKS
-from experiments.dmrs.settings import PAPER_MOST
+from experiments.dmrs.settings import MAX_PAPER
 from slotwise.report.palette import INK, MUTED, RUNS, tinted
 from slotwise.report.pictures.picture import Picture, Rows, source
 
@@ -56,7 +56,7 @@ HEIGHT = 270
 BAR = 22
 """Pixels; the space of a bar is as wide as its number."""
 
-PAPER = f"the paper: up to {100 * PAPER_MOST:.0f} %"
+PAPER = f"the paper: up to {100 * MAX_PAPER:.0f} %"
 
 
 def draw_benchmarks(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
@@ -65,7 +65,7 @@ def draw_benchmarks(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
         "values": [_value_bar(row) for row in rows],
         "gains": [_gain_bar(row) for row in rows if row.scheduler in RIVALS],
         "one": [{"y": 1.0}],
-        "paper": [{"y": 100 * PAPER_MOST, "label": PAPER}],
+        "paper": [{"y": 100 * MAX_PAPER, "label": PAPER}],
     }
     names = [label for key, label in LABELS.items() if any(r.scheduler == key for r in rows)]
     benchmarks = [BENCHMARKS[key] for key in dict.fromkeys(row.benchmark for row in rows)]
@@ -107,7 +107,7 @@ def draw_elephants(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
         "values": lines,
         "bounds": bounds,
         "gains": gains,
-        "paper": [{"y": 100 * PAPER_MOST, "label": PAPER}],
+        "paper": [{"y": 100 * MAX_PAPER, "label": PAPER}],
     }
     names = [label for key, label in LABELS.items() if any(r.scheduler == key for r in rows)]
     x = alt.X(

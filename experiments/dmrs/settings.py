@@ -12,7 +12,7 @@ from experiments.dmrs.experiment import DmrsSetting
 if TYPE_CHECKING:
     from experiments.dmrs.figure import DmrsRow
 
-PAPER_MOST = 0.82
+MAX_PAPER = 0.82
 """The largest gain of DMRS over its rivals, as stated in the paper's abstract."""
 
 MACHINES, FAST, RATIOS, INTERVALS = (

@@ -9,10 +9,10 @@ from rich.table import Table
 from experiments.dmrs.experiment import DMRS, ELEPHANTS_OF, RIVALS
 from experiments.dmrs.figure import DmrsRow
 from experiments.dmrs.profiles import LABELS
-from experiments.dmrs.settings import PAPER_MOST, by_setting, gains_over
+from experiments.dmrs.settings import MAX_PAPER, by_setting, gains_over
 from slotwise.report.numbers import number
 
-PAPER = f"The paper: DMRS is better than its rivals by up to {100 * PAPER_MOST:.0f} %."
+PAPER = f"The paper: DMRS is better than its rivals by up to {100 * MAX_PAPER:.0f} %."
 
 
 def table_of_jobs(table: Table, rows: Sequence[DmrsRow]) -> None:

@@ -23,7 +23,7 @@ SENTENCE = (
 WIDTH, HEIGHT = 520, 280
 """Sizes of all panels together, and of each, in pixels."""
 
-WIDTH_LEAST = 240
+MIN_WIDTH = 240
 
 
 def draw_responses(name: str, title: str, axis: str, rows: Sequence[ClusterRow]) -> Picture:
@@ -36,7 +36,7 @@ def draw_responses(name: str, title: str, axis: str, rows: Sequence[ClusterRow])
         key = f"panel_{number}"
         datasets[key] = [part for row in rows if row.panel == panel for part in _points(row)]
         chart = _panel(key, axis, top, sorted({row.x for row in rows}), number == 0)
-        width = max(WIDTH_LEAST, WIDTH // len(panels))
+        width = max(MIN_WIDTH, WIDTH // len(panels))
         properties: dict[str, Any] = {"width": width, "height": HEIGHT}
         if panel:
             properties["title"] = alt.TitleParams(panel, fontSize=12, offset=6)

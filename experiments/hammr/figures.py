@@ -35,7 +35,7 @@ LONG_ENOUGH = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class FairTimeline:
     """The numbers that the paper states of its figure, for one course; times in seconds.
 
     before   mean slots of each pool until C arrives
@@ -122,7 +122,7 @@ class SharesFigure:
         return draw_shares(self.name, self.title, self.axis, panels)
 
 
-def courses(rows: Sequence[Row], backend: str) -> list[Course]:
+def courses(rows: Sequence[Row], backend: str) -> list[FairTimeline]:
     """The numbers of each course of a backend."""
     runs = dict.fromkeys(row["run"] for row in rows if row["world"] == backend)
     return [
@@ -137,13 +137,13 @@ def courses(rows: Sequence[Row], backend: str) -> list[Course]:
     ]
 
 
-def course_of(held: Sequence[Held]) -> Course:
+def course_of(held: Sequence[Held]) -> FairTimeline:
     """The numbers of one course: when C holds three slots, and when after that A holds two."""
     last = POOLS[-1]
     first = next(h.seconds for h in held if h.slots[last] > 0)
     full_at = next(h.seconds for h in held if h.slots[last] >= 3)
     spare_at = next(h.seconds for h in held if h.seconds > full_at and h.slots["A"] >= 2)
-    return Course(
+    return FairTimeline(
         before=mean_held(held, 0.0, min(first, 5.0)),
         full_at=full_at,
         between=mean_held(held, full_at, spare_at),

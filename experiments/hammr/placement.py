@@ -40,7 +40,7 @@ from slotwise.workload.placement import place_blocks
 
 MAPS, REDUCES, BLOCK_BYTES, SECONDS, NOISE = 26, 8, 512_000_000, 100.0, 0.1
 NETWORK = Network(host=125e6)
-JOBS, MAPS_LEAST, MAPS_MOST, ARRIVE = 20, 10, 200, 60.0
+JOBS, MIN_MAPS, MAX_MAPS, ARRIVE = 20, 10, 200, 60.0
 
 GREEDY, DELAY, FLOW = "greedy", "delay", "flow"
 WITH_WAITS, WITH_RACKS, WITH_MOVES = "flow with waits", "flow with racks", "flow with moves"
@@ -179,7 +179,7 @@ def many_hosts(seed: int) -> Setting:
             (
                 Phase(
                     "map",
-                    Tasks(random.randint(MAPS_LEAST, MAPS_MOST), slides.MAP_SECONDS),
+                    Tasks(random.randint(MIN_MAPS, MAX_MAPS), slides.MAP_SECONDS),
                     "map",
                 ),
             ),

@@ -102,7 +102,7 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Seen:
+class TaskTimings:
     """The results of jobs of one type in a time: maps launched, by locality, and done.
 
     `responses` are the seconds from arrival to the end of the jobs that ended.
@@ -136,7 +136,7 @@ def slides_cluster() -> Cluster:
     return Cluster(tuple(hosts), heartbeat=HEARTBEAT)
 
 
-def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
+def observe(trial: Trial, seed: int, number: int) -> dict[str, TaskTimings]:
     """Run a trial and count the results of the jobs of each type. Deterministic."""
     cluster, end = slides_cluster(), trial.warm_up + trial.seconds
     jobs = _placed(trial, cluster, 1_000_003 * seed + number)
@@ -145,7 +145,7 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
     state = State(cluster)
     assigner: Assigner = Delay(*trial.waits, trial.levels) if trial.waits else Greedy()
     scheduler = Scheduler(make_allocator(trial.scheduler), assigner)
-    seen = {kind.name: Seen(seconds=trial.seconds) for kind in trial.types}
+    seen = {kind.name: TaskTimings(seconds=trial.seconds) for kind in trial.types}
     arrivals: dict[str, float] = {}
 
     def count(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
@@ -236,7 +236,7 @@ def _tasks(job: Job) -> int:
 
 
 def count_tasks(
-    seen: Mapping[str, Seen], events: Sequence[Event], decisions: Sequence[Decision]
+    seen: Mapping[str, TaskTimings], events: Sequence[Event], decisions: Sequence[Decision]
 ) -> None:
     """Count the maps that are launched and done in a turn of the loop."""
     for decision in decisions:

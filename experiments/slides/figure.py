@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.figure import Experiment, Row
-from experiments.slides.cluster import Seen, Trial, observe
+from experiments.slides.cluster import TaskTimings, Trial, observe
 from slotwise.report.numbers import MISSING
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SlidesFigure:
     tabling: Callable[[SlidesFigure, Sequence[SlidesRow]], Table]
     drawing: Callable[[SlidesFigure, Sequence[SlidesRow]], Picture]
     runs: int = RUNS
-    observing: Callable[[Trial, int, int], Mapping[str, Seen]] = observe
+    observing: Callable[[Trial, int, int], Mapping[str, TaskTimings]] = observe
 
     @property
     def trials(self) -> list[Trial]:
@@ -100,7 +100,7 @@ class SlidesFigure:
             for number in range(runs)
         ]
 
-    def rows(self, outcomes: Sequence[Mapping[str, Seen]]) -> Sequence[Row]:
+    def rows(self, outcomes: Sequence[Mapping[str, TaskTimings]]) -> Sequence[Row]:
         """A row for each point."""
         runs = len(outcomes) // len(self.trials)
         of_trial = {
@@ -121,7 +121,7 @@ class SlidesFigure:
         return self.drawing(self, [SlidesRow(**row) for row in rows])
 
 
-def row_of(point: SlidesPoint, outcomes: Sequence[Mapping[str, Seen]]) -> SlidesRow:
+def row_of(point: SlidesPoint, outcomes: Sequence[Mapping[str, TaskTimings]]) -> SlidesRow:
     """The results of the experiments of one point."""
     seen = [outcome[point.type] for outcome in outcomes]
     nodes, racks = [one.node for one in seen], [one.rack for one in seen]

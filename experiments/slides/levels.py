@@ -21,7 +21,7 @@ from experiments.slides.cluster import (
     NETWORK,
     WAITS,
     JobType,
-    Seen,
+    TaskTimings,
     Trial,
 )
 from experiments.slides.figure import WITHOUT, SlidesFigure, SlidesPoint, SlidesRow, percent
@@ -109,7 +109,7 @@ def analysis_points() -> tuple[SlidesPoint, ...]:
     return tuple(points)
 
 
-def observe_analysis(trial: Trial, seed: int, number: int) -> Mapping[str, Seen]:
+def observe_analysis(trial: Trial, seed: int, number: int) -> Mapping[str, TaskTimings]:
     """The launches of jobs of 20 tasks that come one after another to a busy cluster.
 
     The tasks of another job keep all slots busy. They and those observed end at random
@@ -126,7 +126,7 @@ def observe_analysis(trial: Trial, seed: int, number: int) -> Mapping[str, Seen]
         blocks = tuple(Block(frozenset(f"h{n}" for n in of_task)) for of_task in homes)
         phase = Phase("map", Tasks(TASKS, _lengths(rng, TASKS), blocks))
         jobs.append(Job(f"job-{job}", (phase,), 2 * TASK_SECONDS + apart * job, "observed"))
-    cluster, seen = Cluster(hosts), Seen(seconds=apart * JOBS)
+    cluster, seen = Cluster(hosts), TaskTimings(seconds=apart * JOBS)
 
     def count_launches(
         now: float, events: Sequence[Event], decisions: Sequence[Decision]

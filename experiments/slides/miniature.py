@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 import slotwise
 from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
-from experiments.slides.cluster import NOISE, JobType, Seen, Trial, count_tasks
+from experiments.slides.cluster import NOISE, JobType, TaskTimings, Trial, count_tasks
 from experiments.slides.paced_read import PacedRead
 from slotwise.assignment.delay_analysis import locality_of_launch
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
@@ -72,7 +72,7 @@ def expected_locality(maps: int, waits: tuple[float, float] | None) -> float:
     return fmean(locality_of_launch(part, skips + 1) for part in parts)
 
 
-def observe_on_moosefs(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
+def observe_on_moosefs(trial: Trial, seed: int, number: int) -> dict[str, TaskTimings]:
     """Run a trial on a Dask cluster and a MooseFS of its own; what the jobs of each type did.
 
     InputError if MooseFS cannot run on this machine.
@@ -85,7 +85,7 @@ def observe_on_moosefs(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
         command = [sys.executable, "-m", "experiments.slides.miniature"]
         path = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
         run_on_moosefs(command, folder, HOSTS, COPIES, path)
-        seen: dict[str, Seen] = pickle.loads((folder / FOUND).read_bytes())
+        seen: dict[str, TaskTimings] = pickle.loads((folder / FOUND).read_bytes())
     return seen
 
 
@@ -114,9 +114,9 @@ def write_blocks(folder: Path) -> list[Path]:
 
 def observe_live(
     trial: Trial, scheduler: str, blocks: Sequence[Path], seed: int
-) -> dict[str, Seen]:
+) -> dict[str, TaskTimings]:
     """What the jobs of each type do in the time of the trial, on this Dask cluster."""
-    seen = {kind.name: Seen(seconds=trial.seconds) for kind in trial.types}
+    seen = {kind.name: TaskTimings(seconds=trial.seconds) for kind in trial.types}
     end = trial.warm_up + trial.seconds
 
     def count_turn(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:

@@ -28,7 +28,7 @@ assume a constant time of unseen tasks, so the scale matters."""
 ALPHA = (1.1, 2.0)
 """The range of the exponent of Pareto distributions, drawn for each draw."""
 
-TASKS_LEAST, TASKS_MOST = 5, 500
+MIN_TASKS, MAX_TASKS = 5, 500
 """The range of the numbers of tasks where they have a heavy tail."""
 
 LONGEST = 300.0
@@ -99,7 +99,7 @@ def _trace(path: Path) -> tuple[Job, ...]:
 def _pareto_tasks(rng: Numbers) -> list[Job]:
     """The number of tasks has a heavy tail; the time of a task varies by job and phase."""
     alpha, scale = rng.uniform(*ALPHA), _scale(rng)
-    counts = np.minimum(TASKS_MOST, TASKS_LEAST * (1 + rng.pareto(alpha, JOBS)))
+    counts = np.minimum(MAX_TASKS, MIN_TASKS * (1 + rng.pareto(alpha, JOBS)))
     return _made(rng, counts, scale * rng.lognormal(0, 0.5, (JOBS, 2)))
 
 

@@ -24,7 +24,7 @@ from slotwise.model.option_names import option_name
 from slotwise.model.typed import is_number
 from slotwise.programs.execution import HasInputSizes
 from slotwise.record.log import Log, following
-from slotwise.record.remembering import Remembering
+from slotwise.record.remembering import HistoryWriter
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.running import (
@@ -39,7 +39,7 @@ from slotwise.running import (
 )
 from slotwise.runtime.local.hosts import emulated, names_hosts
 from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
+from slotwise.sources import AgentConfig, Slots, Source, cluster_of, processors, read_source
 
 if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
     from slotwise.analysis.explanation import Explanation
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
 
 
 def simulate(
-    workload: Given,
+    workload: AgentConfig,
     scheduler: str = "flex",
     *,
     simulation: Simulation | None = None,
@@ -132,7 +132,7 @@ def _simulate(
 
 
 def run(
-    workload: Given,
+    workload: AgentConfig,
     scheduler: str = "flex",
     *,
     slots: Slots | None = None,
@@ -256,7 +256,7 @@ def _run(
     if history is not None:
         sized = [execution for execution in executions if isinstance(execution, HasInputSizes)]
         programs = {one.job.id: (one.program, one.sizes) for one in sized}
-        listeners.append(Remembering(history, programs, cluster))
+        listeners.append(HistoryWriter(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)
     parameters: dict[str, Any] = {"shuffle": source.shuffle and asdict(source.shuffle)}
     believed = source.believed(cluster)
@@ -276,7 +276,7 @@ def _run(
 
 
 def compare(
-    workload: Given,
+    workload: AgentConfig,
     schedulers: Sequence[str] | str = ("fifo", "fair", "flex"),
     *,
     live: bool = False,
@@ -392,7 +392,9 @@ def _apart(options: Options, name: str) -> Options:
     return mine
 
 
-def _source(workload: Given, options: Options, history: str | Path | None = None) -> Source:
+def _source(
+    workload: AgentConfig, options: Options, history: str | Path | None = None
+) -> Source:
     """The workload with the options of a run and the estimates of a history applied."""
     return read_source(workload).with_options(
         history=history,

@@ -21,14 +21,14 @@ from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
 from slotwise.scheduler import check_budget, make_allocator
-from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
+from slotwise.sources import AgentConfig, Slots, Source, cluster_of, objective_of, read_source
 
 TASK_STEPS = 200_000
 """Steps of the search of `dmrs-best`, times tasks + 100: a step costs as much as that."""
 
 
 def plan(
-    workload: Given,
+    workload: AgentConfig,
     allocator: str = "flex",
     *,
     objective: Objective | str | None = None,
@@ -93,7 +93,7 @@ def plan(
 
 
 def plan_tasks(
-    workload: Given,
+    workload: AgentConfig,
     scheduler: str = "dmrs-best",
     *,
     slots: Slots | None = None,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from slotwise.analysis.metrics import Meter, Outcome
+from slotwise.analysis.metrics import MetricsCollector, Outcome
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.schedule import Schedule
 from slotwise.objective.objective import Objective, gap_of, in_words
@@ -222,10 +222,10 @@ class Result:
     @classmethod
     def of_log(cls, log: Log) -> Result:
         """The result of the run in a log."""
-        return cls.measured(Meter.of_log(log), log)
+        return cls.measured(MetricsCollector.of_log(log), log)
 
     @classmethod
-    def measured(cls, meter: Meter, log: Log) -> Result:
+    def measured(cls, meter: MetricsCollector, log: Log) -> Result:
         """The result of a run that was measured while it proceeded."""
         return cls(log.header.scheduler["name"], log.header.backend, meter.outcome(), log)
 

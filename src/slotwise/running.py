@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from slotwise import __version__
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.assignment.delay import DEFAULT_LEVELS, Delay
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import HostsLostError, InputError
@@ -29,7 +29,7 @@ from slotwise.objective.objective import Objective
 from slotwise.opening import is_same_file
 from slotwise.record.log import Header, Log
 from slotwise.record.log_file import LogFile, check_log
-from slotwise.record.remembering import Remembering
+from slotwise.record.remembering import HistoryWriter
 from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.initial import initial_state
@@ -94,7 +94,7 @@ class RunSpec:
     source: Source
     options: Options
     parameters: dict[str, Any]
-    listeners: Sequence[Remembering] = ()
+    listeners: Sequence[HistoryWriter] = ()
     later: Sequence[Host] = ()
     """The hosts that join the cluster during the run."""
 
@@ -112,7 +112,7 @@ class RunSpec:
         header = self.header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         state = initial_state(header)
-        log, file, meter = Log(header), None, Meter(header)
+        log, file, meter = Log(header), None, MetricsCollector(header)
         from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 
         try:
@@ -196,7 +196,7 @@ class RunSpec:
         return waits
 
 
-def _result(meter: Meter, log: Log, file: LogFile | None) -> Result:
+def _result(meter: MetricsCollector, log: Log, file: LogFile | None) -> Result:
     """The result of a run. If its log is in a file, the turns are read from there."""
     has_turns = file is not None and file.is_kept and file.has_begun
     return Result.measured(meter, file.log() if file and has_turns else log)

@@ -38,7 +38,7 @@ from slotwise.model.job import Job
 from slotwise.model.option_names import option_name
 from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
-from slotwise.model.typed import FLOAT_MOST, check_range, is_number
+from slotwise.model.typed import MAX_FLOAT, check_range, is_number
 from slotwise.objective.objective import Objective
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ EPOCH_SECONDS = 0.5
 REST_TIMES = 10
 """The least time between allocations, by that which an allocation is estimated to take."""
 
-EPOCH_LEAST = 1e-6
+MIN_EPOCH = 1e-6
 """Seconds; the shortest epoch."""
 
 
@@ -308,5 +308,5 @@ def check_budget(seconds: float | None) -> None:
 
 
 def _check_epoch(seconds: float) -> None:
-    remedy = f"give a finite number >= {EPOCH_LEAST}"
-    check_range(option_name("epoch_seconds"), seconds, EPOCH_LEAST, FLOAT_MOST, remedy)
+    remedy = f"give a finite number >= {MIN_EPOCH}"
+    check_range(option_name("epoch_seconds"), seconds, MIN_EPOCH, MAX_FLOAT, remedy)

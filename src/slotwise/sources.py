@@ -195,11 +195,11 @@ class Source:
         return entry
 
 
-Given = Workload | str | Path | Entry | Iterable[Entry] | Source
+AgentConfig = Workload | str | Path | Entry | Iterable[Entry] | Source
 """A workload in the forms that callers may give: a value, the path of a file, a job or jobs."""
 
 
-def read_source(workload: Given) -> Source:
+def read_source(workload: AgentConfig) -> Source:
     """Take a workload in whatever form it is given.
 
     InputError if it has no jobs, or several jobs with the same id.

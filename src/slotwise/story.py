@@ -10,7 +10,7 @@ _MARGIN = re.compile("^ *[|+] ")
 """What stands before each line about an exception group."""
 
 
-def story(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """The traceback as text, from the first frame of user code on, if there is one.
 
     It is preceded by the input that was being read, if the error carries it. Errors of slotwise

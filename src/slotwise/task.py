@@ -53,7 +53,7 @@ def on_stop_request(hook: Hook | None) -> None:
     """
     if _attempt is not None:
         _attempt.hooks[:] = [] if hook is None else [hook]
-        _attempt.hear()
+        _attempt.on_signal()
 
 
 def stop(keep: object = None) -> NoReturn:
@@ -150,7 +150,7 @@ class RunningAttempt:
             self._value, self._pickle = pickle.loads(self._pickle), None
         return self._value
 
-    def hear(self) -> None:
+    def on_signal(self) -> None:
         """Call the hook if a stop was requested. Raises Stopped if the hook does."""
         until = self.until()
         if until is None or not self.hooks:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
-from slotwise.allocation.fair_course import Course
+from slotwise.allocation.fair_course import FairTimeline
 from slotwise.allocation.fluid import PhaseProgress, progress_of
 from slotwise.allocation.fluid_fair import fair_schedule
 from slotwise.allocation.planning import SLICED_FROM, plain_claims, plan_schedules
@@ -95,7 +95,7 @@ def test_levels_determine_when_jobs_end(problem: tuple[list[Job], Cluster]) -> N
     """Completions are those of FAIR, with more and with fewer slots than jobs."""
     jobs, cluster = problem
     _, claims = plain(jobs, cluster)
-    ends = zip(claims.owner, Course(claims).completion, strict=True)
+    ends = zip(claims.owner, FairTimeline(claims).completion, strict=True)
     found = {job.id: end for (job, _), end in ends}
     assert found == pytest.approx(fair_ends(jobs, cluster))
 
@@ -157,7 +157,7 @@ def test_a_pool_with_more_slots_than_jobs_does_not_slow_down_the_others() -> Non
     assert len(schedule.pieces) < 50 * SLICED_FROM
     claims = plain_claims(jobs, cluster, tree)
     assert claims is not None
-    ends, done = Course(claims).completion, schedule.completion()
+    ends, done = FairTimeline(claims).completion, schedule.completion()
     by_fair = {job.id: end for (job, _), end in zip(claims.owner, ends, strict=True)}
     assert all(done[job] <= end * (1 + 1e-9) for job, end in by_fair.items())
     assert sum(done.values()) == pytest.approx(sum(by_fair.values()), rel=0.01)

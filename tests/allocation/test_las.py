@@ -17,7 +17,7 @@ from oracles.pools import INF, inside, pooled, trees
 from slotwise.allocation.fluid import fluid_schedule
 from slotwise.allocation.las import Las
 from slotwise.allocation.problem import Claims, Group
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
@@ -163,7 +163,7 @@ def responses(simulated: Simulate, sizes: list[int], name: str) -> float:
         now += dice.expovariate(0.9 * 2 * len(sizes) / sum(sizes))
         jobs.append(Job(f"j{number}", (Phase("p", Tasks(size, 1.0)),), arrival=now))
     watch = simulated(jobs, Cluster.of_slots(2), (), name)
-    return Meter.of_log(watch.log).outcome().metrics["response_mean"]
+    return MetricsCollector.of_log(watch.log).outcome().metrics["response_mean"]
 
 
 def test_with_heavy_tails_the_mean_response_is_below_that_of_fair(simulated: Simulate) -> None:

@@ -26,13 +26,13 @@ TOLERANCE = 1e-9
 
 def claims_of(
     capacity: int,
-    unseen: list[bool],
+    unmeasured: list[bool],
     groups: list[Group] | None = None,
     members: list[tuple[int, float, float]] | None = None,
 ) -> Claims:
     """Claims without min shares that can use ten slots each, some of them unseen."""
-    members = members or [(0, 0.0, 10.0)] * len(unseen)
-    return replace(pooled(capacity, members, groups or [WHOLE]), unseen=unseen)
+    members = members or [(0, 0.0, 10.0)] * len(unmeasured)
+    return replace(pooled(capacity, members, groups or [WHOLE]), unmeasured=unmeasured)
 
 
 def test_unseen_claims_get_a_slot_each_in_order_of_arrival() -> None:
@@ -88,11 +88,11 @@ def test_measuring_breaks_no_guarantee(claims: Claims, data: st.DataObject) -> N
 
     Claims of known work that can use them have half of the slots that are not guaranteed.
     """
-    unseen = data.draw(st.lists(st.booleans(), min_size=len(claims), max_size=len(claims)))
-    measured = with_measuring(replace(claims, unseen=unseen))
+    unmeasured = data.draw(st.lists(st.booleans(), min_size=len(claims), max_size=len(claims)))
+    measured = with_measuring(replace(claims, unmeasured=unmeasured))
     raised = [new - old for new, old in zip(measured.min_share, claims.min_share, strict=True)]
     for more, new, max_share, is_unseen in zip(
-        raised, measured.min_share, claims.max_share, unseen, strict=True
+        raised, measured.min_share, claims.max_share, unmeasured, strict=True
     ):
         assert more >= 0
         assert not more or (is_unseen and new <= min(1.0, max_share) + TOLERANCE)
@@ -104,7 +104,7 @@ def test_measuring_breaks_no_guarantee(claims: Claims, data: st.DataObject) -> N
         wanted = sum(
             max_share - min_share
             for max_share, min_share, is_unseen in zip(
-                claims.max_share, claims.min_share, unseen, strict=True
+                claims.max_share, claims.min_share, unmeasured, strict=True
             )
             if not is_unseen
         )
@@ -141,10 +141,10 @@ def test_every_flex_gives_an_unseen_claim_its_slot(allocator: Flex) -> None:
         groups=[WHOLE],
         owner=[(job, job.phases[0]) for job in jobs],
         cluster=Cluster.of_slots(4),
-        unseen=[False, True],
+        unmeasured=[False, True],
     )
     assert allocator.share(claims)[1] == pytest.approx(1)
-    assert allocator.share(replace(claims, unseen=()))[1] == pytest.approx(0)
+    assert allocator.share(replace(claims, unmeasured=()))[1] == pytest.approx(0)
 
 
 FLEXES = ("flex", "flex-on-fair", "flowflex-fast", "flowflex-paper", "flowflex")

@@ -78,7 +78,7 @@ def test_a_plan_of_20_flows_of_20_phases_has_steps_for_half_a_second(
 
 def test_a_plan_of_few_phases_does_not_wait_for_numba() -> None:
     """Its default steps take less time without compiled code than the import takes."""
-    phases = planning.PLAIN_MOST
+    phases = planning.MAX_PLAIN
     assert phases * planning.flow_budget(phases).steps < COMPILED_FROM
 
 

@@ -10,7 +10,7 @@ from statistics import mean
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles.fluid_references import Course, FluidJob, course, fair_to_users
+from oracles.fluid_references import FairTimeline, FluidJob, course, fair_to_users
 from oracles.pools import INF, inside, pooled, trees
 from slotwise.allocation.fluid import fluid_schedule
 from slotwise.allocation.problem import Claims, Group
@@ -230,7 +230,7 @@ def arrivals(
     return jobs
 
 
-def reference(jobs: Sequence[FluidJob]) -> Course:
+def reference(jobs: Sequence[FluidJob]) -> FairTimeline:
     """Users and then their jobs share 4 slots by weight, in exact fractions."""
     return course(jobs, fair_to_users(4, jobs, WEIGHT))
 
@@ -295,7 +295,7 @@ def test_no_job_of_a_run_completes_later_than_two_tasks_after_that(
 
 
 def _assert_users_got_their_service(
-    watch: object, jobs: Sequence[FluidJob], wanted: Course
+    watch: object, jobs: Sequence[FluidJob], wanted: FairTimeline
 ) -> None:
     """Two tasks later, each user has got the service of the reference, but for one job."""
     spans = [

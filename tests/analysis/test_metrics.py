@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from slotwise.analysis.attempts import Attempt, Follower
+from slotwise.analysis.attempts import Attempt, AttemptTracker
 from slotwise.analysis.bound import Work, objective_bound
-from slotwise.analysis.metrics import Meter, Outcome
+from slotwise.analysis.metrics import MetricsCollector, Outcome
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Locality
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
@@ -58,7 +58,7 @@ TURNS = [
 
 def outcome(turns: list[Turn] = TURNS, **changes: object) -> Outcome:
     """What a log with these turns came to."""
-    return Meter.of_log(Log(header(**changes), turns)).outcome()
+    return MetricsCollector.of_log(Log(header(**changes), turns)).outcome()
 
 
 def test_the_times_of_jobs() -> None:
@@ -271,7 +271,7 @@ def test_slots_held_after_the_last_completion_are_no_more_than_full() -> None:
 
 def test_a_run_can_be_measured_repeatedly_while_it_runs() -> None:
     """In the middle, what still runs counts as waste so far; asking changes nothing."""
-    meter = Meter(header())
+    meter = MetricsCollector(header())
     for turn in TURNS[:4]:
         meter(turn.now, turn.events, turn.decisions)
     first, again = meter.outcome(), meter.outcome()
@@ -287,7 +287,7 @@ def test_a_run_can_be_measured_repeatedly_while_it_runs() -> None:
 def test_attempts_are_reported_as_they_end() -> None:
     """Each with its host, its times and its end."""
     reported: list[Attempt] = []
-    follower = Follower(reported.append)
+    follower = AttemptTracker(reported.append)
     for turn in TURNS[:4]:
         follower(turn.now, turn.events, turn.decisions)
     assert reported == [

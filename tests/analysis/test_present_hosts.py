@@ -8,7 +8,7 @@ import pytest
 
 from slotwise.analysis.explanation import explanation_lines
 from slotwise.analysis.measured import measured_jobs
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.present_hosts import SlotsOverTime
 from slotwise.analysis.timeline import timeline_of
 from slotwise.api import explain, simulate
@@ -17,7 +17,7 @@ from slotwise.model.event import HostAdded, HostDrained, HostLost, HostRemoved
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record import codec
 from slotwise.record.log import Log
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
 
@@ -53,7 +53,7 @@ def test_slots_over_time_are_those_of_the_hosts_that_are_there(log: Log) -> None
 
 def test_utilisation_divides_by_the_slots_that_were_there(log: Log) -> None:
     """The task that would end on h2 at the instant of its removal is lost."""
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     end = outcome.metrics["makespan"]
     line = timeline_of(log)
     busy = sum(placed.attempt.end - placed.attempt.start for placed in line.attempts)
@@ -100,4 +100,4 @@ def test_events_of_hosts_are_encoded(event: HostAdded | HostDrained | HostRemove
 def test_changes_that_no_run_can_have_are_refused(events: list[object], message: str) -> None:
     """Where a log is read."""
     with pytest.raises(ValueError, match=message):
-        Plausible(CLUSTER).hear(0.0, events, ())  # type: ignore[arg-type]
+        LogValidator(CLUSTER).check_turn(0.0, events, ())  # type: ignore[arg-type]

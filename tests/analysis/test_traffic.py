@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.timeline import StepFunction
 from slotwise.analysis.traffic import traffic_of
 from slotwise.model.cluster import Cluster, Host
@@ -47,7 +47,10 @@ def test_a_block_is_read_before_its_task_computes() -> None:
     )
     assert traffic_of(log).rack == StepFunction((1.0, 5.0), (25.0, 0.0))
     assert traffic_of(log).core == StepFunction()
-    assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 100.0, "core": 0.0}
+    assert MetricsCollector.of_log(log).outcome().metrics["traffic_bytes"] == {
+        "rack": 100.0,
+        "core": 0.0,
+    }
 
 
 def test_an_attempt_without_a_read_time_reads_all_the_time() -> None:
@@ -62,7 +65,10 @@ def test_an_attempt_without_a_read_time_reads_all_the_time() -> None:
     core = traffic_of(log).core
     assert core == StepFunction((0.0, 2.0, 7.0, 8.0), (65.0, 15.0, 5.0, 0.0))
     assert core.area(0.0, 8.0) == pytest.approx(210.0)
-    assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 0.0, "core": 210.0}
+    assert MetricsCollector.of_log(log).outcome().metrics["traffic_bytes"] == {
+        "rack": 0.0,
+        "core": 210.0,
+    }
 
 
 def test_each_attempt_reads_again() -> None:
@@ -75,7 +81,7 @@ def test_each_attempt_reads_again() -> None:
         ),
         Turn(9.0, [TaskFinished(9.0, MAP, 0, 2, 2.0)], []),
     )
-    assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {
+    assert MetricsCollector.of_log(log).outcome().metrics["traffic_bytes"] == {
         "rack": 100.0,
         "core": 100.0,
     }
@@ -90,4 +96,7 @@ def test_input_without_blocks_or_size_is_no_traffic() -> None:
         Turn(2.0, [TaskFinished(2.0, MAP, 0, 1, 2.0)], []),
     )
     assert traffic_of(log).core == StepFunction()
-    assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 0.0, "core": 0.0}
+    assert MetricsCollector.of_log(log).outcome().metrics["traffic_bytes"] == {
+        "rack": 0.0,
+        "core": 0.0,
+    }

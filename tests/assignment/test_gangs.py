@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from slotwise.analysis.explain import explain
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.timeline import timeline_of
 from slotwise.analysis.waits import worst_waits
 from slotwise.model.cluster import Cluster, Host
@@ -192,7 +192,7 @@ def test_a_gang_is_stopped_as_a_whole(simulated: Callable[..., object]) -> None:
     assert starts(watch.log, "n") == [2.5, 2.5, 3.5, 3.5]
     assert starts(watch.log, "gang") == [1.0] * 2 + [4.5] * 2
     assert watch.state.completed["gang"] == 14.5, "a gang keeps nothing"
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     assert outcome.bound <= outcome.metrics["value"]
 
 

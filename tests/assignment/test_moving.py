@@ -84,8 +84,8 @@ def test_the_largest_input_moves() -> None:
 def test_as_many_move_as_can() -> None:
     """The task that could go to either free host leaves h1 to the one that cannot."""
     both, one = Block(frozenset({"h1", "h2"})), Block(frozenset({"h1"}))
-    away = Job("a", (Phase("map", Tasks(2, 1.0, (both, one))),))
-    state = state_of(job("busy", count=2), away, hosts=("h1", "h2", "h3", "h4"))
+    slots_on_lost_hosts = Job("a", (Phase("map", Tasks(2, 1.0, (both, one))),))
+    state = state_of(job("busy", count=2), slots_on_lost_hosts, hosts=("h1", "h2", "h3", "h4"))
     occupy(state, "h1", "h2")
     state.apply(Launch(A, 0, 1, "h3", Locality.ANY))
     state.apply(Launch(A, 1, 1, "h4", Locality.ANY))

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from slotwise.analysis.explain import explain
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.timeline import timeline_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Defer, Launch, Preempt
@@ -55,7 +55,7 @@ def test_a_task_holds_its_slots_together(simulated: Callable[..., object]) -> No
 def test_metrics_count_slot_seconds(simulated: Callable[..., object]) -> None:
     """One task of 3 s on two of four slots uses 6 of 12 slot-seconds; its bound is exact."""
     watch = simulated([job("wide", 1, 3.0, 2)], Cluster.of_slots(4))
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     assert outcome.metrics["utilisation"] == pytest.approx(0.5)
     assert outcome.metrics["work_seconds"] == pytest.approx(6.0)
     assert outcome.metrics["stretch_mean"] == pytest.approx(0.5)
@@ -108,7 +108,7 @@ def test_nothing_is_kept_while_a_wide_task_runs(simulated: Callable[..., object]
         job("narrow", 12, 1.0),
     ]
     watch = simulated(jobs, Cluster.of_slots(3))
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     assert watch.state.completed["narrow"] <= 16.0
     assert outcome.metrics["makespan"] <= 20.0
 

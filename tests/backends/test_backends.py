@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import TaskEnded, TaskFailed, TaskFinished, TaskKilled
@@ -332,7 +332,7 @@ def test_a_task_that_always_fails_ends_its_job_and_no_other(stage: Stage) -> Non
     assert len([f for f in play.events(TaskFailed) if f.task == 0]) == 3
     (given_up,) = play.decisions(GiveUp)
     assert given_up.job == "bad"
-    assert Meter.of_log(play.log).outcome().failed == play.failed
+    assert MetricsCollector.of_log(play.log).outcome().failed == play.failed
 
 
 def test_running_tasks_of_a_failed_job_are_stopped(stage: Stage) -> None:
@@ -415,7 +415,9 @@ def test_the_log_replays_identically(stage: Stage, name: str) -> None:
 
 def test_no_value_is_below_its_bound(stage: Stage) -> None:
     """The measured value is never below the lower bound."""
-    outcome = Meter.of_log(stage([chain("a"), job("b"), job("c", arrival=0.03)]).log).outcome()
+    outcome = MetricsCollector.of_log(
+        stage([chain("a"), job("b"), job("c", arrival=0.03)]).log
+    ).outcome()
     assert 0 < outcome.bound <= outcome.metrics["value"]
     assert 0 < outcome.metrics["utilisation"] <= 1
 

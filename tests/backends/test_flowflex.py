@@ -10,7 +10,7 @@ import pytest
 
 import slotwise
 from backends.test_backends import WORK, Live, Play, Stage, Trouble
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Launch
 from slotwise.model.event import TaskFailed, TaskFinished
@@ -118,7 +118,7 @@ def test_flows_keep_their_order_despite_failures(stage: Stage, name: str) -> Non
     assert sum(one[0] != "bad" for one in done) == 7 + 7 + 5 + 7
     assert {e.phase.job for e in play.events(TaskFailed)} == {"d", "f", "bad"}
     assert_replays(play)
-    outcome = Meter.of_log(play.log).outcome()
+    outcome = MetricsCollector.of_log(play.log).outcome()
     assert 0 < outcome.bound <= outcome.metrics["value"]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oracles.dags import OBJECTIVES, flows
 from oracles.dags import Flows as Drawn
 from properties.test_pools import Case, Faults, cases
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
@@ -78,7 +78,7 @@ def test_flows_of_any_shape_end(
     )  # fmt: skip
     assert watch.state.completed.keys() | watch.state.failed.keys() == {j.id for j in jobs}
     assert replay_log(watch.log).is_identical
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     value = outcome.metrics["value"]
     assert value is None or outcome.bound <= value + 1e-9 * (1 + abs(value))
 

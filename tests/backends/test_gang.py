@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from backends.test_backends import WORK, Stage, Trouble
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Launch, Preempt
 from slotwise.model.event import OutputLost, TaskFailed, TaskFinished, TaskKilled
@@ -84,7 +84,7 @@ def test_done_tasks_are_done_again(stage: Stage) -> None:
         assert play.begun["gang", "p", 2] == 2
         assert max(play.begun.values()) == 2
         assert play.results["gang"] == {"p": {0: 0, 1: 1, 2: 4}}
-    outcome = Meter.of_log(play.log).outcome()
+    outcome = MetricsCollector.of_log(play.log).outcome()
     assert outcome.bound <= outcome.metrics["value"]
     assert replay_log(play.log).is_identical
 

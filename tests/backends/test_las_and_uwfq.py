@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backends.test_backends import WORK, Stage, Trouble
 from properties.test_pools import Case, cases
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Reallocate
 from slotwise.model.event import TaskFailed
@@ -73,7 +73,7 @@ def test_guarantees_hold_at_every_instant(simulated: Simulate, case: Case, name:
     )
     assert watch.state.completed.keys() | watch.state.failed.keys() == {j.id for j in case.jobs}
     assert replay_log(watch.log).is_identical
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     value = outcome.metrics["value"]
     assert value is None or outcome.bound <= value + 1e-9
 

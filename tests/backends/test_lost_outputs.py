@@ -12,7 +12,7 @@ import pytest
 
 import slotwise
 from slotwise.analysis.explain import explain
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.event import OutputLost, TaskFailed, TaskFinished
 from slotwise.model.job import Job, Phase, Tasks
@@ -176,7 +176,7 @@ def test_a_log_with_losses_is_replayed_measured_and_explained(
     assert [turn.events for turn in log.turns] == [turn.events for turn in run.log.turns]
     found = replay_log(log)
     assert found.is_identical, found.difference
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     assert outcome.is_over
     assert 0 < outcome.bound <= outcome.metrics["value"]
     for turn in log.turns:

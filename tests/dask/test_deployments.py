@@ -12,7 +12,7 @@ from distributed import Client
 
 import slotwise.dask as gate
 
-SECONDS_MOST = 60
+MAX_SECONDS = 60
 POOLS = '[{"name": "reports", "slots_min": 2}, {"name": "research"}]'
 
 
@@ -34,7 +34,7 @@ def test_a_scheduler_takes_all_from_its_environment(tmp_path: Path) -> None:
     )
     try:
         file = tmp_path / "cluster.json"
-        with Client(scheduler_file=file, timeout=SECONDS_MOST, set_as_default=False) as client:
+        with Client(scheduler_file=file, timeout=MAX_SECONDS, set_as_default=False) as client:
             status = gate.status(client)
             assert status.scheduler == "fair"
             assert {name: one.guaranteed for name, one in status.pools.items()} == {
@@ -43,7 +43,7 @@ def test_a_scheduler_takes_all_from_its_environment(tmp_path: Path) -> None:
             }
     finally:
         process.terminate()
-        process.wait(SECONDS_MOST)
+        process.wait(MAX_SECONDS)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.pool import Pool
 from slotwise.record.log import read_log
 
-SECONDS_MOST = 60
+MAX_SECONDS = 60
 
 FAULTS = {
     "no file": (None, "No such file or directory; name a YAML file with the options"),
@@ -172,7 +172,7 @@ def start_scheduler(
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=SECONDS_MOST,
+        timeout=MAX_SECONDS,
         check=False,
     )
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from slotwise.dask.header import HOST, header_of
-from slotwise.dask.history import SAMPLES_MOST, GateHistory, PoolShare
+from slotwise.dask.history import MAX_SAMPLES, GateHistory, PoolShare
 from slotwise.dask.options import GateOptions
-from slotwise.dask.status import ROWS_MOST, GateStatus, GateView, status_of
+from slotwise.dask.status import MAX_ROWS, GateStatus, GateView, status_of
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import Decision, Launch
 from slotwise.model.event import Event, HostResized, JobArrived, TaskFinished, TasksRunnable
@@ -77,10 +77,10 @@ class Story:
 def test_the_shares_of_pools() -> None:
     """Guaranteed, entitled, used; a pool without computations is entitled to nothing."""
     pools = [{"name": "a", "slots_min": 3}, {"name": "b"}, {"name": "c", "slots_min": 1}]
-    story = Story(slots=4, scheduler="fair", pools=pools)
-    story.arrive("one", "b")
-    story.arrive("other", "a")
-    status = story.status()
+    format_traceback = Story(slots=4, scheduler="fair", pools=pools)
+    format_traceback.arrive("one", "b")
+    format_traceback.arrive("other", "a")
+    status = format_traceback.status()
     assert (status.slots, status.used) == (4, 4)
     assert status.pools == {
         "a": PoolShare(3, 3, 0),
@@ -92,15 +92,15 @@ def test_the_shares_of_pools() -> None:
 def test_why_computations_wait() -> None:
     """Each reason that a limit, the allocation or Dask gives."""
     pools = [{"name": "narrow", "slots_max": 1}, {"name": "few", "jobs_max": 1}]
-    story = Story(slots=6, scheduler="fifo", pools=pools)
-    story.arrive("capped", "narrow")
-    story.arrive("first", "few", tasks=9, runnable=3)
-    story.arrive("second", "few")
-    story.arrive("early", tasks=5, runnable=0)
-    story.arrive("bound", tasks=5, runnable=0)
-    story.arrive("rest", tasks=9, runnable=9)
-    story.arrive("later")
-    assert story.reasons("bound") == {
+    format_traceback = Story(slots=6, scheduler="fifo", pools=pools)
+    format_traceback.arrive("capped", "narrow")
+    format_traceback.arrive("first", "few", tasks=9, runnable=3)
+    format_traceback.arrive("second", "few")
+    format_traceback.arrive("early", tasks=5, runnable=0)
+    format_traceback.arrive("bound", tasks=5, runnable=0)
+    format_traceback.arrive("rest", tasks=9, runnable=9)
+    format_traceback.arrive("later")
+    assert format_traceback.reasons("bound") == {
         "capped": (1, "pool narrow holds its max share of 1"),
         "first": (3, ""),
         "second": (0, "pool few runs 1 computations, its jobs_max"),
@@ -109,16 +109,18 @@ def test_why_computations_wait() -> None:
         "rest": (2, "it holds what it is entitled to"),
         "later": (0, "fifo gives the slots to others now"),
     }
-    story.turn(HostResized(story.now + 1, HOST, {ANY_KIND: 0}))
-    assert story.reasons()["later"] == (0, "no worker takes tasks now")
+    format_traceback.turn(HostResized(format_traceback.now + 1, HOST, {ANY_KIND: 0}))
+    assert format_traceback.reasons()["later"] == (0, "no worker takes tasks now")
 
 
 def test_min_shares_take_the_slots_of_others() -> None:
     """They are met as tasks end."""
-    story = Story(slots=3, scheduler="fair", pools=[{"name": "sure", "slots_min": 3}])
-    story.arrive("early")
-    story.arrive("promised", "sure")
-    assert story.reasons() == {
+    format_traceback = Story(
+        slots=3, scheduler="fair", pools=[{"name": "sure", "slots_min": 3}]
+    )
+    format_traceback.arrive("early")
+    format_traceback.arrive("promised", "sure")
+    assert format_traceback.reasons() == {
         "early": (3, "the min shares of other pools take all slots: sure"),
         "promised": (0, "others still hold 3 of its slots; running tasks are not stopped"),
     }
@@ -126,45 +128,45 @@ def test_min_shares_take_the_slots_of_others() -> None:
 
 def test_the_objective_and_its_lower_bound() -> None:
     """Two tasks of 1 s on two slots take 3 s; alone they would have taken 1 s."""
-    story = Story(objective="response")
-    story.arrive("a", tasks=2, runnable=2)
-    story.turn()
-    story.turn()
-    story.finish(1.0)
-    status = story.status()
+    format_traceback = Story(objective="response")
+    format_traceback.arrive("a", tasks=2, runnable=2)
+    format_traceback.turn()
+    format_traceback.turn()
+    format_traceback.finish(1.0)
+    status = format_traceback.status()
     assert (status.completed, status.value, status.lower_bound) == (1, 3.0, 1.0)
     assert status.computations == ()
 
 
 def test_a_maximum_below_zero() -> None:
     """The lateness of a job that is early is negative."""
-    story = Story(objective={"penalty": "lateness", "aggregate": "max"})
+    format_traceback = Story(objective={"penalty": "lateness", "aggregate": "max"})
     job = Job("a", (Phase("inc", Tasks(1, 1.0), gated=True),), arrival=2.0, deadline=9.0)
-    story.turn(JobArrived(2.0, job), TasksRunnable(2.0, PhaseId("a", "inc"), (0,)))
-    story.finish(0.5)
-    status = story.status()
+    format_traceback.turn(JobArrived(2.0, job), TasksRunnable(2.0, PhaseId("a", "inc"), (0,)))
+    format_traceback.finish(0.5)
+    status = format_traceback.status()
     assert (status.value, status.lower_bound) == (-6.0, -6.5)
 
 
 def test_what_is_kept_is_bounded() -> None:
     """Samples, and computations in the list."""
-    story = Story()
-    for number in range(ROWS_MOST + 5):
-        story.arrive(f"job-{number}")
-    for _ in range(SAMPLES_MOST):
-        story.turn()
-    status = story.status()
-    assert len(status.samples) == SAMPLES_MOST
-    assert status.samples[-1].at == story.now
-    assert len([one for one in status.computations if one.state == "waiting"]) == ROWS_MOST
-    assert len(status.computations) + status.more == ROWS_MOST + 5
+    format_traceback = Story()
+    for number in range(MAX_ROWS + 5):
+        format_traceback.arrive(f"job-{number}")
+    for _ in range(MAX_SAMPLES):
+        format_traceback.turn()
+    status = format_traceback.status()
+    assert len(status.samples) == MAX_SAMPLES
+    assert status.samples[-1].at == format_traceback.now
+    assert len([one for one in status.computations if one.state == "waiting"]) == MAX_ROWS
+    assert len(status.computations) + status.more == MAX_ROWS + 5
 
 
 def test_a_status_can_be_sent_and_printed() -> None:
     """As JSON and back; as two tables."""
-    story = Story(scheduler="fair", pools=[{"name": "reports", "slots_min": 1}])
-    story.arrive("reports-1", "reports")
-    status = story.status()
+    format_traceback = Story(scheduler="fair", pools=[{"name": "reports", "slots_min": 1}])
+    format_traceback.arrive("reports-1", "reports")
+    status = format_traceback.status()
     assert GateStatus.of_plain(json.loads(json.dumps(status.to_plain()))) == status
     assert str(status).splitlines() == [
         "gate: at work; scheduler fair, objective sum of response",

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from slotwise.estimation.corrections import corrected
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Seen
+from slotwise.model.snapshot import TaskTimings
 
 A, B = PhaseId("j", "map"), PhaseId("j", "reduce")
 
-Totals = dict[PhaseId, dict[str, tuple[float, float, int]]]
+CrossKindLimits = dict[PhaseId, dict[str, tuple[float, float, int]]]
 """By phase and host: the expected work, the seconds and the number of finished tasks."""
 
 
-def seen(totals: Totals) -> Seen:
+def seen(totals: CrossKindLimits) -> TaskTimings:
     """What a state would show of these totals."""
     hosts = sorted({host for by_host in totals.values() for host in by_host})
     tasks, ratios = np.zeros((2, len(totals), len(hosts)))
@@ -27,7 +27,7 @@ def seen(totals: Totals) -> Seen:
         for host, (expected, seconds, count) in by_host.items():
             tasks[row, hosts.index(host)] = count
             ratios[row, hosts.index(host)] = math.log(seconds / expected)
-    return Seen(list(totals), hosts, tasks, ratios)
+    return TaskTimings(list(totals), hosts, tasks, ratios)
 
 
 def test_without_observations_nothing_is_corrected() -> None:
@@ -61,7 +61,7 @@ def test_a_phase_without_observations_is_corrected_like_its_job() -> None:
 
 def test_correct_estimates_are_left_unchanged() -> None:
     """On a host of speed 0.5 a task takes twice its work, as it should."""
-    totals: Totals = {A: {"fast": (8.0, 8.0, 4), "slow": (4.0, 8.0, 2)}}
+    totals: CrossKindLimits = {A: {"fast": (8.0, 8.0, 4), "slow": (4.0, 8.0, 2)}}
     found = corrected(seen(totals), {"fast": 1.0, "slow": 0.5})
     assert found.factors[A] == pytest.approx(1.0)
     assert found.speeds == pytest.approx({"fast": 1.0, "slow": 0.5})
@@ -69,7 +69,7 @@ def test_correct_estimates_are_left_unchanged() -> None:
 
 def test_a_slow_host_is_detected() -> None:
     """Both were said to be alike, but one takes four times as long with every phase."""
-    totals: Totals = {
+    totals: CrossKindLimits = {
         phase: {"fast": (100.0, 100.0, 100), "slow": (50.0, 200.0, 50)} for phase in (A, B)
     }
     found = corrected(seen(totals), {"fast": 1.0, "slow": 1.0})
@@ -78,7 +78,7 @@ def test_a_slow_host_is_detected() -> None:
 
 def test_one_task_does_not_make_a_host_slow() -> None:
     """A stated speed counts as much as one task: half of the logarithm is believed at most."""
-    totals: Totals = {A: {"h": (10.0, 10.0, 10), "g": (1.0, 4.0, 1)}}
+    totals: CrossKindLimits = {A: {"h": (10.0, 10.0, 10), "g": (1.0, 4.0, 1)}}
     speed = corrected(seen(totals), {"h": 1.0, "g": 1.0}).speeds["g"]
     assert 0.45 < speed < 1.0
 
@@ -92,7 +92,7 @@ def test_with_many_tasks_the_truth_is_found(true: list[float], factors: list[flo
     phases = [PhaseId("j", str(number)) for number in range(len(factors))]
     hosts = [str(number) for number in range(len(true))]
     many = 100_000
-    totals: Totals = {
+    totals: CrossKindLimits = {
         phase: {
             host: (many, many * factor / speed, many)
             for host, speed in zip(hosts, true, strict=True)
@@ -114,7 +114,7 @@ def test_the_corrections_are_least_squares(draw: int, phases: int, hosts: int) -
     ratios = rng.normal(0, 1, (phases, hosts)) * (tasks > 0)
     stated = {str(number): float(rng.uniform(0.2, 5)) for number in range(hosts)}
     names = [PhaseId("j", str(number)) for number in range(phases)]
-    found = corrected(Seen(names, list(stated), tasks, ratios), stated)
+    found = corrected(TaskTimings(names, list(stated), tasks, ratios), stated)
 
     speeds = np.array(list(stated.values()))
     rows, right = [], []

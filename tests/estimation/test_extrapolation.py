@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST, work_left
+from slotwise.estimation.extrapolation import MIN_WORK, RUNNING_FLOOR, work_left
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished
@@ -104,4 +104,4 @@ def test_the_estimate_is_always_positive(
     pending: float, running: float, finished: float, observed: float, elapsed: float
 ) -> None:
     """No sums whatever make it zero or less, since orders divide by it."""
-    assert work_left(pending, running, finished, observed, elapsed) >= WORK_LEAST > 0
+    assert work_left(pending, running, finished, observed, elapsed) >= MIN_WORK > 0

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from experiments import reproduce as reproducing
 from experiments.__main__ import app
 from experiments.figure import Figure
-from experiments.slides.cluster import JobType, Seen, Trial, observe, slides_cluster
+from experiments.slides.cluster import JobType, TaskTimings, Trial, observe, slides_cluster
 from experiments.slides.figure import WITH, WITHOUT, SlidesFigure, SlidesRow
 from experiments.slides.figures import (
     GAINS,
@@ -127,7 +127,7 @@ def test_every_user_has_one_job_at_a_time() -> None:
 
 def test_launches_are_counted_by_locality() -> None:
     """Of four maps one ran in the rack of its input, and one outside of it."""
-    seen = Seen(seconds=8.0, done=4)
+    seen = TaskTimings(seconds=8.0, done=4)
     seen.launches.update([Locality.NODE, Locality.NODE, Locality.RACK, Locality.ANY])
     assert (seen.node, seen.rack, seen.maps_per_second) == (0.5, 0.75, 0.5)
 

@@ -38,7 +38,7 @@ from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
 from slotwise.results import RunLost
 from slotwise.running import Options, RunSpec
-from slotwise.runtime.agents.asking import Asking
+from slotwise.runtime.agents.asking import RunInLoop
 from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
 from slotwise.runtime.agents.dask_workers import DaskWorkers
 from slotwise.runtime.initial import initial_state
@@ -54,7 +54,7 @@ def write_log(script: Script, log: Path) -> None:
     polling = SimpleNamespace(poll=fake.make_poll, POLLIN=select.POLLIN, POLLOUT=select.POLLOUT)
     asking = SimpleNamespace(run_coroutine_threadsafe=fake.answer)
     committing = threads(fake.clock, script.get("commit_seconds", 0.0))
-    asked = patch.object(Asking, "_host", lambda self, address, name: (address, name))
+    asked = patch.object(RunInLoop, "_host", lambda self, address, name: (address, name))
     with (
         TemporaryDirectory() as folder,
         asked,

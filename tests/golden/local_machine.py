@@ -127,7 +127,7 @@ class Worker:
         self._has_ended, self.due = True, inf
         self.messages.clear()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """How it has ended, as of a process."""
         how = f"was killed by signal {-self._code}"
         if self._code >= 0:
@@ -319,7 +319,11 @@ def scripted(script: Script) -> Iterator[Machine]:
         of_modules: list[tuple[Any, str, Any]] = [
             (processes, "WorkerProcess", lambda env, unready, *_: Worker(machine, unready)),
             (processes, "is_stopped", lambda pid, by_us: is_stopped(pid)),
-            (processes, "Pacer", lambda: MagicMock(is_held=lambda _, pid: is_stopped(pid))),
+            (
+                processes,
+                "CpuThrottle",
+                lambda: MagicMock(is_held=lambda _, pid: is_stopped(pid)),
+            ),
             (commits, "threading", SimpleNamespace(Thread=CommitThread)),
             (loop_thread, "SimpleQueue", queue.Queue),
         ]

@@ -27,7 +27,7 @@ class FluidJob:
 
 
 @dataclass(frozen=True)
-class Course:
+class FairTimeline:
     """The service that each job has attained at each event."""
 
     instants: Sequence[Fraction]
@@ -56,7 +56,7 @@ class Course:
         return sums[-1]
 
 
-def course(jobs: Sequence[FluidJob], rates_of: Callable[[Attained], Rates]) -> Course:
+def course(jobs: Sequence[FluidJob], rates_of: Callable[[Attained], Rates]) -> FairTimeline:
     """The whole course of a fluid system; it may meet levels, so these are events too."""
     service = [Fraction(0)] * len(jobs)
     now = min(one.arrival for one in jobs)
@@ -84,7 +84,7 @@ def course(jobs: Sequence[FluidJob], rates_of: Callable[[Attained], Rates]) -> C
             service[n] += rate * step
         instants.append(now)
         rows.append(list(service))
-    return Course(instants, rows, jobs)
+    return FairTimeline(instants, rows, jobs)
 
 
 def least_attained(slots: int, jobs: Sequence[FluidJob]) -> Callable[[Attained], Rates]:

@@ -167,12 +167,12 @@ class _Needs:
         self._elsewhere: Counter[Node] = Counter()
         self._own: dict[Node, list[tuple[str, int, int]]] = {}
         for phase, pending in waiting:
-            away = _away(snapshot, phase)
-            usable = min(phase.max_share, phase.running + pending) - away
+            slots_on_lost_hosts = _away(snapshot, phase)
+            usable = min(phase.max_share, phase.running + pending) - slots_on_lost_hosts
             above: Node | None = None
             for node in _nodes(snapshot, phase):
                 self._below.setdefault(above, set()).add(node)
-                self._elsewhere[node] += away
+                self._elsewhere[node] += slots_on_lost_hosts
                 above = node
             assert above is not None
             kind = phase.slot_kind

@@ -20,7 +20,7 @@ from slotwise.allocation.search import solve
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.solution import (
-    PROMISES_MOST,
+    MAX_PROMISES,
     MalleableSolution,
     in_order,
     is_as_good,
@@ -58,7 +58,7 @@ def solve_plainly(problem: Malleable, budget: Budget) -> MalleableSolution:
     found = [improve(start, value, search) for start in starts]
     order, _ = min(found, key=lambda one: one[1])
     due, bound = dates(order), -inf
-    if len(problem) > PROMISES_MOST:
+    if len(problem) > MAX_PROMISES:
         return in_order(problem, order)
     if are_steps:
         choice = choose_steps(problem, due, budget)

@@ -17,7 +17,7 @@ from slotwise.programs import MapReduce, plan_mapreduce
 from slotwise.programs.formats.files import find_inputs
 from slotwise.programs.formats.outputs import OUTPUT_FORMATS
 from slotwise.programs.staged import StagedExecution
-from slotwise.story import story
+from slotwise.story import format_traceback
 
 Run = Callable[[StagedExecution], bytes]
 
@@ -211,4 +211,4 @@ def test_output_that_cannot_be_written_is_told_in_one_sentence(path: str) -> Non
 
     with pytest.raises(OutputError, match=f"its output cannot be written to {path}: No") as one:
         write()
-    assert story(one.value) == str(one.value)
+    assert format_traceback(one.value) == str(one.value)

@@ -29,7 +29,7 @@ from slotwise.programs.shuffle.partitioned import (
     PartitionedReader,
     PartitionedWriter,
 )
-from slotwise.programs.transfer import get, is_there, put
+from slotwise.programs.transfer import exists, get, put
 from slotwise.results import Result
 from tiers import examples
 
@@ -91,14 +91,14 @@ def test_a_copier_waits_for_a_map_that_was_withdrawn(tmp_path: Path) -> None:
 def test_a_large_value_is_loaded_whole_or_refused(tmp_path: Path) -> None:
     """A file that is cut short is noticed before it is mapped."""
     handle = put(bytes(1 << 20), [str(tmp_path)], "value")
-    assert is_there(handle)
+    assert exists(handle)
     os.truncate(handle.path, 1 << 19)
-    assert not is_there(handle)
+    assert not exists(handle)
     with pytest.raises(IncompleteFileError):
         get(handle)
     os.unlink(handle.path)
-    assert not is_there(handle)
-    assert is_there(put(7, [str(tmp_path)], "small"))
+    assert not exists(handle)
+    assert exists(put(7, [str(tmp_path)], "small"))
 
 
 def made(join: Callable[[int, Results], object]) -> tuple[Calls, Callable[..., object]]:

@@ -19,7 +19,7 @@ from slotwise.programs import BatchMapReduce, Execution, MapReduce, plan_mapredu
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace
 from slotwise.programs.staged import StagedExecution
-from slotwise.programs.task_result import Winners
+from slotwise.programs.task_result import SuccessfulAttempts
 from slotwise.runtime.local.processes import Processes
 from slotwise.runtime.local.workers import Workers
 
@@ -227,7 +227,7 @@ def test_without_a_shuffle_reduces_read_in_place(books: Path) -> None:
     """Reduces read what maps wrote where it lies; no file tells which maps have finished."""
     execution = plan_mapreduce("j", "wordcount", "*.txt", "out", base_dir=books)
     run_map(execution, 0)
-    assert execution.arguments("reduce", 0, 1)[-1] == InPlace(Winners((1,)))
+    assert execution.arguments("reduce", 0, 1)[-1] == InPlace(SuccessfulAttempts((1,)))
     assert not execution.runner.layout.finished_maps.exists()
     execution.close(succeeded=False)
 
@@ -240,7 +240,7 @@ def test_a_late_reduce_reads_in_place(books: Path) -> None:
     assert execution.arguments("reduce", 0, 1)[-1] == AsTheyCome(3)
     for task, attempt in ((2, 1), (0, 4), (1, 2)):
         run_map(execution, task, attempt)
-    assert execution.arguments("reduce", 1, 1)[-1] == InPlace(Winners((4, 2, 1)))
+    assert execution.arguments("reduce", 1, 1)[-1] == InPlace(SuccessfulAttempts((4, 2, 1)))
     execution.close(succeeded=False)
 
 

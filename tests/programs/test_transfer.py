@@ -62,7 +62,7 @@ def test_beyond_a_number_of_files_values_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each mapped file takes a file descriptor, so a process maps only so many."""
-    monkeypatch.setattr(transfer, "MAPPED_MOST", 0)
+    monkeypatch.setattr(transfer, "MAX_MAPPED", 0)
     handle = put(np.arange(LARGE), [str(tmp_path)], "x")
     before = os.listdir("/proc/self/fd")
     received = get(handle)

@@ -32,7 +32,7 @@ from slotwise.programs.work_folder import (
     temporary_folder,
     work_folder_name,
 )
-from slotwise.story import story
+from slotwise.story import format_traceback
 
 KILLED = """\
 import os, signal, sys
@@ -142,8 +142,8 @@ def test_a_missing_folder_is_named_with_a_remedy(
     folder = tmp_path / "gone"
     with pytest.raises(WorkFolderError, match=f"kept in {folder}: No such file") as raised:
         write(folder)
-    assert "TMPDIR" in story(raised.value)
-    assert "Traceback" not in story(raised.value)
+    assert "TMPDIR" in format_traceback(raised.value)
+    assert "Traceback" not in format_traceback(raised.value)
 
 
 @pytest.mark.parametrize("write", WRITING)

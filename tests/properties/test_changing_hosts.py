@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.analysis.timeline import timeline_of
 from slotwise.model.cluster import Cluster, Host
@@ -36,7 +36,7 @@ from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Header, Log, Turn
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
 from tiers import examples
@@ -180,24 +180,24 @@ def test_jobs_end_on_hosts_that_come_and_go(
     follow(case, watch.log)
     read = as_read(watch.log)
     assert replay_log(read).is_identical
-    outcome = Meter.of_log(read).outcome()
+    outcome = MetricsCollector.of_log(read).outcome()
     if state.completed:
         assert outcome.bound <= outcome.metrics["value"] * (1 + TOLERANCE)
-    assert outcome == Meter.of_log(watch.log).outcome()
+    assert outcome == MetricsCollector.of_log(watch.log).outcome()
 
 
 def as_read(log: Log) -> Log:
     """The log as it is read from a file, and found plausible."""
     header = Header.from_plain(json.loads(json.dumps(log.header.to_plain())))
     turns = [Turn.from_plain(json.loads(json.dumps(turn.to_plain()))) for turn in log.turns]
-    plausible = Plausible(header.cluster)
+    plausible = LogValidator(header.cluster)
     for turn in turns:
-        plausible.hear(turn.now, turn.events, turn.decisions)
+        plausible.on_event(turn.now, turn.events, turn.decisions)
     return Log(header, turns)
 
 
 @dataclass
-class Course:
+class FairTimeline:
     """Which hosts are there, and what runs, by the events of a log."""
 
     there: dict[str, Host]
@@ -219,7 +219,7 @@ class Course:
             n for h in self.there.values() for k, n in h.slots.items() if kind in (None, k)
         )
 
-    def hear(self, event: object) -> None:
+    def on_event(self, event: object) -> None:
         """One event."""
         if isinstance(event, HostAdded):
             assert event.host.name not in self.there
@@ -247,12 +247,12 @@ class Course:
 def follow(case: Case, log: Log) -> None:
     """Launches fit the slots of hosts where tasks can begin; allocations fit all of them."""
     there = dict(case.cluster.by_name)
-    course = Course(there, known=set(case.cluster.capacity))
+    course = FairTimeline(there, known=set(case.cluster.capacity))
     done: Counter[tuple[PhaseId, int]] = Counter()
     for turn in log.turns:
         course.move(turn.now)
         for event in turn.events:
-            course.hear(event)
+            course.on_event(event)
             if isinstance(event, TaskFinished):
                 done[event.phase, event.task] += 1
         for decision in turn.decisions:
@@ -273,7 +273,7 @@ def follow(case: Case, log: Log) -> None:
     first = min(job.arrival for job in case.jobs)
     line = timeline_of(log)
     assert line.slots.seconds(0.0, course.since) == pytest.approx(course.area)
-    use = Meter.of_log(log).outcome().metrics["utilisation"]
+    use = MetricsCollector.of_log(log).outcome().metrics["utilisation"]
     assert 0 <= use <= 1 + TOLERANCE
     busy = sum(p.attempt.end - p.attempt.start for p in line.attempts)
     present = line.slots.seconds(first, course.since)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from properties.test_pools import Faults
 from properties.test_runs import reread
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
-from slotwise.assignment.wide import Waits
+from slotwise.assignment.wide import WideTaskReservations
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Launch
 from slotwise.model.event import (
@@ -195,7 +195,7 @@ def test_gangs_share_hosts_with_others(simulated: Callable[..., object], case: C
     check_gangs(case, watch.log)
     log = reread(watch.log)
     assert replay_log(log).is_identical
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     value = outcome.metrics["value"]
     assert value is None or outcome.bound <= value * (1 + 1e-9), "a bound is never above"
     assert 0 <= outcome.metrics["utilisation"] <= 1 + 1e-9
@@ -247,7 +247,9 @@ class WatchedWaits:
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The decisions of the inner scheduler."""
         decisions = self.inner.decide(snapshot)
-        first = Waits(snapshot, self.near_after).due[:1] if snapshot.has_wide else ()
+        first = (
+            WideTaskReservations(snapshot, self.near_after).due[:1] if snapshot.has_wide else ()
+        )
         waiting = {phase.id for phase in first if phase.is_gang and phase.may_launch}
         for name in self.bounds.keys() - waiting:
             del self.bounds[name]

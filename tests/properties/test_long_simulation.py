@@ -38,7 +38,7 @@ from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Header, read_log
 from slotwise.record.log_file import LogFile
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.learned import Learned
@@ -73,7 +73,7 @@ NAMES = ("flex", "fair", "fifo", "flex-on-fair")
 
 
 @dataclass(frozen=True)
-class Course:
+class FairTimeline:
     """What is to happen."""
 
     jobs: list[Job]
@@ -82,9 +82,9 @@ class Course:
     outages: list[Outage]
 
 
-def course(hours: float, random: Random) -> Course:
+def course(hours: float, random: Random) -> FairTimeline:
     """Random jobs, requests, hosts and outages; at the end all is as at the beginning."""
-    made = Course([], [], [], [])
+    made = FairTimeline([], [], [], [])
     at, end = 0.0, hours * HOUR
     while (at := at + random.expovariate(25 / HOUR)) < end:
         made.jobs.append(_job(f"j{len(made.jobs)}", at, random))
@@ -187,7 +187,7 @@ def play(name: str, hours: float, log: Path) -> State:
     decider, state, plausible = (
         make_scheduler(**scheduler),
         initial_state(header),
-        Plausible(CLUSTER),
+        LogValidator(CLUSTER),
     )
     turns, done, over = 0, Counter[str](), set[str]()
     with LogFile(log, header) as file:
@@ -196,7 +196,7 @@ def play(name: str, hours: float, log: Path) -> State:
             nonlocal turns
             turns += 1
             file(now, events, decisions)
-            plausible.hear(now, events, decisions)
+            plausible.check_turn(now, events, decisions)
             over.update(state.completed, state.failed)
             done.update(d.job for d in decisions if isinstance(d, GiveUp))
             if turns % TURNS == 0:

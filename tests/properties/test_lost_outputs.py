@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.test_outages import Case, cases
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.event import OutputLost, TaskFinished
 from slotwise.model.job import Phase, Tasks
@@ -101,6 +101,6 @@ def test_what_is_lost_is_done_again(run_case: Callable[[Case], Any], case: Case)
     assert set(done.values()) == {1}
     assert sum(done.values()) == sum(p.tasks.count for job in case.jobs for p in job.phases)
     assert replay_log(log).is_identical
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     assert outcome.is_over
     assert outcome.bound <= outcome.metrics["value"] * (1 + 1e-9)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Preempt, Reallocate
@@ -153,7 +153,7 @@ def test_no_outage_does_harm(run_case: Callable[[Case], object], case: Case) -> 
     check_slots(case, watch.log)
     check_allocations(case, watch.log)
     assert replay_log(watch.log).is_identical
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     assert outcome.bound <= outcome.metrics["value"] * (1 + TOLERANCE)
 
 

@@ -13,7 +13,7 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch
@@ -175,6 +175,6 @@ def test_guarantees_hold_at_every_instant(simulated: Callable[..., object], case
     assert not watch.state.awaiting_admission
     assert watch.state.completed.keys() | watch.state.failed.keys() == {j.id for j in case.jobs}
     assert replay_log(watch.log).is_identical
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     value = outcome.metrics["value"]
     assert value is None or outcome.bound <= value + 1e-9

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import GiveUp
@@ -28,7 +28,7 @@ from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.codec import decode, encode
 from slotwise.record.log import Header, Log
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.runtime.simulated.backend import SimulatedBackend
@@ -117,13 +117,13 @@ def run_case(case: Case) -> Log:
     log, state = Log(header), initial_state(header)
     backend = SimulatedBackend(CLUSTER, case.jobs, requests=case.requests)
     scheduler = make_scheduler(**header.scheduler)
-    plausible = Plausible(CLUSTER)
+    plausible = LogValidator(CLUSTER)
     while not state.is_done:
         events = backend.wait(until=state.next_wakeup())
         turn(scheduler, backend, state, log, events)
         state.check()
         if log.turns and log.turns[-1].now == backend.now:
-            plausible.hear(backend.now, log.turns[-1].events, log.turns[-1].decisions)
+            plausible.check_turn(backend.now, log.turns[-1].events, log.turns[-1].decisions)
             for entry in (*log.turns[-1].events, *log.turns[-1].decisions):
                 assert decode(encode(entry)) == entry
     return log
@@ -146,7 +146,7 @@ def test_all_requests_are_carried_out(case: Case) -> None:
     cancelled = {r.job for r in case.requests if isinstance(r, JobCancelled)}
     assert given_up <= cancelled
     assert set(done.values()) <= {1}
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     for job in case.jobs:
         if job.id not in given_up:
             assert _done(done, job) == _all_tasks(job, case.requests)
@@ -178,7 +178,7 @@ def test_a_rest_between_allocations_delays_no_launch() -> None:
     """Jobs that arrive during the rest take free slots at once."""
     jobs = tuple(Job(f"j{n}", (Phase("p", Tasks(1, 1.0)),), n / 8) for n in range(3))
     log = run_case(Case(jobs, (), "fair", 10.0))
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     assert [outcome.jobs[job.id]["start"] for job in jobs] == [0.0, 0.125, 0.25]
     # The third slot has half the speed.
     assert [outcome.jobs[job.id]["completion"] for job in jobs] == [1.0, 1.125, 2.25]

@@ -15,7 +15,7 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
@@ -176,7 +176,7 @@ def test_every_run_is_right(run_case: Callable[[Case], object], case: Case) -> N
     check_order(case, log)
     check_failures(case, log, state.failed)
     check_turns(case, log)
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     value = outcome.metrics["value"]
     assert (value is None) == (not state.completed)
     assert value is None or outcome.bound <= value, "a bound is never above what was reached"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import slotwise
 from properties.test_runs import Case, cases, reread
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.timeline import timeline_of
 from slotwise.record.log import Log, read_log
 from slotwise.record.log_file import LogFile
@@ -30,7 +30,10 @@ def test_a_streamed_log_gives_the_same_results(
             for turn in log.turns:
                 write(turn.now, turn.events, turn.decisions)
         streamed, kept = read_log(path), reread(log)
-        assert Meter.of_log(streamed).outcome() == Meter.of_log(kept).outcome()
+        assert (
+            MetricsCollector.of_log(streamed).outcome()
+            == MetricsCollector.of_log(kept).outcome()
+        )
         assert timeline_of(streamed) == timeline_of(kept)
         assert slotwise.explain(path) == slotwise.explain(kept)
         assert slotwise.replay(path) == slotwise.replay(kept)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from properties.test_pools import Faults
 from properties.test_runs import reread
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch
@@ -149,7 +149,7 @@ def test_wide_and_narrow_tasks_share_hosts(
     check_slots(case, watch.log)
     log = reread(watch.log)
     assert replay_log(log).is_identical
-    outcome = Meter.of_log(log).outcome()
+    outcome = MetricsCollector.of_log(log).outcome()
     value = outcome.metrics["value"]
     assert value is None or outcome.bound <= value, "a bound is never above what was reached"
     assert 0 <= outcome.metrics["utilisation"] <= 1 + 1e-9

@@ -7,7 +7,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Launch, Locality
 from slotwise.model.event import Event, JobArrived, OutputLost, TaskFinished, TaskKilled
@@ -35,7 +35,7 @@ def test_work_that_is_lost_is_not_counted_again(
     steps: list[tuple[str, int, float]], slots: int
 ) -> None:
     """Against a count for each task. Without losses both are equal."""
-    meter = Meter(
+    meter = MetricsCollector(
         Header(
             backend="simulated",
             scheduler={"name": "fair"},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import slotwise
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record.log import Log, following, open_log, read_log
@@ -89,7 +89,7 @@ def test_a_result_has_the_turns_that_it_wrote(
 def test_the_log_of_a_device_is_kept_in_memory() -> None:
     """It cannot be read again."""
     result = slotwise.simulate(JOBS, "fair", slots=2, log="/dev/null")
-    assert Meter.of_log(result.log).outcome() == result.outcome
+    assert MetricsCollector.of_log(result.log).outcome() == result.outcome
 
 
 def test_a_pipe_is_read_once(path: Path) -> None:

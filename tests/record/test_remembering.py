@@ -17,7 +17,7 @@ from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation
 from slotwise.record import remembering
 from slotwise.record.history import append_history, read_history
-from slotwise.record.remembering import Remembering
+from slotwise.record.remembering import HistoryWriter
 
 CLUSTER = Cluster((Host("h1", {"task": 2}), Host("h2", {"task": 2}, speed=0.5)))
 PROGRAMS = {"j": ("wc", {"map": (100, 200), "reduce": 50})}
@@ -36,7 +36,7 @@ def done(phase: PhaseId, task: int, seconds: float, attempt: int = 1) -> TaskFin
 
 def remembered(path: Path, *turns: tuple[list[Event], list[Launch]]) -> list[Observation]:
     """What is in the history after these turns, the oldest first by host and phase."""
-    with Remembering(path, PROGRAMS, CLUSTER) as record:
+    with HistoryWriter(path, PROGRAMS, CLUSTER) as record:
         for now, (events, decisions) in enumerate(turns):
             record(float(now), events, decisions)
     return read_history(path) if path.exists() else []
@@ -78,7 +78,7 @@ def test_batches_are_written_during_the_run(
     """Even if no other turn comes for long, so that a kill loses a few seconds only."""
     monkeypatch.setattr(remembering, "WRITE_SECONDS", 0.02)
     path = tmp_path / "h.db"
-    with Remembering(path, PROGRAMS, CLUSTER) as record:
+    with HistoryWriter(path, PROGRAMS, CLUSTER) as record:
         record(0.0, [], [launch(MAP, 0, "h1")])
         record(1.0, [done(MAP, 0, 1.0)], [])
         until = time.monotonic() + 120
@@ -111,7 +111,7 @@ def test_failed_writes_are_retried_and_reported_at_the_end(
     path.parent.mkdir()
 
     def turns_with_it_away() -> Iterator[None]:
-        with Remembering(path, PROGRAMS, CLUSTER) as record:
+        with HistoryWriter(path, PROGRAMS, CLUSTER) as record:
             path.parent.rename(away)
             record(0.0, [], [launch(MAP, 0, "h1")])
             tried.clear()

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 import vl_convert
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record.log import Header, Log
@@ -59,7 +59,7 @@ def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response", out
     )
     state = State(cluster)
     run(make_scheduler(name, "greedy"), backend, state, log)
-    return ReportedRun(name, "simulated", log, Meter.of_log(log).outcome())
+    return ReportedRun(name, "simulated", log, MetricsCollector.of_log(log).outcome())
 
 
 @pytest.fixture(scope="session")

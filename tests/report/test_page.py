@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.record.log import Log
 from slotwise.report import write_report
 from slotwise.report.html import page as page_text
@@ -258,7 +258,7 @@ def test_a_bound_says_for_which_runs_it_holds(three_runs):
 def interrupted(run):
     """The same run, stopped in the middle."""
     log = Log(run.log.header, run.log.turns[: len(run.log.turns) // 2])
-    return replace(run, log=log, outcome=Meter.of_log(log).outcome())
+    return replace(run, log=log, outcome=MetricsCollector.of_log(log).outcome())
 
 
 def test_an_interrupted_run_is_marked(plain, three_runs):

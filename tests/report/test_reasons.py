@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slotwise.report.reasons import in_short
-from slotwise.story import story
+from slotwise.story import format_traceback
 
 
 def _noted() -> None:
@@ -48,7 +48,7 @@ def test_the_error_is_named_without_its_notes(raises: object, named: str) -> Non
     with pytest.raises(Exception) as raised:  # noqa: PT011
         raises()
     assert (
-        in_short(f"map task 0 of job a: {story(raised.value)}")
+        in_short(f"map task 0 of job a: {format_traceback(raised.value)}")
         == f"map task 0 of job a: {named}"
     )
 

@@ -83,7 +83,7 @@ class Scene:
         self.jobs.begin(launch)
         return launch
 
-    def hear(self) -> None:
+    def on_turn(self) -> None:
         """Let the commit go on, and hear of its end."""
         self.writer.goes_on.set()
         assert self.bell.wait(TIMEOUT)
@@ -102,7 +102,7 @@ def test_the_last_task_is_reported_after_the_commit(scene: Scene) -> None:
     scene.jobs.finished(scene.launch(), "result", 2.0)
     scene.jobs.hear_commits()
     assert scene.events == []
-    scene.hear()
+    scene.on_turn()
     assert scene.events == [TaskFinished(5.0, PHASE, 0, 1, 2.0)]
     assert scene.writer.calls == [("finished", 0, 1, "result"), ("close", True)]
     assert scene.forgotten == ["j"]
@@ -119,7 +119,7 @@ def test_a_task_that_is_being_committed_is_not_launched_again(scene: Scene) -> N
     assert dropped.reason == "attempt 1 of the task runs"
     reason = f"task 0: it cannot be started: {dropped.reason}"
     assert refused == TaskFailed(5.0, PHASE, 0, 2, reason, lost=True)
-    scene.hear()
+    scene.on_turn()
     assert scene.events[2:] == [TaskFinished(5.0, PHASE, 0, 1, 2.0)]
 
 
@@ -127,9 +127,9 @@ def test_a_failed_commit_fails_the_last_task(scene: Scene) -> None:
     """It is tried again, and then the commit too."""
     scene.writer.error = OSError(28, "No space left on device", "out")
     scene.jobs.finished(scene.launch(), None, 2.0)
-    scene.hear()
+    scene.on_turn()
     scene.jobs.finished(scene.launch(attempt=2), None, 3.0)
-    scene.hear()
+    scene.on_turn()
     reason = "task 0: its result cannot be kept: No space left on device (out)"
     assert scene.events == [
         TaskFailed(5.0, PHASE, 0, 1, reason),
@@ -143,7 +143,7 @@ def test_a_bug_in_a_commit_is_raised_in_the_loop(scene: Scene) -> None:
     scene.writer.error = KeyboardInterrupt()
     scene.jobs.finished(scene.launch(), None, 2.0)
     with pytest.raises(KeyboardInterrupt):
-        scene.hear()
+        scene.on_turn()
 
 
 def test_closing_waits_for_a_commit(scene: Scene) -> None:
@@ -166,7 +166,7 @@ def test_an_attempt_is_discarded_after_the_commit() -> None:
     scene.writer.calls.clear()
     scene.jobs.over(first)
     assert scene.writer.calls == []
-    scene.hear()
+    scene.on_turn()
     assert scene.writer.calls == [("close", True), ("discard", 0, 1)]
 
 

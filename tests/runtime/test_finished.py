@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 
 from slotwise.model.job import PhaseId
-from slotwise.runtime.finished import PHASES_MOST, Finished
+from slotwise.runtime.finished import MAX_PHASES, Finished
 
 A, B = PhaseId("j", "map"), PhaseId("j", "reduce")
 
@@ -55,6 +55,6 @@ def test_a_host_that_left_is_forgotten() -> None:
 def test_the_oldest_phases_are_dropped() -> None:
     """Only so many are kept."""
     finished = Finished()
-    for number in range(PHASES_MOST + 2):
+    for number in range(MAX_PHASES + 2):
         finished.note(PhaseId("j", str(number)), "h", 1.0, 1.0)
-    assert [int(phase.phase) for phase in finished.seen.phases] == [*range(2, PHASES_MOST + 2)]
+    assert [int(phase.phase) for phase in finished.seen.phases] == [*range(2, MAX_PHASES + 2)]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import ANY_KIND, Cluster
 from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
@@ -31,7 +31,7 @@ from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.record.codec import decode, encode
 from slotwise.record.log import Header, Log
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.runtime.state import State
@@ -268,7 +268,7 @@ def test_random_gates(name: str, seed: int) -> None:
         10**9,
     )
     state, log = initial_state(header), Log(header)
-    plausible, meter = Plausible(header.cluster), Meter(header)
+    plausible, meter = LogValidator(header.cluster), MetricsCollector(header)
     scheduler = make_scheduler(name)
     driver = Driver(seed)
 
@@ -290,7 +290,7 @@ def test_random_gates(name: str, seed: int) -> None:
     step(driver.ends())
     assert state.is_done
     for one in log.turns:
-        plausible.hear(one.now, one.events, one.decisions)
+        plausible.check_turn(one.now, one.events, one.decisions)
         meter(one.now, one.events, one.decisions)
     outcome = meter.outcome()
     assert outcome.is_over

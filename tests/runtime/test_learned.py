@@ -22,8 +22,8 @@ from slotwise.record.codec import decode_job, encode_job
 from slotwise.record.log import read_log
 from slotwise.runtime.learned import (
     ENOUGH,
-    GROUPS_MOST,
-    PENDING_MOST,
+    MAX_GROUPS,
+    MAX_PENDING,
     Learned,
     Measured,
     OfJob,
@@ -170,16 +170,16 @@ def test_the_factor_of_a_job_applies_to_its_later_phases() -> None:
 def test_memory_is_bounded() -> None:
     """Groups, jobs and measurements that nobody asked for."""
     found = Learned(DEFAULT_WORK)
-    for number in range(2 * GROUPS_MOST):
+    for number in range(2 * MAX_GROUPS):
         source = TaskSource(f"pool {number}", f"program {number}", "map")
         found.note(Measured(source, found.of_job(f"job {number}"), 0.0, True), 2.0)
-        assert len(found._pending) <= PENDING_MOST
-        if number > PENDING_MOST:
+        assert len(found._pending) <= MAX_PENDING
+        if number > MAX_PENDING:
             assert found.estimate(source, None, None).seconds > 0
     assert not found.is_exact
-    assert len(found._pools) <= GROUPS_MOST
-    assert len(found._programs) <= GROUPS_MOST
-    assert len(found._kept) <= GROUPS_MOST
+    assert len(found._pools) <= MAX_GROUPS
+    assert len(found._programs) <= MAX_GROUPS
+    assert len(found._kept) <= MAX_GROUPS
 
 
 @settings(max_examples=examples(20, slow=300))
@@ -268,7 +268,7 @@ def test_claims_have_the_remaining_work_of_all_phases_of_a_job() -> None:
     _, claims = claims_of(state.at(0.0), "task")
     assert claims.work == [12.0, 12.0]
     assert claims.left == {"both": [12.0, 10.0]}
-    assert claims.unseen == [False, False]
+    assert claims.unmeasured == [False, False]
 
 
 @pytest.mark.parametrize("name", ["flex", "flowflex-fast", "uwfq"])

@@ -15,7 +15,7 @@ from slotwise.model.decision import Decision, Launch
 from slotwise.model.event import Event, JobCancelled
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from slotwise.runtime.loop import Record, run
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.state import State
@@ -115,8 +115,8 @@ def test_a_check_of_a_log_keeps_little_of_jobs_that_are_over() -> None:
     """It knows the last few of them, since late messages may refer to them."""
 
     def kept(count: int) -> int:
-        plausible = Plausible(CLUSTER, over_most=5)
-        play(count, "fair", lambda _: plausible.hear)
+        plausible = LogValidator(CLUSTER, over_most=5)
+        play(count, "fair", lambda _: plausible.check_turn)
         return size_of(plausible)
 
     assert kept(100) == kept(10)

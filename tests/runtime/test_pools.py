@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.api import simulate
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Preempt
@@ -192,7 +192,7 @@ def test_a_preempted_task_may_finish_within_its_grace(simulated: Simulate) -> No
     watch = simulated(jobs, Cluster.of_slots(1), pools)
     assert preempted(watch.log) == [(15.0, "x", 0)]
     assert watch.state.completed == {"x": 17.0, "y": 117.0}
-    assert Meter.of_log(watch.log).outcome().metrics["preemption"] == {
+    assert MetricsCollector.of_log(watch.log).outcome().metrics["preemption"] == {
         "told": 1,
         "stopped": 0,
         "lost_slot_seconds": 0.0,
@@ -206,7 +206,7 @@ def test_a_preempted_task_is_killed_after_its_grace(simulated: Simulate) -> None
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
     watch = simulated(jobs, Cluster.of_slots(1), pools)
     assert watch.state.completed == {"y": 119.0, "x": 149.0}
-    metrics = Meter.of_log(watch.log).outcome().metrics
+    metrics = MetricsCollector.of_log(watch.log).outcome().metrics
     assert metrics["preemption"]["lost_slot_seconds"] == 19.0
     assert metrics["wasted_slot_seconds"] == 19.0
 
@@ -218,7 +218,7 @@ def test_a_preempted_task_may_keep_its_work(simulated: Simulate) -> None:
     simulation = Simulation(save_seconds=1.0)
     watch = simulated(jobs, Cluster.of_slots(1), pools, simulation=simulation)
     assert watch.state.completed == {"y": 116.0, "x": 131.0}
-    outcome = Meter.of_log(watch.log).outcome()
+    outcome = MetricsCollector.of_log(watch.log).outcome()
     assert outcome.metrics["preemption"] == {
         "told": 1,
         "stopped": 1,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
@@ -78,7 +78,7 @@ def test_there_is_no_slow_start_where_maps_would_wait_for_reduces(simulated: Sim
 def test_waiting_and_copying_do_not_count_as_work(simulated: Simulate) -> None:
     """Early reduces hold their slots for long; what they compute is a second each."""
     job = Shuffle(slow_start=0.25).job(mapreduce("j", 8, 2, copy=2.0), CLUSTER)
-    outcome = Meter.of_log(simulated([job], CLUSTER).log).outcome()
+    outcome = MetricsCollector.of_log(simulated([job], CLUSTER).log).outcome()
     assert outcome.metrics["work_seconds"] == pytest.approx(8 + 2)
     assert outcome.bound <= outcome.metrics["value"]
 

@@ -31,15 +31,15 @@ def test_a_handler_that_does_not_raise_is_called_at_once() -> None:
     """The block is not interrupted."""
     heard = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def on_turn(number: int, frame: FrameType | None) -> None:
         heard.append(number)
 
-    before = signal.signal(signal.SIGINT, hear)
+    before = signal.signal(signal.SIGINT, on_turn)
     try:
         with HeldInterrupts() as held:
             signal.raise_signal(signal.SIGINT)
             assert heard == [signal.SIGINT]
         assert held.count == 0
-        assert signal.getsignal(signal.SIGINT) is hear
+        assert signal.getsignal(signal.SIGINT) is on_turn
     finally:
         signal.signal(signal.SIGINT, before)

@@ -14,7 +14,7 @@ import pytest
 
 from slotwise import Session
 from slotwise.integrations.joblib import SlotwiseBackend
-from slotwise.programs.transfer import INLINE_MOST
+from slotwise.programs.transfer import MAX_INLINE
 
 
 def test_map_reads_its_input_as_results_are_asked_for(session: Session) -> None:
@@ -79,7 +79,7 @@ def mapped(request: pytest.FixtureRequest, session: Session) -> Iterator[Map]:
 
 def test_a_mapped_function_is_pickled_once_for_a_map(mapped: Map) -> None:
     """Each map sends it as it is then; a large one goes through a file."""
-    large = bytes(4 * INLINE_MOST)
+    large = bytes(4 * MAX_INLINE)
     fn = Counted(1)
     assert list(mapped(fn, range(5))) == [(1, n) for n in range(5)]
     assert fn.times == 1
@@ -122,7 +122,7 @@ def test_a_mapped_function_that_cannot_be_pickled_raises_where_results_are(
 
 def test_a_map_outlives_what_it_was_begun_with(session: Session) -> None:
     """An executor without references ends, and its calls are done; so are those of a map."""
-    large = bytes(4 * INLINE_MOST)
+    large = bytes(4 * MAX_INLINE)
     results = session.executor().map(Counted(large), range(4), chunksize=2)
     assert [number for _, number in results] == [0, 1, 2, 3]
     closed = session.map(Counted(large), count(), chunksize=2)
@@ -133,7 +133,7 @@ def test_a_map_outlives_what_it_was_begun_with(session: Session) -> None:
 
 def test_a_joblib_loop_with_a_large_function(session: Session) -> None:
     """Each call of the loop gets it, with its attributes."""
-    large = bytes(4 * INLINE_MOST)
+    large = bytes(4 * MAX_INLINE)
     backend = SlotwiseBackend(session=session)
     with joblib.parallel_config(backend=backend, n_jobs=2):
         found = joblib.Parallel()(joblib.delayed(Counted(large))(n) for n in range(4))

@@ -32,7 +32,7 @@ from slotwise import (
     read_log,
     replay,
 )
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 from tiers import examples
 
 PATIENCE = 120.0
@@ -50,7 +50,7 @@ TREES = (
     (),
 )
 USERS = 2
-ENTRIES_MOST = 1000
+MAX_ENTRIES = 1000
 """An idle session keeps fewer entries, however many jobs it has had."""
 
 OBJECTIVES = ("response", "stretch", "lateness")
@@ -226,10 +226,10 @@ def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
             for done in [threads.submit(user.act_until, until) for user in users]:
                 done.result()
             sizes.append(rest(session))
-    plausible = Plausible(read_log(log).header.cluster)
+    plausible = LogValidator(read_log(log).header.cluster)
     for one in read_log(log).turns:
-        plausible.hear(one.now, one.events, one.decisions)
+        plausible.check_turn(one.now, one.events, one.decisions)
     assert replay(log).is_identical
     counts = sum(user.done for user in users), turns, sum(user.hosts for user in users)
     print("{} results, {} turns, {} hosts were added".format(*counts), sizes)
-    assert max(sizes) <= ENTRIES_MOST
+    assert max(sizes) <= MAX_ENTRIES

@@ -47,8 +47,8 @@ class Notebook:
         self.shown: list[str] = []
         self.heard: dict[str, list[Any]] = {"pre_run_cell": [], "post_run_cell": []}
         self.events = SimpleNamespace(
-            register=lambda name, hear: self.heard[name].append(hear),
-            unregister=lambda name, hear: self.heard[name].remove(hear),
+            register=lambda name, handler: self.heard[name].append(handler),
+            unregister=lambda name, handler: self.heard[name].remove(handler),
         )
         self.display = SimpleNamespace(HTML=str, display=self._display)
         self.shell = SimpleNamespace(
@@ -73,13 +73,13 @@ class Notebook:
 
     def begin_cell(self) -> None:
         """Begin a cell."""
-        for hear in self.heard["pre_run_cell"]:
-            hear(None)
+        for handler in self.heard["pre_run_cell"]:
+            handler(None)
 
     def end_cell(self, error: BaseException | None = None) -> None:
         """End a cell, perhaps with an exception."""
-        for hear in self.heard["post_run_cell"]:
-            hear(SimpleNamespace(error_in_exec=error))
+        for handler in self.heard["post_run_cell"]:
+            handler(SimpleNamespace(error_in_exec=error))
 
     def _display(self, content: str, display_id: bool) -> Any:
         self.shown.append(content)

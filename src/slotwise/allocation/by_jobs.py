@@ -13,7 +13,7 @@ from slotwise.allocation.waterline import water_line
 from slotwise.allocation.waterlines import water_lines
 
 OF_JOBS = (
-    *("weight", "arrival", "group", "owner", "priority", "unseen", "place"),
+    *("weight", "arrival", "group", "owner", "priority", "unmeasured", "place"),
     *("attained", "finish"),
 )
 """The fields that a job has from the first of its claims."""

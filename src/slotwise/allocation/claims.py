@@ -79,7 +79,9 @@ def claims_of(
         phases = snapshot.ready(slot_kind)
     if snapshot.lost:
         phases = [
-            p for p in phases if p.away < min(p.max_share, p.pending * p.width + p.running)
+            p
+            for p in phases
+            if p.slots_on_lost_hosts < min(p.max_share, p.pending * p.width + p.running)
         ]
     left = [p.pending * p.width + p.running for p in phases]
 
@@ -91,14 +93,17 @@ def claims_of(
         snapshot.capacity(slot_kind),
         [(p.job, p.phase) for p in phases],
         tasks_left=tasks_left,
-        max_share=[min(p.max_share, n) - p.away for p, n in zip(phases, left, strict=True)],
+        max_share=[
+            min(p.max_share, n) - p.slots_on_lost_hosts
+            for p, n in zip(phases, left, strict=True)
+        ],
         paths=[p.shares for p in phases],
         pools=snapshot.pools,
         cluster=snapshot.cluster,
         now=now,
         work=[work for work, _ in estimates],
         place=[p.order for p in phases],
-        unseen=[spread > SURE for _, spread in estimates],
+        unmeasured=[spread > SURE for _, spread in estimates],
         left=_left(snapshot, phases) if with_work else {},
     )
     if snapshot.lost:
@@ -133,7 +138,7 @@ def build_claims(
     now: float,
     work: Sequence[float],
     place: Sequence[int],
-    unseen: Sequence[bool] = (),
+    unmeasured: Sequence[bool] = (),
     left: Mapping[str, Sequence[float]] | None = None,
 ) -> Claims:
     """The claims of these jobs and phases, in order of arrival, on one kind of slot. O(J).
@@ -161,7 +166,7 @@ def build_claims(
         now=now,
         priority=urgencies(jobs),
         place=place,
-        unseen=unseen,
+        unmeasured=unmeasured,
         left=left or {},
     )
 

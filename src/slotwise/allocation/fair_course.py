@@ -16,7 +16,7 @@ ONE = 1 + ROUNDING
 """Instants and levels that differ by a smaller factor count as equal, because of rounding."""
 
 
-class Course:
+class FairTimeline:
     """The completion times of claims under FAIR, and the work done on each at an instant.
 
     All claims are present from the beginning, and none has a min share. In each pool, the

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import floor, fsum
 
-from slotwise.allocation.fair_course import Course
+from slotwise.allocation.fair_course import FairTimeline
 from slotwise.allocation.fluid import PhaseProgress
 from slotwise.allocation.mcnaughton import merged, wrap_around
 from slotwise.allocation.problem import Claims
@@ -38,7 +38,7 @@ def fair_schedule(phases: Sequence[PhaseProgress], claims: Claims) -> Schedule:
     than one slot each. When they hold more, a slice may be as short as the time between two
     completions, at O(J) per slice.
     """
-    course = Course(claims)
+    course = FairTimeline(claims)
     slices = _Slices(phases, claims, course)
     slices.fill(sorted(range(len(claims)), key=course.completion.__getitem__))
     return Schedule(merged(slices.pieces))
@@ -47,7 +47,9 @@ def fair_schedule(phases: Sequence[PhaseProgress], claims: Claims) -> Schedule:
 class _Slices:
     """Fills consecutive slices of time with the work that FAIR does in them."""
 
-    def __init__(self, phases: Sequence[PhaseProgress], claims: Claims, course: Course) -> None:
+    def __init__(
+        self, phases: Sequence[PhaseProgress], claims: Claims, course: FairTimeline
+    ) -> None:
         self.pieces: list[Piece] = []
         self._phases, self._claims, self._course = phases, claims, course
         self._ends = course.completion

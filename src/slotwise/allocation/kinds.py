@@ -24,7 +24,7 @@ Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
 
 COLUMNS = (
-    *("weight", "arrival", "work", "owner", "priority", "unseen", "place"),
+    *("weight", "arrival", "work", "owner", "priority", "unmeasured", "place"),
     *("attained", "finish"),
 )
 """The fields of claims that do not depend on the kind of slot."""

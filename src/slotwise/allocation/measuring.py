@@ -29,7 +29,7 @@ def with_measuring(claims: Claims) -> Claims:
     seen claims wait, however many unseen phases arrive. No guarantee of a claim or a pool
     becomes smaller. O(J log J), and O(J) for each level of pools.
     """
-    if not any(claims.unseen):
+    if not any(claims.unmeasured):
         return claims
     min_share = [float(low) for low in claims.min_share]
     pools = [*claims.groups, Group(1.0, claims.capacity, inf)]  # All slots are number -1.
@@ -59,7 +59,7 @@ def with_measuring(claims: Claims) -> Claims:
 
 def _in_turn(claims: Claims) -> Iterable[int]:
     """The unseen claims: the one of least work, the one that arrived first, and so on."""
-    by_arrival = list(compress(range(len(claims)), claims.unseen))
+    by_arrival = list(compress(range(len(claims)), claims.unmeasured))
     by_work = sorted(by_arrival, key=lambda claim: claims.work[claim] / claims.weight[claim])
     return dict.fromkeys(chain.from_iterable(zip(by_work, by_arrival, strict=True)))
 
@@ -67,11 +67,11 @@ def _in_turn(claims: Claims) -> Iterable[int]:
 def _rooms(claims: Claims, pools: Sequence[Group]) -> tuple[list[float], list[float]]:
     """Guaranteed slots in each pool, and the part of its guarantee that measuring may use."""
     held, top, seen, room = ([0.0] * len(pools) for _ in range(4))
-    rows = zip(claims.group, claims.min_share, claims.max_share, claims.unseen, strict=True)
-    for number, min_share, max_share, unseen in rows:
+    rows = zip(claims.group, claims.min_share, claims.max_share, claims.unmeasured, strict=True)
+    for number, min_share, max_share, unmeasured in rows:
         held[number] += min_share
         top[number] += max_share
-        seen[number] += 0.0 if unseen else max_share - min_share
+        seen[number] += 0.0 if unmeasured else max_share - min_share
     for number in reversed(range(-1, len(pools) - 1)):
         pool = pools[number]
         top[number] = min(top[number], pool.slots_max)

@@ -53,10 +53,10 @@ class Planned:
     is_whole: bool = True
 
 
-FLOW_STEPS, FLOW_STEPS_MOST = 4_000_000, 13_000
+FLOW_STEPS, MAX_FLOW_STEPS = 4_000_000, 13_000
 """Steps of a plan by FlowFlex, times phases + 100: a compiled step costs as much as that. So 20
 flows of 20 phases get 8,000 steps, which take less than half a second. Fewer than 200 phases
-get FLOW_STEPS_MOST."""
+get MAX_FLOW_STEPS."""
 
 FLEX_STEPS = 1_500_000
 """Steps of a plan by FLEX, times jobs + 100, if a step is the packing scheme."""
@@ -67,7 +67,7 @@ PROMISE_STEPS = 80_000_000
 PLAIN_STEPS = 1 / 8
 """The part of the steps without compiled code (extra `fast`): a step takes 15 times as long."""
 
-PLAIN_MOST = 15
+MAX_PLAIN = 15
 """Phases up to which all steps are taken without compiled code: they are fast enough, and
 numba, which takes as long to import as such a plan, need not be imported to count them."""
 
@@ -157,7 +157,7 @@ def _plan_flows(
 
 def flow_budget(phases: int) -> Budget:
     """The default budget of a plan by FlowFlex."""
-    return _steps(min(FLOW_STEPS / (phases + 100), FLOW_STEPS_MOST), phases)
+    return _steps(min(FLOW_STEPS / (phases + 100), MAX_FLOW_STEPS), phases)
 
 
 def _short_of(budget: Budget) -> float | None:
@@ -167,7 +167,7 @@ def _short_of(budget: Budget) -> float | None:
 
 def _steps(steps: float, phases: int) -> Budget:
     """A budget of about this number of steps, which are stated for compiled code."""
-    is_fast = phases <= PLAIN_MOST or has_numba()
+    is_fast = phases <= MAX_PLAIN or has_numba()
     return Budget(ceil(steps if is_fast else steps * PLAIN_STEPS))
 
 

@@ -60,7 +60,7 @@ class Claims:
     finish     virtual finish of its job; empty except for a `FinishReader`
     behind     work of claims that come after all of these and are left out, slot-seconds
 
-    For an allocator that does not read work, `work`, `unseen` and `left` are empty.
+    For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
 
     capacity: int
@@ -76,7 +76,7 @@ class Claims:
     now: float = 0.0
     priority: Sequence[float] = ()
     place: Sequence[int] = ()
-    unseen: Sequence[bool] = ()
+    unmeasured: Sequence[bool] = ()
     left: Mapping[str, Sequence[float]] = field(default_factory=dict)
     present: Mapping[str, int] = field(default_factory=dict)
     attained: Sequence[float] = ()

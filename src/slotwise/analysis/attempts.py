@@ -79,7 +79,7 @@ class JobSpan:
 
 
 @dataclass(slots=True)
-class Follower:
+class AttemptTracker:
     """Follows a run turn by turn, as a record for the loop or from a log.
 
     It keeps only the jobs and the running attempts, and passes each ended attempt to

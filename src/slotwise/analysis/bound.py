@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import ceil, inf
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound
-from slotwise.allocation.bounds.height import DagPhase, Stand, critical_path, stand
+from slotwise.allocation.bounds.height import CriticalPathTimes, DagPhase, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.objective.cost import Steps
@@ -18,7 +18,7 @@ from slotwise.objective.penalty import Size
 ROUNDED = 1e-6
 """Relative; more than the error of instants and work by rounding."""
 
-WORK_LEAST = 1e-9
+MIN_WORK = 1e-9
 """The smallest divisor of stretch and slowdown, in seconds."""
 
 
@@ -44,9 +44,9 @@ class Work:
         )
 
     def of_job(self, job: Job) -> float:
-        """The work of all phases of a job, at least WORK_LEAST."""
+        """The work of all phases of a job, at least MIN_WORK."""
         total = sum(self.total.get(PhaseId(job.id, phase.name), 0.0) for phase in job.phases)
-        return max(total, WORK_LEAST)
+        return max(total, MIN_WORK)
 
 
 def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Size]:
@@ -146,7 +146,7 @@ class _Limits:
         self._wide_rates: dict[tuple[str, int], list[float]] = {}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
         self._ordered: dict[str, list[DagPhase]] = {}
-        self._stands: dict[str, Stand] = {}
+        self._stands: dict[str, CriticalPathTimes] = {}
         self._spans: dict[str, float] = {}
 
     def bound_jobs(
@@ -211,7 +211,7 @@ class _Limits:
     def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
         """The work of each job, and its minimum time."""
         return {
-            job.id: Size(self._work.of_job(job), max(self._alone(job), WORK_LEAST))
+            job.id: Size(self._work.of_job(job), max(self._alone(job), MIN_WORK))
             for job in jobs
         }
 
@@ -244,7 +244,7 @@ class _Limits:
         fastest = self._rates_of(phase)[0]
         return max(self._total(job, phase) / self._rate(phase), longest / fastest)
 
-    def _stand(self, job: Job) -> Stand:
+    def _stand(self, job: Job) -> CriticalPathTimes:
         """Earliest starts and shortest tails of its phases if it is alone on the cluster."""
         if job.id not in self._stands:
             capacity = [rates[-1] for rates in self.rates.values()]

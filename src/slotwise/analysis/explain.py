@@ -186,7 +186,9 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.done + phase.dropped == phase.phase.tasks.count:
         return "all its tasks are done; more may come" if phase.is_open else "it is done"
     is_queued = scheduler in QUEUEINGS
-    if phase.running - phase.away > _up(phase.allocated) and not (is_queued or state.is_stale):
+    if phase.running - phase.slots_on_lost_hosts > _up(phase.allocated) and not (
+        is_queued or state.is_stale
+    ):
         return _why_more(phase)
     if not phase.pending:
         others = "wait for others of their graph" if phase.phase.gated else BLOCKED
@@ -236,7 +238,7 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         )
     if phase.allocated <= 0:
         return f"it is allocated no slots: {scheduler} gives them to other phases now"
-    held = phase.running - phase.away
+    held = phase.running - phase.slots_on_lost_hosts
     if phase.width > 1 and (reason := why_too_few(state, phase)):
         return reason
     if reason := why_avoided(state, phase):
@@ -302,9 +304,9 @@ def _lacks(state: State, pool: PoolState) -> str:
                 )
         elif due < inf:
             words.append(f"below {what}: it takes the missing slots back at {due:.6g} s")
-    if pool.coming:
-        are = "slot is" if pool.coming == 1 else "slots are"
-        words.append(f"{pool.coming} {are} being taken back for it")
+    if pool.slots_being_reclaimed:
+        are = "slot is" if pool.slots_being_reclaimed == 1 else "slots are"
+        words.append(f"{pool.slots_being_reclaimed} {are} being taken back for it")
     if words or pool.held >= whole(pool.share):
         return "; ".join(words)
     if pool.preemption is None or pool.preemption.fair_after == inf:
@@ -333,7 +335,7 @@ def _neighbours(
     after = order[place + 1 : place + 1 + NEIGHBOURS]
 
     def neighbour(other: PhaseView) -> Neighbour:
-        held, work = other.running - other.away, None
+        held, work = other.running - other.slots_on_lost_hosts, None
         if is_estimating:
             work = sum(one.work_left(state.now) for one in state.phases_of(other.job.id))
         return Neighbour(other.job.id, other.id.phase, held, other.allocated, work)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slotwise.analysis.attempts import Attempt, Follower
+from slotwise.analysis.attempts import Attempt, AttemptTracker
 from slotwise.analysis.present_hosts import PresentHosts
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, PhaseId
 from slotwise.record.log import Log
 
-WORK_LEAST = 1e-6
+MIN_WORK = 1e-6
 """The smallest work of a task, in seconds; shorter measurements are raised to it."""
 
 
@@ -26,9 +26,9 @@ def measured_jobs(log: Log) -> tuple[Job, ...]:
     def measure(attempt: Attempt) -> None:
         if attempt.ending == "done":
             work = attempt.seconds * hosts.speeds[attempt.host]
-            seconds[attempt.phase, attempt.task] = max(work, WORK_LEAST)
+            seconds[attempt.phase, attempt.task] = max(work, MIN_WORK)
 
-    follower = Follower(measure, hosts=hosts)
+    follower = AttemptTracker(measure, hosts=hosts)
     for turn in log.turns:
         follower(turn.now, turn.events, turn.decisions)
     return tuple(_measured(span.job, seconds) for span in follower.jobs.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from slotwise.analysis.attempts import Attempt, Follower, JobSpan
+from slotwise.analysis.attempts import Attempt, AttemptTracker, JobSpan
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.analysis.present_hosts import PresentHosts
@@ -46,7 +46,7 @@ class Outcome:
     is_over: bool = True
 
 
-class Meter:
+class MetricsCollector:
     """Measures a run turn by turn, as a record for the loop or from a log.
 
     Its memory is bounded by the tasks of the jobs that are alive, plus a small record of each
@@ -63,7 +63,7 @@ class Meter:
         }
         self._hosts = PresentHosts(header)
         self._speeds = self._hosts.speeds
-        self._follower = Follower(self._attempt, self._done, self._hosts, is_brief=True)
+        self._follower = AttemptTracker(self._attempt, self._done, self._hosts, is_brief=True)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()
@@ -97,7 +97,7 @@ class Meter:
                 self._undo(event)
 
     @classmethod
-    def of_log(cls, log: Log) -> Meter:
+    def of_log(cls, log: Log) -> MetricsCollector:
         """A meter with all turns of a log. O(entries)."""
         meter = cls(log.header)
         for turn in log.turns:

@@ -16,7 +16,7 @@ from slotwise.record.log import Header
 LITTLE = 1e-9
 """Part of all power; less is due to rounding."""
 
-MISSING_MOST = 32
+MAX_MISSING = 32
 """The number of parts of missing power that lower bounds use."""
 
 
@@ -170,7 +170,7 @@ class PresentHosts:
                 if power > LITTLE * whole and start < min(until, end):
                     found.append(Missing(kind, start, min(until, end), power))
         found.sort(key=lambda one: one.power * (one.start - one.end))
-        return found[:MISSING_MOST]
+        return found[:MAX_MISSING]
 
     def _power(self) -> dict[str, float]:
         """The work that the slots of each kind do in a second."""

@@ -19,10 +19,10 @@ from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS, WAITERS, make_allocator
 
-NAMES_MOST = 3
+MAX_NAMES = 3
 """The largest number of jobs named in a sentence."""
 
-PART_LEAST = 0.1
+MIN_PART = 0.1
 """A cause that applied to less than this part of a wait is left out."""
 
 PART_WHOLE = 0.99
@@ -52,7 +52,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chance:
+class Counterfactual:
     """A guarantee of one slot that would have made a job the next one in the turn `turn`.
 
     `what` is the guarantee in words. With a `pool` it is a guarantee of that pool, which helps
@@ -155,7 +155,7 @@ class _Case:
         longest, reasons = self._causes[order[0]], []
         for key in order:
             part = self._seconds[key] / total
-            if self._causes[key].reason and part >= PART_LEAST:
+            if self._causes[key].reason and part >= MIN_PART:
                 often = f"for {100.0 * part:.0f} % of the time " if part < PART_WHOLE else ""
                 reasons.append(often + self._causes[key].reason)
         if longest.kind:
@@ -167,7 +167,7 @@ class _Case:
             remedy = self._remedy(self._chance, course.state.cluster.capacity[kind])
         return Advice(kind, "; ".join(reasons), remedy)
 
-    def _remedy(self, chance: _Chance, slots: int) -> str:
+    def _remedy(self, chance: Counterfactual, slots: int) -> str:
         """The effect that the guarantee would have had, in words; empty if not certain."""
         wait, served = self.wait, self._served
         if served is None:
@@ -315,7 +315,7 @@ class _Retracing:
             return _Cause("fifo in its pool", pool.name, reason, remedy)
         return _Cause()
 
-    def chance(self, phase: PhaseState) -> _Chance | None:
+    def chance(self, phase: PhaseState) -> Counterfactual | None:
         """The guarantee with which a waiting phase would be served next; None if not certain.
 
         At each level of pools, those that lack guaranteed slots are served first. So a
@@ -335,13 +335,13 @@ class _Retracing:
             if phase.phase.slots_min:
                 return None
             what = f"a min share of {one} for phase {phase.id.phase} of the job"
-            return _Chance(self.turn, what, None, is_taken_back=False)
+            return Counterfactual(self.turn, what, None, is_taken_back=False)
         path = [pool for pool in path_to(phase.pool) if pool.parent is not None]
         if any(pool.running or pool.min_share for pool in path):
             return None
         if any(other.job.id != phase.job.id for other in phase.pool.walk()):
             return None
-        return _Chance(
+        return Counterfactual(
             self.turn,
             f"a min share of {one} for pool {phase.job.pool}",
             phase.job.pool,
@@ -352,7 +352,7 @@ class _Retracing:
             and not state.lost,
         )
 
-    def is_certain(self, chance: _Chance, kind: str) -> bool:
+    def is_certain(self, chance: Counterfactual, kind: str) -> bool:
         """Whether the guarantee had been kept; to be asked at the end of the log."""
         if self._had_fewer_slots:
             return False  # With fewer slots, the guarantees together may have exceeded them.
@@ -368,8 +368,8 @@ def _lacks_guarantee(phase: PhaseState) -> bool:
 
 
 def _listed(jobs: Sequence[str]) -> str:
-    more = f" and {len(jobs) - NAMES_MOST} more" if len(jobs) > NAMES_MOST else ""
-    return ", ".join(jobs[:NAMES_MOST]) + more
+    more = f" and {len(jobs) - MAX_NAMES} more" if len(jobs) > MAX_NAMES else ""
+    return ", ".join(jobs[:MAX_NAMES]) + more
 
 
 def _short(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import overload
 
 import numpy as np
 
-from slotwise.analysis.attempts import Attempt, Follower, JobSpan
+from slotwise.analysis.attempts import Attempt, AttemptTracker, JobSpan
 from slotwise.analysis.columns import AttemptColumns
 from slotwise.analysis.present_hosts import PresentHosts, SlotsOverTime
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
@@ -171,7 +171,7 @@ def timeline_of(log: Log) -> Timeline:
         for _ in range(job.by_name[attempt.phase.phase].slots):
             columns.add(attempt)
 
-    follower = Follower(add, hosts=hosts, is_brief=True)
+    follower = AttemptTracker(add, hosts=hosts, is_brief=True)
     gave_up: dict[str, float] = {}
     allocated, idle = _Allocated(), _Idle(follower.jobs)
     turns = _passing(log.turns, follower, gave_up, allocated, idle)
@@ -204,7 +204,7 @@ def timeline_of(log: Log) -> Timeline:
 
 def _passing(
     turns: Iterable[Turn],
-    follower: Follower,
+    follower: AttemptTracker,
     gave_up: dict[str, float],
     allocated: _Allocated,
     idle: _Idle,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slotwise.analysis.attempts import Attempt, Follower
+from slotwise.analysis.attempts import Attempt, AttemptTracker
 from slotwise.analysis.timeline import StepFunction
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job
@@ -50,7 +50,7 @@ def traffic_of(log: Log) -> TrafficSteps:
             rate = size / (until - attempt.start)
             changes[attempt.locality] += [(attempt.start, rate), (until, -rate)]
 
-    follower = Follower(read, is_brief=True)
+    follower = AttemptTracker(read, is_brief=True)
     for turn in log.turns:
         follower(turn.now, turn.events, turn.decisions)
     for attempt in follower.unfinished():

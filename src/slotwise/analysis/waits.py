@@ -17,10 +17,10 @@ from slotwise.analysis.timeline import Timeline
 from slotwise.model.errors import InputError
 from slotwise.record.log import Log
 
-WAIT_LEAST = 0.01
+MIN_WAIT = 0.01
 """Waits shorter than this part of the run are left out."""
 
-WAITS_MOST = 10
+MAX_WAITS = 10
 """The default number of waits."""
 
 
@@ -74,7 +74,7 @@ def worst_waits(
     line: Timeline,
     *,
     job: str | None = None,
-    most: int = WAITS_MOST,
+    most: int = MAX_WAITS,
     most_of_job: int | None = None,
 ) -> tuple[Wait, ...]:
     """The longest waits in a run, of all jobs or of one, the longest first.
@@ -88,7 +88,7 @@ def worst_waits(
     """
     if job is not None and job not in line.jobs:
         raise InputError(unknown_job(job, line.jobs))
-    least = WAIT_LEAST * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
+    least = MIN_WAIT * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
     found = [
         stretch
         for name in (line.jobs if job is None else [job])

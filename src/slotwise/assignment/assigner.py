@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from slotwise.assignment.wide import Waits
+from slotwise.assignment.wide import WideTaskReservations
 from slotwise.model.decision import Decision, Launch, Locality
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView
@@ -23,7 +23,7 @@ Offer = tuple[str, PhaseView, Mapping[str, int]]
 """The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
 
 
-def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:
+def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> Iterator[Offer]:
     """The phases that may launch on free slots, in order, each with the hosts offered to it.
 
     First, kind by kind, the phases farthest below their allocation; last, the phases whose pool

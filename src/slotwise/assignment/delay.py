@@ -8,7 +8,7 @@ from typing import Literal
 
 from slotwise.assignment.assigner import remote, waiting
 from slotwise.assignment.together import Together, near_first
-from slotwise.assignment.wide import Waits
+from slotwise.assignment.wide import WideTaskReservations
 from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.option_names import option_name
@@ -73,7 +73,7 @@ class Delay:
         resumed: list[PhaseView] = []
         now = snapshot.now
         offered: Mapping[str, int] | None = None
-        waits = Waits(snapshot, self.near_after) if snapshot.has_wide else None
+        waits = WideTaskReservations(snapshot, self.near_after) if snapshot.has_wide else None
         for slot_kind, phase, free in waiting(snapshot, waits):
             if free is not offered:
                 offered = free

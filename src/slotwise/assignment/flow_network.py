@@ -23,7 +23,7 @@ import numpy as np
 
 from slotwise.model.homes import Integers
 
-PRICE_MOST = 2**40
+MAX_PRICE = 2**40
 """The highest price; the solver multiplies prices by the number of vertices."""
 
 
@@ -193,7 +193,7 @@ def _unit(network: PlacementNetwork) -> int:
     prices = network.prices
     if network.racks is not None:
         prices = np.concatenate([prices, network.racks.prices])
-    return max(int(np.gcd.reduce(prices)), -(-int(prices.max()) // PRICE_MOST))
+    return max(int(np.gcd.reduce(prices)), -(-int(prices.max()) // MAX_PRICE))
 
 
 def _chosen(tasks: Integers, ends: Integers, flows: Any, count: int) -> Integers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from slotwise.assignment.assigner import local, remote, waiting
 from slotwise.assignment.together import Together, near_first
-from slotwise.assignment.wide import Waits
+from slotwise.assignment.wide import WideTaskReservations
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.snapshot import Snapshot
 
@@ -15,14 +15,14 @@ from slotwise.model.snapshot import Snapshot
 @dataclass(frozen=True, slots=True)
 class Greedy:
     """The phase farthest below its allocation launches on a node with its input, otherwise in
-    its rack, otherwise anywhere. Wide tasks and gangs may wait for slots (`Waits`). `together`
-    places the tasks of a gang."""
+    its rack, otherwise anywhere. Wide tasks and gangs may wait for slots
+    (`WideTaskReservations`). `together` places the tasks of a gang."""
 
     together: Together = field(default=near_first, repr=False)
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
-        waits = Waits(snapshot) if snapshot.has_wide else None
+        waits = WideTaskReservations(snapshot) if snapshot.has_wide else None
         for _, phase, free in waiting(snapshot, waits):
             if phase.is_gang:
                 if gang := self.together(snapshot, phase, free, Locality.ANY):

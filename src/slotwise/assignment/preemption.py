@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from slotwise.assignment.victims import Stoppable, Victim, Victims
-from slotwise.assignment.wide import Waits, coming_to, path_of, places, taken_for
+from slotwise.assignment.victims import PreemptionCandidate, PreemptionCandidates, Victims
+from slotwise.assignment.wide import WideTaskReservations, coming_to, path_of, places, taken_for
 from slotwise.model.decision import Preempt
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
@@ -43,7 +43,7 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     Each call serves one pool; the next call sees its decisions. O(n log n) with n running
     tasks if a pool lacks slots that it may take, otherwise O(overdue pools).
     """
-    stoppable = Stoppable(snapshot)
+    stoppable = PreemptionCandidates(snapshot)
     for slot_kind in snapshot.cluster.capacity:
         overdue = snapshot.overdue(slot_kind)
         if not overdue:
@@ -67,7 +67,7 @@ class _Taker:
     """A pool that takes back slots of a kind: of its min share, or of its whole share."""
 
     snapshot: Snapshot
-    stoppable: Stoppable
+    stoppable: PreemptionCandidates
     slot_kind: str
     pool: PoolView
     is_least: bool
@@ -119,7 +119,7 @@ class _Taker:
     def _take_in_turn(self, missing: int) -> Sequence[Preempt]:
         """Stop tasks for the next phase of the pool that can use their slots."""
         # Phases of overdue pools wait for no slots near their input: only these waits matter.
-        waits, coming = Waits(self.snapshot), self.pool.coming
+        waits, coming = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
         for phase in self.pool.walk():
             room = self._room(phase)
             if room < phase.unit or waits.is_barred(phase):
@@ -189,7 +189,7 @@ class _Taker:
     def _victims(self, spared: Collection[str] = ()) -> Victims:
         return Victims(self.stoppable, self.pool, self.is_least, spared)
 
-    def _stop(self, victims: Sequence[Victim]) -> Sequence[Preempt]:
+    def _stop(self, victims: Sequence[PreemptionCandidate]) -> Sequence[Preempt]:
         preemption = self.snapshot.pools.preemption(self.pool.name)
         assert preemption is not None
         until = self.snapshot.now + preemption.grace if preemption.grace > 0 else None
@@ -200,13 +200,15 @@ class _Taker:
         ]
 
 
-def _slots(victims: Iterable[Victim]) -> int:
+def _slots(victims: Iterable[PreemptionCandidate]) -> int:
     return sum(victim.slots for victim in victims)
 
 
-def _first_with(victims: Sequence[Victim], slots: int) -> list[Victim]:
+def _first_with(
+    victims: Sequence[PreemptionCandidate], slots: int
+) -> list[PreemptionCandidate]:
     """The first of these that have this number of slots together, or all."""
-    found: list[Victim] = []
+    found: list[PreemptionCandidate] = []
     for victim in victims:
         if slots <= 0:
             break

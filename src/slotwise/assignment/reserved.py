@@ -3,8 +3,8 @@
 When a task has ended that was asked to stop for a pool, its slots are reserved for the pool, as
 the `Preempt` says. They are free for its phases only, so that others which also lack slots do
 not get them, and it takes back no more than it lacks. Its phases of narrow tasks are launched
-in them at once; wide tasks and gangs wait until they have all of their slots (`wide.Waits`).
-What the pool does not need, or cannot use, is released.
+in them at once; wide tasks and gangs wait until they have all of their slots
+(`wide.WideTaskReservations`). What the pool does not need, or cannot use, is released.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from slotwise.assignment.assigner import local, remote
-from slotwise.assignment.wide import Waits, coming_to, path_of, places, reserved_for
+from slotwise.assignment.wide import (
+    WideTaskReservations,
+    coming_to,
+    path_of,
+    places,
+    reserved_for,
+)
 from slotwise.model.decision import Decision, Locality, Release
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
@@ -29,7 +35,7 @@ def serve_reserved(snapshot: Snapshot) -> Sequence[Decision]:
     kinds = [kind for kind in snapshot.cluster.capacity if snapshot.reserved(kind)]
     if not kinds:
         return ()
-    waits = Waits(snapshot) if snapshot.has_wide else None
+    waits = WideTaskReservations(snapshot) if snapshot.has_wide else None
     for kind in kinds:
         for phase in _narrow(snapshot, kind):
             if hosts := _hosts_for(snapshot, kind, phase, waits):
@@ -50,7 +56,7 @@ def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseView]:
 
 
 def _hosts_for(
-    snapshot: Snapshot, slot_kind: str, phase: PhaseView, waits: Waits | None
+    snapshot: Snapshot, slot_kind: str, phase: PhaseView, waits: WideTaskReservations | None
 ) -> Mapping[str, int]:
     """The hosts with slots reserved for a phase where its tasks may begin."""
     if waits is not None and waits.is_barred(phase):
@@ -64,7 +70,9 @@ def _hosts_for(
     return found
 
 
-def _releases(snapshot: Snapshot, slot_kind: str, waits: Waits | None) -> Iterator[Release]:
+def _releases(
+    snapshot: Snapshot, slot_kind: str, waits: WideTaskReservations | None
+) -> Iterator[Release]:
     """What cannot be used where it is, then what is more than a pool lacks."""
     reserved = snapshot.reserved(slot_kind)
     for host, by_pool in reserved.items():
@@ -81,7 +89,9 @@ def _releases(snapshot: Snapshot, slot_kind: str, waits: Waits | None) -> Iterat
                 yield Release(*pool.key, slot_kind, host, min(more, slots))
 
 
-def _will_use(snapshot: Snapshot, phase: PhaseView, host: str, waits: Waits | None) -> bool:
+def _will_use(
+    snapshot: Snapshot, phase: PhaseView, host: str, waits: WideTaskReservations | None
+) -> bool:
     """Whether a phase will launch in slots of a host that are reserved for one of its pools.
 
     It could not now: it waits for tasks to end, for their room in its pools or their slots.

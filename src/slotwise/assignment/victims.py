@@ -23,17 +23,17 @@ from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
 
 TURNS = ((0, True), (1, True), (2, True))
-"""Which tasks are stopped one after the other (`Victim.turn`), and whether jobs at their share
-give none."""
+"""Which tasks are stopped one after the other (`PreemptionCandidate.turn`), and whether jobs at
+their share give none."""
 
-TURNS_LEAST = ((0, True), (1, True), (0, False), (1, False), (2, False))
+MIN_TURNS = ((0, True), (1, True), (0, False), (1, False), (2, False))
 """For a min share, kept even if the job above its share is a gang too large to stop."""
 
 JobKey = tuple[PoolView, str]
 """A job in a pool: the share that its phases count against, and its id."""
 
 
-class Victim(NamedTuple):
+class PreemptionCandidate(NamedTuple):
     """A running task, or all of a gang.
 
     started  when it started, in seconds; for a gang, when the first of its tasks did
@@ -51,7 +51,7 @@ class Victim(NamedTuple):
         return self.phase.width * len(self.launches)
 
 
-class Stoppable:
+class PreemptionCandidates:
     """The running tasks that may be stopped, the newest first: found once for all pools.
 
     Otherwise each overdue pool would look at all of them in each turn while they are spared.
@@ -59,11 +59,11 @@ class Stoppable:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._found: dict[tuple[str, bool], Sequence[Victim]] = {}
-        self._on_host: dict[tuple[str, bool], dict[str, list[Victim]]] = {}
+        self._found: dict[tuple[str, bool], Sequence[PreemptionCandidate]] = {}
+        self._on_host: dict[tuple[str, bool], dict[str, list[PreemptionCandidate]]] = {}
         self._jobs: dict[str, dict[JobKey, tuple[int, float]]] = {}
 
-    def of(self, slot_kind: str, is_least: bool) -> Sequence[Victim]:
+    def of(self, slot_kind: str, is_least: bool) -> Sequence[PreemptionCandidate]:
         """Those on slots of a kind; for a min share, those that were stopped before, too."""
         key = slot_kind, is_least
         if key not in self._found:
@@ -71,7 +71,7 @@ class Stoppable:
             self._found[key] = list(_newest_first(self.snapshot.holding(slot_kind), now))
         return self._found[key]
 
-    def on(self, slot_kind: str, is_least: bool, host: str) -> Sequence[Victim]:
+    def on(self, slot_kind: str, is_least: bool, host: str) -> Sequence[PreemptionCandidate]:
         """Those of them with slots of a host."""
         key = slot_kind, is_least
         if key not in self._on_host:
@@ -88,7 +88,7 @@ class Stoppable:
             for phase in self.snapshot.holding(slot_kind):
                 lost = self.snapshot.lost
                 stopping = sum(host not in lost for host, _ in phase.stops())
-                held = phase.running - phase.away
+                held = phase.running - phase.slots_on_lost_hosts
                 usable = held + (0 if phase.is_pinned else phase.pending * phase.width)
                 before, share = jobs[phase.pool, phase.id.job]
                 jobs[phase.pool, phase.id.job] = (
@@ -110,7 +110,7 @@ class Victims:
 
     def __init__(
         self,
-        stoppable: Stoppable,
+        stoppable: PreemptionCandidates,
         taker: PoolView,
         is_least: bool,
         spared: Collection[str] = (),
@@ -121,9 +121,11 @@ class Victims:
         self._given: Counter[PoolView | JobKey] = Counter()
         self._stopped: set[Launch] = set()
 
-    def take(self, slot_kind: str, within: PoolView | None, slots_max: int) -> list[Victim]:
+    def take(
+        self, slot_kind: str, within: PoolView | None, slots_max: int
+    ) -> list[PreemptionCandidate]:
         """More of them, with `slots_max` slots of a kind, within a pool if one is given."""
-        taken: list[Victim] = []
+        taken: list[PreemptionCandidate] = []
         if slots_max > 0:
             for victim in self._in_order(self._all(slot_kind), slot_kind, within):
                 taken.append(victim)
@@ -134,9 +136,9 @@ class Victims:
 
     def on_host(
         self, slot_kind: str, within: PoolView | None, host: str, lacks: int
-    ) -> list[Victim]:
+    ) -> list[PreemptionCandidate]:
         """Those with so many slots of a host; none if all together have fewer."""
-        taken: list[Victim] = []
+        taken: list[PreemptionCandidate] = []
         on_host = self._stoppable.on(slot_kind, self._is_least, host)
         for victim in self._in_order(on_host, slot_kind, within):
             taken.append(victim)
@@ -151,7 +153,7 @@ class Victims:
         within: PoolView | None,
         coming: Mapping[str, int],
         gang: PhaseView,
-    ) -> list[Victim]:
+    ) -> list[PreemptionCandidate]:
         """Those after which a gang has room on hosts with these slots; none if it has not."""
         left, taken = Counter(coming), []
         for victim in self._in_order(self._all(slot_kind), slot_kind, within):
@@ -168,12 +170,12 @@ class Victims:
                 taken.remove(victim)
         return taken
 
-    def _all(self, slot_kind: str) -> Sequence[Victim]:
+    def _all(self, slot_kind: str) -> Sequence[PreemptionCandidate]:
         return self._stoppable.of(slot_kind, self._is_least)
 
     def _in_order(
-        self, victims: Iterable[Victim], slot_kind: str, within: PoolView | None
-    ) -> Iterator[Victim]:
+        self, victims: Iterable[PreemptionCandidate], slot_kind: str, within: PoolView | None
+    ) -> Iterator[PreemptionCandidate]:
         """Those of these tasks that may be stopped, in order. Each one counts as stopped.
 
         A job gives only what it holds above its share. For a min share, others give if nobody
@@ -181,7 +183,7 @@ class Victims:
         """
         free = [one for one in victims if all(a.host not in self._spared for a in one.launches)]
         enclosing = _Enclosing(self._taker, within)
-        for turn, spares_jobs in TURNS_LEAST if self._is_least else TURNS:
+        for turn, spares_jobs in MIN_TURNS if self._is_least else TURNS:
             left = [
                 one
                 for one in free
@@ -194,7 +196,7 @@ class Victims:
 
     def _next(
         self, tops: Mapping[ShareKey, _Giver], enclosing: _Enclosing, spares_jobs: bool
-    ) -> Victim | None:
+    ) -> PreemptionCandidate | None:
         """The task to stop next, counted as stopped; None if none may be."""
         for key in enclosing.in_order() if tops else ():
             if key in tops and (victim := tops[key].give(spares_jobs, self._given)):
@@ -202,7 +204,9 @@ class Victims:
                 return victim
         return None
 
-    def _givers(self, victims: Iterable[Victim], slot_kind: str) -> Mapping[ShareKey, _Giver]:
+    def _givers(
+        self, victims: Iterable[PreemptionCandidate], slot_kind: str
+    ) -> Mapping[ShareKey, _Giver]:
         """The pools and jobs of these tasks, below each of those that contain the taker."""
         tops: dict[ShareKey, _Giver] = {}
         found: dict[PoolView | JobKey, _Giver] = {}
@@ -225,7 +229,7 @@ class Victims:
                 giver.below.append(found[job])
             found[job].tasks.append(victim)
         for giver in [*tops.values(), *found.values()][::-1]:  # Inner ones first.
-            giver.line_up(self._given)
+            giver.rebuild_order(self._given)
         return tops
 
 
@@ -242,10 +246,10 @@ class _Giver:
     def __init__(self, name: PoolView | JobKey | None, surplus: float, spare: float) -> None:
         self.name, self.surplus, self.spare = name, surplus, spare
         self.below: list[_Giver] = []
-        self.tasks: list[Victim] = []
+        self.tasks: list[PreemptionCandidate] = []
         self.order: list[tuple[float, float, int, _Giver]] = []
 
-    def line_up(self, given: Mapping[PoolView | JobKey, int]) -> None:
+    def rebuild_order(self, given: Mapping[PoolView | JobKey, int]) -> None:
         """Find the order of those below it, which know theirs, and count what it has given."""
         if self.name is not None:
             self.count(given.get(self.name, 0))
@@ -265,7 +269,9 @@ class _Giver:
         self.surplus -= slots
         self.spare -= slots
 
-    def give(self, spares_jobs: bool, given: Counter[PoolView | JobKey]) -> Victim | None:
+    def give(
+        self, spares_jobs: bool, given: Counter[PoolView | JobKey]
+    ) -> PreemptionCandidate | None:
         """Stop a task below it; None if none may be. `spares_jobs`: no job at its share gives.
 
         A pool keeps the whole slots of its share; a job gives while it holds more than that.
@@ -333,7 +339,7 @@ class _Enclosing:
             self._taken[number] += slots
 
 
-def _freed(victim: Victim, hosts: Container[str]) -> Counter[str]:
+def _freed(victim: PreemptionCandidate, hosts: Container[str]) -> Counter[str]:
     """The slots that a victim frees on each of these hosts."""
     freed: Counter[str] = Counter()
     for launch in victim.launches:
@@ -342,7 +348,7 @@ def _freed(victim: Victim, hosts: Container[str]) -> Counter[str]:
     return freed
 
 
-def _newest_first(phases: Sequence[PhaseView], now: float) -> Iterator[Victim]:
+def _newest_first(phases: Sequence[PhaseView], now: float) -> Iterator[PreemptionCandidate]:
     """The tasks not spared at `now`, the newest first, then gangs; guaranteed ones last.
 
     A phase's own min share is spared as long as other tasks can be stopped.
@@ -359,13 +365,13 @@ def _newest_first(phases: Sequence[PhaseView], now: float) -> Iterator[Victim]:
             gang = [launch for _, launch in attempts]
             running.append((1, -attempts[0][0], -phase.order, 0, phase, gang))
     running.sort(key=itemgetter(0, 1, 2, 3))
-    left = {phase.id: phase.running - phase.away for phase in phases}
+    left = {phase.id: phase.running - phase.slots_on_lost_hosts for phase in phases}
     guaranteed = []
     for turn, started, _, _, phase, launches in running:
         slots = phase.width * len(launches)
         if left[phase.id] - slots >= phase.phase.slots_min:
             left[phase.id] -= slots
-            yield Victim(phase, launches, -started, turn)
+            yield PreemptionCandidate(phase, launches, -started, turn)
         else:
-            guaranteed.append(Victim(phase, launches, -started, 2))
+            guaranteed.append(PreemptionCandidate(phase, launches, -started, 2))
     yield from guaranteed

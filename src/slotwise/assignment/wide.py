@@ -27,7 +27,7 @@ LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
 
 
-class Waits:
+class WideTaskReservations:
     """The waits of phases of wide tasks and gangs at one instant, and the slots that they keep.
 
     due  the phases whose waits are due: first those with the most overdue pools, so that a pool
@@ -335,7 +335,7 @@ def _first_that_hold(
 
 def _lacks(phase: PhaseView) -> float:
     """The slots of its allocation that it does not hold."""
-    return phase.allocated - (phase.running - phase.away)
+    return phase.allocated - (phase.running - phase.slots_on_lost_hosts)
 
 
 def path_of(pool: PoolView | None) -> Iterator[PoolView]:

@@ -39,7 +39,7 @@ PROTOCOL = 5
 OURS = (__name__, cloudpickle.Pickler.__module__)
 """The modules of the functions that pickles call."""
 
-KEPT_MOST = 1 << 18
+MAX_KEPT = 1 << 18
 """The most bytes of a pickle of code that is kept for further references."""
 
 CODE_TYPE = cloudpickle.Pickler(io.BytesIO()).reducer_override(CodeType)
@@ -187,7 +187,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         definition = found.definition
         if definition is None:
             definition = _definition(value)
-            if len(definition) <= KEPT_MOST:
+            if len(definition) <= MAX_KEPT:
                 found.definition = definition
         return _referred, (found.identity, place_of(value), definition)
 

@@ -21,8 +21,8 @@ from slotwise.cli.options import (
     OutputOptions,
     Penalty,
     Scheduling,
+    SimulationOptions,
     SlotsText,
-    Truth,
     grouped,
     objective_asked,
 )
@@ -213,7 +213,7 @@ def _simulate(
     slots: SlotsText = None,
     history: Known = None,
     scheduling: Scheduling,
-    truth: Truth,
+    truth: SimulationOptions,
     output: OutputOptions,
 ) -> None:
     """Simulate the workload task by task; the same seed gives the same result.
@@ -298,7 +298,7 @@ def _compare(
         ),
     ] = None,
     scheduling: Scheduling,
-    truth: Truth,
+    truth: SimulationOptions,
     output: OutputOptions,
 ) -> None:
     """Compare several schedulers on the same workload, with the lower bound.

@@ -160,7 +160,7 @@ class Scheduling:
 
 
 @dataclass(frozen=True)
-class Truth:
+class SimulationOptions:
     """How the simulated cluster differs from what the scheduler is given."""
 
     seed: Annotated[

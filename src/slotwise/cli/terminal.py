@@ -37,7 +37,7 @@ WIDTH_ELSEWHERE = 10_000
 """Maximum columns of a table in a pipe or a file; a table uses only what it needs."""
 
 
-DONE_MOST = 10
+MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
 
 
@@ -60,8 +60,8 @@ def exit_codes() -> Iterator[None]:
     except RunInterrupted as stop:
         result = stop.result
         done = [name for name, times in result.jobs.items() if times["completion"] is not None]
-        if len(done) > DONE_MOST:
-            done[DONE_MOST:] = [f"{len(done) - DONE_MOST} more jobs"]
+        if len(done) > MAX_DONE:
+            done[MAX_DONE:] = [f"{len(done) - MAX_DONE} more jobs"]
         count = result.metrics["tasks_done"]
         say(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 
 from slotwise.dask.computations import Computations, Key
-from slotwise.dask.holding import HeldTasks
+from slotwise.dask.holding import TaskHolds
 
 PART = 0.01
 """The part of the time that looking for such tasks may take."""
@@ -23,7 +23,7 @@ class Needed:
     Keys that run without the gate must not wait for these tasks either.
     """
 
-    def __init__(self, computations: Computations, holding: HeldTasks) -> None:
+    def __init__(self, computations: Computations, holding: TaskHolds) -> None:
         self._computations, self._holding = computations, holding
         self._looks_from = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from slotwise.dask.computations import Computations
-from slotwise.dask.holding import HELD, HeldTasks
+from slotwise.dask.holding import HELD, TaskHolds
 from slotwise.dask.parking import Restricted
 from slotwise.model.job import PhaseId
 from slotwise.runtime.state import State
@@ -23,7 +23,7 @@ STATES: Mapping[str, Collection[str]] = {
 
 def check(
     scheduler: Any,
-    holding: HeldTasks,
+    holding: TaskHolds,
     computations: Computations,
     state: State,
     restricted: Restricted,
@@ -65,7 +65,7 @@ def check(
     _check_state(state, computations, counts, stale)
 
 
-def _check_held(scheduler: Any, holding: HeldTasks, computations: Computations) -> None:
+def _check_held(scheduler: Any, holding: TaskHolds, computations: Computations) -> None:
     """Held tasks are known to Dask, and to slotwise when they are runnable; no others wait."""
     for key, task in scheduler.tasks.items():
         needs = task.resource_restrictions or {}

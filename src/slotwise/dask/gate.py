@@ -22,11 +22,11 @@ from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing
 from slotwise.dask.failing_open import fails_open
 from slotwise.dask.header import HOST, header_of
 from slotwise.dask.history import GateHistory
-from slotwise.dask.holding import HeldTasks
+from slotwise.dask.holding import TaskHolds
 from slotwise.dask.options import GateOptions, due_after
 from slotwise.dask.parking import Restricted
 from slotwise.dask.serving import serve
-from slotwise.dask.status import LOOK_MOST, GateStatus, GateView, status_of
+from slotwise.dask.status import MAX_LOOK, GateStatus, GateView, status_of
 from slotwise.dask.submitting import submitter_of
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.decision import GiveUp, Launch, Preempt
@@ -74,7 +74,7 @@ class Gate(SchedulerPlugin):
         """Begin; called by Dask when the plugin is registered or the scheduler starts."""
         self._scheduler = scheduler
         self._stack = ExitStack()
-        self._holding = HeldTasks(scheduler)
+        self._holding = TaskHolds(scheduler)
         self._restricted = Restricted()
         self._room_now: dict[str, int] = {}
         self._is_held: Callable[[str], bool] = lambda job: False
@@ -401,7 +401,7 @@ class Gate(SchedulerPlugin):
         """What it does now."""
         held, later, state = len(self._holding), self._computations.later_of, self._state
         view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
-        parked = islice(self._restricted.parked(), LOOK_MOST)
+        parked = islice(self._restricted.parked(), MAX_LOOK)
         return status_of(view, self._computations.jobs_of(parked))
 
     def demanded(self, waiting: Any) -> Demanded:

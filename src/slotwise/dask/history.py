@@ -19,10 +19,10 @@ from slotwise.runtime.state import State
 SAMPLE_SECONDS = 0.5
 """The least time between two samples."""
 
-SAMPLES_MOST = 600
+MAX_SAMPLES = 600
 """Five minutes of samples are kept."""
 
-POOLS_MOST = 24
+MAX_POOLS = 24
 """The number of pools of which samples are kept."""
 
 
@@ -71,7 +71,7 @@ class GateHistory:
     """
 
     objective: Objective
-    samples: deque[PoolSample] = field(default_factory=lambda: deque(maxlen=SAMPLES_MOST))
+    samples: deque[PoolSample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     completed: int = 0
     value: float = 0.0
     lower_bound: float = 0.0
@@ -117,10 +117,10 @@ class GateHistory:
 
 
 def pool_shares(state: State) -> dict[str, PoolShare]:
-    """The shares of the first `POOLS_MOST` pools now, those of the configuration first."""
+    """The shares of the first `MAX_POOLS` pools now, those of the configuration first."""
     now = {pool.name: pool for pool in state.shares(ANY_KIND)}
     names = dict.fromkeys([*state.pools, *now])
-    return {name: _share(state, name, now.get(name)) for name in islice(names, POOLS_MOST)}
+    return {name: _share(state, name, now.get(name)) for name in islice(names, MAX_POOLS)}
 
 
 def _share(state: State, name: str, pool: PoolState | None) -> PoolShare:

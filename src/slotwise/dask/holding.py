@@ -66,7 +66,7 @@ class _Wish(NamedTuple):
     is_loose: bool
 
 
-class HeldTasks:
+class TaskHolds:
     """The tasks of a Dask scheduler that are held."""
 
     def __init__(self, scheduler: Any) -> None:
@@ -219,27 +219,27 @@ class HeldTasks:
                 found[worker.address] = worker.nthreads + more - busy
         return found
 
-    def tell_of_secession(self, hear: Callable[[Key], None]) -> None:
-        """Call `hear` with the key of each task that goes on without occupying a thread."""
+    def tell_of_secession(self, callback: Callable[[Key], None]) -> None:
+        """Call `callback` with the key of each task that goes on without occupying a thread."""
         handler = self._handlers["long-running"] = self._scheduler.stream_handlers[
             "long-running"
         ]
 
         def handle(key: Key, **details: Any) -> None:
             handler(key=key, **details)
-            hear(key)
+            callback(key)
 
         self._scheduler.stream_handlers["long-running"] = handle
 
-    def tell_of_status(self, hear: Callable[[], None]) -> None:
-        """Call `hear` when a worker has begun or ended a pause, or has become ready."""
+    def tell_of_status(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when a worker has begun or ended a pause, or has become ready."""
         handler = self._handlers["worker-status-change"] = self._scheduler.stream_handlers[
             "worker-status-change"
         ]
 
         def handle(**details: Any) -> None:
             handler(**details)
-            hear()
+            callback()
 
         self._scheduler.stream_handlers["worker-status-change"] = handle
 
@@ -267,7 +267,7 @@ class HeldTasks:
 DELAY_SECONDS = 0.01
 """About the time from the end of a task until its worker has the next one."""
 
-LOSS_MOST = 0.02
+MAX_LOSS = 0.02
 """The part of a thread's time that may be lost to this delay."""
 
 
@@ -276,9 +276,9 @@ def ahead_of(threads: int, seconds: float) -> int:
 
     During the delay each thread ends `DELAY_SECONDS / seconds` tasks, for which others should
     be there. A task that waits at a worker cannot give way to other computations. So there are
-    none where at most `LOSS_MOST` would be gained, and at most as many as threads.
+    none where at most `MAX_LOSS` would be gained, and at most as many as threads.
     """
     if seconds <= DELAY_SECONDS:
         return threads
     part = DELAY_SECONDS / seconds
-    return 0 if part <= LOSS_MOST else ceil(threads * part)
+    return 0 if part <= MAX_LOSS else ceil(threads * part)

@@ -20,10 +20,10 @@ from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.state import State
 
-ROWS_MOST = 30
+MAX_ROWS = 30
 """The number of computations that run, and of those that wait, that are listed."""
 
-LOOK_MOST = 1_000
+MAX_LOOK = 1_000
 """The number of computations, by arrival, and of parked tasks, that are looked at."""
 
 
@@ -136,7 +136,7 @@ class GateView:
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
-    """What the gate does now. O(pools + `LOOK_MOST` computations).
+    """What the gate does now. O(pools + `MAX_LOOK` computations).
 
     `parked` are the computations with tasks for which the workers that they may use are full.
     """
@@ -146,12 +146,12 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
     count = 0
     for phases in state.jobs_left():
         count += 1
-        if count <= LOOK_MOST:
+        if count <= MAX_LOOK:
             rows = running if any(phase.running for phase in phases) else waiting
-            if len(rows) < ROWS_MOST:
+            if len(rows) < MAX_ROWS:
                 rows.append(_computation(gate, phases, parked))
     outside = state.awaiting_admission
-    waiting += [_awaiting(gate, name) for name in outside[: ROWS_MOST - len(waiting)]]
+    waiting += [_awaiting(gate, name) for name in outside[: MAX_ROWS - len(waiting)]]
     capacity = state.capacity(ANY_KIND)
     return GateStatus(
         is_open=gate.is_open,

@@ -8,9 +8,9 @@ from math import exp
 
 import numpy as np
 
-from slotwise.estimation.extrapolation import WORK_LEAST
+from slotwise.estimation.extrapolation import MIN_WORK
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Seen
+from slotwise.model.snapshot import TaskTimings
 from slotwise.model.views import PhaseView
 
 TRUST = 1.0
@@ -45,10 +45,10 @@ class Corrected:
 
     def work(self, phase: PhaseView, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
-        return max(phase.expected(task) * self.factor(phase.id), WORK_LEAST)
+        return max(phase.expected(task) * self.factor(phase.id), MIN_WORK)
 
 
-def corrected(seen: Seen, stated: Mapping[str, float]) -> Corrected:
+def corrected(seen: TaskTimings, stated: Mapping[str, float]) -> Corrected:
     """Corrections from finished tasks, for phases and for hosts of these stated speeds.
 
     The model: a task needs (expected work) x (factor of its phase) / (speed of its host). In

@@ -8,7 +8,7 @@ DEFAULT_WORK = 10.0
 RUNNING_FLOOR = 0.1
 """A running task that exceeds its estimate is assumed to need this part of it in addition."""
 
-WORK_LEAST = 1e-9
+MIN_WORK = 1e-9
 """The minimum remaining work of an unfinished phase, seconds."""
 
 
@@ -28,7 +28,7 @@ def work_left(
     tasks; it is `factor_before` until the first task finishes. With equal tasks this is the
     paper's rule: the average so far times the number of remaining tasks. O(1).
     """
-    factor = observed / expected_finished if expected_finished > WORK_LEAST else factor_before
+    factor = observed / expected_finished if expected_finished > MIN_WORK else factor_before
     running = expected_running * factor
     running_left = max(running - elapsed, RUNNING_FLOOR * running)
-    return max(expected_pending * factor + running_left, WORK_LEAST)
+    return max(expected_pending * factor + running_left, MIN_WORK)

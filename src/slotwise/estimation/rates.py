@@ -14,7 +14,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase
 from slotwise.model.observation import Observation, Sizes
 
-SWEEPS_MOST = 50
+MAX_SWEEPS = 50
 """The maximum number of alternating corrections of rates and speeds; usually a few suffice."""
 
 SETTLED = 1e-9
@@ -127,7 +127,7 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
     the work ran at the stated speed.
 
     Tasks without bytes or seconds are ignored. O(n log n) per sweep for n tasks, at most
-    `SWEEPS_MOST` sweeps.
+    `MAX_SWEEPS` sweeps.
     """
     seen = [o for o in observations if o.bytes > 0 and o.seconds > 0]
     if not seen:
@@ -175,7 +175,7 @@ def _polished(
     """The logarithms of rates and of slowness, fitted by alternating medians."""
     slowness = np.zeros(host_of.max() + 1)
     rates = _medians(cost, weight, phase_of)
-    for _ in range(SWEEPS_MOST):
+    for _ in range(MAX_SWEEPS):
         before = slowness
         slowness = _medians(cost - rates[phase_of], weight, host_of)
         rates = _medians(cost - slowness[host_of], weight, phase_of)

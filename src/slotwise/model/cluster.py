@@ -20,7 +20,7 @@ from slotwise.model.typed import (
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
 
-SLOTS_MOST = 10_000_000
+MAX_SLOTS = 10_000_000
 """The largest number of slots of one kind; a larger one is taken for a typing error."""
 
 GRACE_SECONDS = 30.0
@@ -98,10 +98,10 @@ class Cluster:
         if not self.capacity:
             raise InputError("the cluster has no slots; give it at least 1")
         for kind, count in self.capacity.items():
-            if count > SLOTS_MOST:
+            if count > MAX_SLOTS:
                 raise InputError(
                     f"the cluster has {count} slots of kind {kind!r};"
-                    f" give it at most {SLOTS_MOST}"
+                    f" give it at most {MAX_SLOTS}"
                 )
 
     @classmethod

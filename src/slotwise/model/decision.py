@@ -8,7 +8,7 @@ from enum import IntEnum
 from math import inf
 
 from slotwise.model.job import PhaseId
-from slotwise.model.light import light
+from slotwise.model.light import fast_frozen
 from slotwise.model.virtual_time import VirtualTime
 
 
@@ -72,7 +72,7 @@ class Enqueue:
     jobs: tuple[str, ...] = ()
 
 
-@light
+@fast_frozen
 class Launch:
     """Run this attempt of a task on this host, in as many slots as its phase states."""
 
@@ -83,7 +83,7 @@ class Launch:
     locality: Locality
 
 
-@light
+@fast_frozen
 class Defer:
     """This phase waits for other free slots than those that it was offered.
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from slotwise.model.cluster import Host
 from slotwise.model.job import Job, PhaseId
-from slotwise.model.light import light
+from slotwise.model.light import fast_frozen
 from slotwise.model.pool import Pool
 
 
@@ -128,7 +128,7 @@ class ObjectiveChanged:
     aggregate: Literal["sum", "max"]
 
 
-@light
+@fast_frozen
 class TaskFinished:
     """An attempt succeeded; it computed for `seconds`.
 

@@ -12,11 +12,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from slotwise.model.cluster import SLOTS_MOST
+from slotwise.model.cluster import MAX_SLOTS
 from slotwise.model.errors import InputError
 from slotwise.model.steps import checked_steps
 from slotwise.model.typed import (
-    SECONDS_MOST,
+    MAX_SECONDS,
     check_name,
     check_positive,
     check_range,
@@ -31,16 +31,16 @@ PRIORITIES: Mapping[str, float] = MappingProxyType(
 )
 """Priorities of jobs, and the factor of the weight for each (Hadoop Fair Scheduler)."""
 
-TASKS_MOST = 100_000_000
+MAX_TASKS = 100_000_000
 """The maximum number of tasks in a phase; larger numbers are treated as mistakes."""
 
-REDUCERS_MOST = 100_000
+MAX_REDUCERS = 100_000
 """The maximum number of reduces, each of which has its own file."""
 
-COMMANDS_MOST = 100_000
+MAX_COMMANDS = 100_000
 """The maximum number of tasks of a command, each of which has its own files."""
 
-BYTES_MOST = 10**15
+MAX_BYTES = 10**15
 """The maximum number of bytes of a block: sums of many stay precise."""
 
 
@@ -68,7 +68,7 @@ class Block:
             "size_bytes of a block",
             self.size_bytes,
             0,
-            BYTES_MOST,
+            MAX_BYTES,
             "give a whole number of bytes >= 0",
             whole=True,
         )
@@ -96,9 +96,9 @@ class Tasks:
             raise InputError(f"the number of tasks is {self.count!r}; give a whole number")
         if self.count < 1:
             raise InputError(f"a phase needs at least 1 task, not {self.count}")
-        if self.count > TASKS_MOST:
+        if self.count > MAX_TASKS:
             raise InputError(
-                f"the number of tasks is {shown(self.count)}; give at most {TASKS_MOST}"
+                f"the number of tasks is {shown(self.count)}; give at most {MAX_TASKS}"
             )
         if isinstance(self.work, tuple) and len(self.work) != self.count:
             raise InputError(f"{len(self.work)} values of work for {self.count} tasks")
@@ -112,9 +112,9 @@ class Tasks:
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
-            if not is_number(value) or not 0 <= value <= SECONDS_MOST:
+            if not is_number(value) or not 0 <= value <= MAX_SECONDS:
                 raise InputError(
-                    f"the work of a task is a number from 0 to {SECONDS_MOST:g}, not"
+                    f"the work of a task is a number from 0 to {MAX_SECONDS:g}, not"
                     f" {shown(value)}"
                 )
 
@@ -183,9 +183,9 @@ class Phase:
                 raise InputError(
                     f"phase {self.name!r}: {what} is {shown(value)}; give a whole number"
                 )
-            if value is not None and value > SLOTS_MOST:
+            if value is not None and value > MAX_SLOTS:
                 raise InputError(
-                    f"phase {self.name!r}: {what} is {shown(value)}; give at most {SLOTS_MOST}"
+                    f"phase {self.name!r}: {what} is {shown(value)}; give at most {MAX_SLOTS}"
                 )
         for what in ("grows", "gang", "gated"):
             if not isinstance(getattr(self, what), bool):
@@ -359,7 +359,7 @@ class Job:
         known = [work for work in works if work is not None]
         return sum(known) if len(known) == len(works) else None
 
-    def again(
+    def with_identity(
         self, name: str, arrival: float, deadline: float | None, program: str = ""
     ) -> Job:
         """The same job with another id, other times and program; these are not checked again.

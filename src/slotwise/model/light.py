@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True)
-def light(cls: type[T]) -> type[T]:
+def fast_frozen(cls: type[T]) -> type[T]:
     """Like `dataclass(frozen=True, slots=True)`, but only type checks refuse changes.
 
     Python makes a frozen object in three times the time.

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Literal, get_args
 
-from slotwise.model.cluster import ANY_KIND, SLOTS_MOST
+from slotwise.model.cluster import ANY_KIND, MAX_SLOTS
 from slotwise.model.errors import InputError
 from slotwise.model.typed import (
-    NUMBER_LEAST,
+    MIN_NUMBER,
     check_name,
     check_positive,
     check_range,
@@ -52,7 +52,7 @@ class Preemption:
                 check_time(f"preemption: {name}", seconds)
         if self.fraction is not None:
             what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
-            check_range(what, self.fraction, NUMBER_LEAST, 1, remedy)
+            check_range(what, self.fraction, MIN_NUMBER, 1, remedy)
         if self.grace is not None:
             check_time("preemption: grace", self.grace)
 
@@ -123,9 +123,9 @@ class Pool:
                 )
             for kind, share in getattr(self, name).items():
                 check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
-                remedy = f"give a whole number from {least} to {SLOTS_MOST}"
+                remedy = f"give a whole number from {least} to {MAX_SLOTS}"
                 what = f"pool {self.name!r}: {name} of kind {kind!r}"
-                check_range(what, share, least, SLOTS_MOST, remedy)
+                check_range(what, share, least, MAX_SLOTS, remedy)
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
             if max_share is not None and min_share > max_share:

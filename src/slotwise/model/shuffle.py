@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slotwise.model.cluster import ANY_KIND, SLOTS_MOST, Cluster, Host
+from slotwise.model.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.typed import check_range
@@ -32,11 +32,11 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         check_range("shuffle: slow_start", self.slow_start, 0, 1, "give a part from 0 to 1")
-        remedy = f"give a whole number from 1 to {SLOTS_MOST}"
+        remedy = f"give a whole number from 1 to {MAX_SLOTS}"
         for name in ("copies_per_slot", "copies_per_job"):
             value = getattr(self, name)
             if name == "copies_per_slot" or value is not None:
-                check_range(f"shuffle: {name}", value, 1, SLOTS_MOST, remedy, whole=True)
+                check_range(f"shuffle: {name}", value, 1, MAX_SLOTS, remedy, whole=True)
 
     def cluster(self, cluster: Cluster) -> Cluster:
         """The cluster, with slots for copying added if `split` and it has none yet."""

@@ -23,7 +23,7 @@ from slotwise.model.virtual_time import VirtualTime
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TaskTimings:
     """What finished tasks took, by phase (rows) and host (columns).
 
     tasks   the number of tasks whose times are known
@@ -37,7 +37,7 @@ class Seen:
     ratios: npt.NDArray[np.float64]
 
 
-class Turns(NamedTuple):
+class LaunchOrder(NamedTuple):
     """The phases that get the next free slots, one task each, in this order.
 
     `is_cut` if further turns cannot be told before these launches are applied.
@@ -85,7 +85,7 @@ class Snapshot(Protocol):
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         ...
 
-    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> Turns:
+    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> LaunchOrder:
         """The turns of phases for the free slots if each launches a task at each of its turns.
 
         That is the order of `backlogged` after each launch, within all limits. `most` gives the
@@ -132,7 +132,7 @@ class Snapshot(Protocol):
         ...
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> TaskTimings:
         """Totals of finished tasks by phase and host; only for the phases begun last.
 
         They count the tasks that finished since they were first asked for: a policy that needs

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from slotwise.model.errors import InputError
-from slotwise.model.typed import NUMBER_MOST, TIME_MOST, is_number, shown
+from slotwise.model.typed import MAX_NUMBER, MAX_TIME, is_number, shown
 
 
 def checked_steps(
@@ -25,10 +25,10 @@ def checked_steps(
             ) from None
         if not (is_number(at) and is_number(cost)):
             raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")
-        if not (0 <= at <= TIME_MOST and 0 <= cost <= NUMBER_MOST):
+        if not (0 <= at <= MAX_TIME and 0 <= cost <= MAX_NUMBER):
             raise InputError(
                 f"job {job!r}: step {shown(step)}; its time and its cost must be >= 0, and at"
-                f" most {TIME_MOST:g} and {NUMBER_MOST:g}"
+                f" most {MAX_TIME:g} and {MAX_NUMBER:g}"
             )
         pairs.append((at, cost))
     for one, other in pairwise(pairs):

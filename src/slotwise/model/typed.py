@@ -13,25 +13,25 @@ NUMBER = (int, float, Real)
 WHOLE = (int, Integral)
 """The types of whole numbers."""
 
-SECONDS_MOST = 1e100
+MAX_SECONDS = 1e100
 """The longest time of a task: sums and products of such numbers do not overflow."""
 
-TIME_MOST = 1e10
+MAX_TIME = 1e10
 """Seconds, about 300 years; floats would be too coarse for later instants."""
 
-NUMBER_MOST = 1e12
+MAX_NUMBER = 1e12
 """The maximum of weights, speeds and costs: sums of many stay finite and precise enough."""
 
-NUMBER_LEAST = 1e-12
+MIN_NUMBER = 1e-12
 """The minimum of positive numbers; smaller ones are lost in sums."""
 
-FLOAT_MOST = 1.7e308
+MAX_FLOAT = 1.7e308
 """The largest float, about; an integer may be larger."""
 
-WHOLE_MOST = 10**12
+MAX_WHOLE = 10**12
 """The maximum of a count; a larger one is taken for a typing error."""
 
-SHOWN_MOST = 80
+MAX_SHOWN = 80
 """The maximum number of characters of a value that a message shows."""
 
 
@@ -59,13 +59,13 @@ def check_range(
 
 def check_positive(what: str, value: object) -> None:
     """InputError unless it is a positive number whose sums and products do not overflow."""
-    remedy = f"give a number > 0, from {NUMBER_LEAST:g} to {NUMBER_MOST:g}"
-    check_range(what, value, NUMBER_LEAST, NUMBER_MOST, remedy)
+    remedy = f"give a number > 0, from {MIN_NUMBER:g} to {MAX_NUMBER:g}"
+    check_range(what, value, MIN_NUMBER, MAX_NUMBER, remedy)
 
 
 def check_time(what: str, value: object) -> None:
     """InputError unless it is a number of seconds that instants can be as large as."""
-    check_range(what, value, 0, TIME_MOST, f"give seconds >= 0, at most {TIME_MOST:g}")
+    check_range(what, value, 0, MAX_TIME, f"give seconds >= 0, at most {MAX_TIME:g}")
 
 
 def shown(value: object) -> str:
@@ -74,7 +74,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception as error:  # Of a user's class, or an integer of too many digits.
         return f"a value of type {type(value).__name__} ({error})"
-    return text if len(text) <= SHOWN_MOST else f"{text[: SHOWN_MOST - 3]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 def check_name(what: str, value: object) -> None:
@@ -112,15 +112,15 @@ def check_whole(what: str, value: object, least: int = 1) -> None:
     """InputError unless it is a whole number of at least this."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{what} is {value!r}; give a whole number >= {least}")
-    if value > WHOLE_MOST:
-        raise InputError(f"{what} is {shown(value)}; give a whole number <= {WHOLE_MOST}")
+    if value > MAX_WHOLE:
+        raise InputError(f"{what} is {shown(value)}; give a whole number <= {MAX_WHOLE}")
 
 
 def check_number(what: str, value: object) -> None:
     """InputError unless it is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"{what} is {value!r}; give a number")
-    if not abs(value) <= FLOAT_MOST:
+    if not abs(value) <= MAX_FLOAT:
         raise InputError(f"{what} is {shown(value)}; give a finite number")
 
 

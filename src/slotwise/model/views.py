@@ -1,9 +1,9 @@
 """The read-only views of phases and pools that a policy gets; they are not copies.
 
 Units: what a phase or a pool holds, demands and may hold is counted in slots (`running`,
-`away`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A task holds
-`width` slots of one host, so `running` and `max_share` of a phase are multiples of its width.
-It launches one task, or all tasks of a gang, at once: `unit` slots.
+`slots_on_lost_hosts`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A
+task holds `width` slots of one host, so `running` and `max_share` of a phase are multiples of
+its width. It launches one task, or all tasks of a gang, at once: `unit` slots.
 
 Longer than 400 lines: nearly all of it says what the values of one snapshot mean.
 """
@@ -48,12 +48,12 @@ class PoolView(Protocol):
         ...
 
     @property
-    def away(self) -> int:
+    def slots_on_lost_hosts(self) -> int:
         """The slots that it holds on unresponsive hosts."""
         ...
 
     @property
-    def coming(self) -> int:
+    def slots_being_reclaimed(self) -> int:
         """The slots that other tasks were asked to free for it, and those reserved for it."""
         ...
 
@@ -229,7 +229,7 @@ class PhaseView(Protocol):
         ...
 
     @property
-    def away(self) -> int:
+    def slots_on_lost_hosts(self) -> int:
         """The slots that it holds on unresponsive hosts."""
         ...
 

@@ -13,7 +13,7 @@ from slotwise import task as running
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.programs.lost_input import LostInputError
-from slotwise.programs.transfer import Handle, TransferFolders, discard, get, is_there, put
+from slotwise.programs.transfer import Handle, TransferFolders, discard, exists, get, put
 
 Function = Callable[[int], object] | Callable[[int, "Results"], object]
 """The function of a phase; it may take the results of the phases that its phase waits for."""
@@ -34,7 +34,7 @@ class PhaseResults(Sequence[Any]):
         try:
             self._handles: Sequence[Handle] = get(given)
         except OSError as error:
-            if is_there(given):
+            if exists(given):
                 raise
             raise LostInputError(phase, (), given.path) from error
         self._loaded: dict[int, object] = {}
@@ -64,7 +64,7 @@ class PhaseResults(Sequence[Any]):
     def _files_lost(self) -> Iterator[tuple[int, int, str]]:
         """The tasks whose files are lost, with the attempts in the names of the files."""
         for task, handle in enumerate(self._handles):
-            if not is_there(handle):
+            if not exists(handle):
                 yield task, int(handle.path.rpartition("-")[2]), handle.path
 
 

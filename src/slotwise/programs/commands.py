@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.model.errors import InputError, OutputError, SlotwiseError
-from slotwise.model.job import COMMANDS_MOST, Job, Phase, Tasks
-from slotwise.model.typed import NUMBER_MOST, check_range
+from slotwise.model.job import MAX_COMMANDS, Job, Phase, Tasks
+from slotwise.model.typed import MAX_NUMBER, check_range
 from slotwise.programs.commit import OutputDirectory, check_output, place_of
 from slotwise.programs.descendants import UNKNOWN_CODE, children, descendants
 from slotwise.programs.hosts.here import shares_files
@@ -31,7 +31,7 @@ PHASE = "command"
 FILES = ("out", "err")
 """What a task leaves: task-00000.out has its stdout, task-00000.err its stderr."""
 
-SHOWN_MOST = 500
+MAX_SHOWN = 500
 """How many characters of a command a message shows."""
 
 TAIL_BYTES, TAIL_LINES = 4000, 10
@@ -182,8 +182,8 @@ class Commands:
         """The task and its command, for messages."""
         command = self._command.command
         text = command if isinstance(command, str) else " ".join(command)
-        if len(text) > SHOWN_MOST:
-            text = f"{text[:SHOWN_MOST]} ..."
+        if len(text) > MAX_SHOWN:
+            text = f"{text[:MAX_SHOWN]} ..."
         return f"task {task} of job {self.job.id} ({text})"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
@@ -255,11 +255,11 @@ def plan_commands(
         )
     if any("\0" in word for word in words):
         raise InputError(f"job {job_id!r}: the command has a null character; remove it")
-    remedy = f"give a whole number >= 1, at most {COMMANDS_MOST}"
-    check_range(f"job {job_id!r}: tasks", tasks, 1, COMMANDS_MOST, remedy, whole=True)
+    remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
+    check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
     if work is not None:
-        remedy = f"give seconds, a number from 0 to {NUMBER_MOST:g}"
-        check_range(f"job {job_id!r}: work", work, 0, NUMBER_MOST, remedy)
+        remedy = f"give seconds, a number from 0 to {MAX_NUMBER:g}"
+        check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)
     if not isinstance(cwd, str | os.PathLike | None):
         raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
     _check_env(job_id, {} if env is None else env)

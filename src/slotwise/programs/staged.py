@@ -18,7 +18,7 @@ from slotwise.model.job import Job
 from slotwise.model.observation import Sizes
 from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.layout import Layout
-from slotwise.programs.task_result import TaskResult, Winners
+from slotwise.programs.task_result import SuccessfulAttempts, TaskResult
 from slotwise.programs.work_folder import WorkFolder, keeping
 
 
@@ -38,14 +38,14 @@ AllDone = Mapping[str, Mapping[int, Done]]
 """The tasks that are done, by phase and number."""
 
 
-def winners(done: Mapping[int, Done], count: int) -> Winners:
+def winners(done: Mapping[int, Done], count: int) -> SuccessfulAttempts:
     """The attempts that won, of a phase of so many tasks, and where their files are."""
     attempts = tuple(done[task].attempt if task in done else 0 for task in range(count))
     # One object for each address: then it is pickled once.
     addresses = tuple(
         sys.intern(done[task].address) if task in done else "" for task in range(count)
     )
-    return Winners(attempts, addresses if any(addresses) else ())
+    return SuccessfulAttempts(attempts, addresses if any(addresses) else ())
 
 
 class Stages(Protocol):

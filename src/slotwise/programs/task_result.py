@@ -18,7 +18,7 @@ class TaskResult(NamedTuple):
     address: str = ""
 
 
-class Winners(NamedTuple):
+class SuccessfulAttempts(NamedTuple):
     """Of all tasks of a phase, the attempts that won; 0 for a task that is not done.
 
     `addresses` is where other hosts fetch what they have left; empty if all hosts see all.

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 SHARED_MEMORY = "/dev/shm"
 """A file system in memory; it is used for values that take at most half of its free space."""
 
-INLINE_MOST = 1 << 18
+MAX_INLINE = 1 << 18
 """The maximum size in bytes of a value that travels in its handle, without a file."""
 
-MAPPED_MOST = 500
+MAX_MAPPED = 500
 """The maximum number of files that a process maps at once; further files are read, which copies
 them. Each mapped file takes a descriptor, so it is at most half of those allowed."""
 
@@ -39,7 +39,7 @@ ALIGNMENT = 64
 """Buffers begin at multiples of this number of bytes, as Arrow and vector instructions like."""
 
 
-FRAME_MOST = 1 << 17
+MAX_FRAME = 1 << 17
 """A longer piece of a pickle is a large value without a frame, or a frame with a large integer:
 pickle ends a frame after each value with which it reaches half of this."""
 
@@ -76,7 +76,7 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
     """
     buffers: list[pickle.PickleBuffer] = []
     parts = _parts(_pieces(value, buffers.append, buffers), buffers)
-    if sum(map(_size, parts)) <= INLINE_MOST or not shares_files():
+    if sum(map(_size, parts)) <= MAX_INLINE or not shares_files():
         return Handle(tuple(map(b"".join, parts)))
     return _store(parts, folders, name)
 
@@ -84,7 +84,7 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
 def pack(value: object, folders: Sequence[str], name: str) -> bytes | Handle:
     """The pickle of a value; for a large one, the handle of a file like that of `put`.
 
-    Buffers of at most `INLINE_MOST` bytes are in the pickle, so that these arrays can be
+    Buffers of at most `MAX_INLINE` bytes are in the pickle, so that these arrays can be
     written to by the receiver. A small value takes little longer than to pickle it, and a large
     one is copied once, to the file. Without folders, and where other hosts do not see the file,
     all of it travels as a pickle. Raises what pickling raises.
@@ -94,13 +94,13 @@ def pack(value: object, folders: Sequence[str], name: str) -> bytes | Handle:
     buffers: list[pickle.PickleBuffer] = []
 
     def take(buffer: pickle.PickleBuffer) -> bool:
-        is_small = buffer.raw().nbytes <= INLINE_MOST
+        is_small = buffer.raw().nbytes <= MAX_INLINE
         if not is_small:
             buffers.append(buffer)
         return is_small
 
     pieces = _pieces(value, take, buffers)
-    if not buffers and _size(pieces) <= INLINE_MOST:
+    if not buffers and _size(pieces) <= MAX_INLINE:
         return b"".join(pieces)
     try:
         return _store(_parts(pieces, buffers), folders, name)
@@ -152,7 +152,7 @@ def content(handle: Handle) -> memoryview[int]:
     What is written to it stays in this process: only pages that are changed are copied.
     """
     with _opened(handle) as file:
-        if len(_mapped) < min(MAPPED_MOST, _files_most() // 2):
+        if len(_mapped) < min(MAX_MAPPED, _files_most() // 2):
             with suppress(OSError):  # No descriptor is left.
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
                 _mapped.add(mapped)
@@ -176,7 +176,7 @@ def _files_most() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
-def is_there(handle: Handle) -> bool:
+def exists(handle: Handle) -> bool:
     """Whether a value can be loaded: it is in its handle, or its file is complete."""
     try:
         return not handle.path or os.stat(handle.path).st_size >= handle.file_bytes
@@ -291,7 +291,7 @@ def _may_name(piece: object) -> TypeGuard[bytes]:
     """Whether a piece of a pickle may name a class; large values need not be searched."""
     if type(piece) is not bytes:
         return False
-    return len(piece) <= FRAME_MOST or piece.startswith(FRAME_BEGINS)
+    return len(piece) <= MAX_FRAME or piece.startswith(FRAME_BEGINS)
 
 
 def _as_bytes(pieces: list[Any]) -> Pieces:

@@ -8,13 +8,13 @@ from threading import Lock
 from time import monotonic
 from typing import Generic, TypeVar
 
-UNKNOWN_MOST = 256
+MAX_UNKNOWN = 256
 """The number of peers that are not authenticated; the oldest is dropped for another one."""
 
 GREETING_SECONDS = 10.0
 """How long a peer may take to authenticate itself."""
 
-REFUSALS_MOST, REFUSAL_SECONDS = 10, 60.0
+MAX_REFUSALS, REFUSAL_SECONDS = 10, 60.0
 """At most so many refused connections are logged in so many seconds; others are counted."""
 
 Peer = TypeVar("Peer")
@@ -26,7 +26,7 @@ class UnknownPeers(Generic[Peer]):
     def __init__(
         self,
         drop: Callable[[Peer], None],
-        most: int = UNKNOWN_MOST,
+        most: int = MAX_UNKNOWN,
         is_known: Callable[[Peer], bool] = lambda peer: False,
     ) -> None:
         """`drop` ends the connection of a peer; those that are known are dropped last."""
@@ -88,10 +88,10 @@ class RefusalLog:
         with self._lock:
             now, left_out = self._clock(), 0
             if now - self._began >= REFUSAL_SECONDS:
-                left_out = max(0, self._count - REFUSALS_MOST)
+                left_out = max(0, self._count - MAX_REFUSALS)
                 self._began, self._count = now, 0
             self._count += 1
-            if self._count > REFUSALS_MOST:
+            if self._count > MAX_REFUSALS:
                 return
         more = f" ({left_out} others before it were not logged)" if left_out else ""
         print(f"{self._who}: a connection was refused: {reason}{more}", file=sys.stderr)

@@ -24,7 +24,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.opening import open_to_read
 from slotwise.record import codec
-from slotwise.record.plausible import Plausible
+from slotwise.record.plausible import LogValidator
 
 FORMAT = 1
 """The version of the format; a reader rejects newer ones."""
@@ -275,11 +275,11 @@ def _header(path: str | Path, lines: Iterator[bytes]) -> Header:
 
 def _turns(path: str | Path, header: Header, lines: Iterable[bytes]) -> Iterator[Turn]:
     """The turns in the further lines of a log, each checked when it is read."""
-    plausible = Plausible(header.cluster)
+    plausible = LogValidator(header.cluster)
     for number, line in enumerate(lines, 2):
         try:
             turn = Turn.from_plain(json.loads(line.decode("utf-8")))
-            plausible.hear(turn.now, turn.events, turn.decisions)
+            plausible.check_turn(turn.now, turn.events, turn.decisions)
         except (*CONTRADICTIONS, InputError) as error:
             raise _damaged(path, number, error) from error
         yield turn

@@ -55,11 +55,11 @@ NUMBERS: dict[str, Any] = {
 """The numeric fields of entries, and their types."""
 
 
-OVER_MOST = 100_000
+MAX_OVER = 100_000
 """The number of jobs that are over and still known; late messages may refer to them."""
 
 
-class Plausible:
+class LogValidator:
     """Checks a log entry by entry; ValueError for one that no run can have written.
 
     Times must not decrease, jobs and hosts must be known before entries refer to them, hosts
@@ -69,7 +69,7 @@ class Plausible:
     over even earlier are not checked.
     """
 
-    def __init__(self, cluster: Cluster, over_most: int = OVER_MOST) -> None:
+    def __init__(self, cluster: Cluster, over_most: int = MAX_OVER) -> None:
         self._hosts = set(cluster.by_name)  # those that have ever been there
         self._gone: set[str] = set()
         self._drained: set[str] = set()  # They may have left.
@@ -81,7 +81,9 @@ class Plausible:
         self._now = 0.0
         self._is_closed = False
 
-    def hear(self, now: float, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
+    def check_turn(
+        self, now: float, events: Iterable[Event], decisions: Iterable[Decision]
+    ) -> None:
         """Check the next turn. ValueError if it is not plausible."""
         if not self._now <= now < inf:
             raise ValueError(f"time is {now!r} after {self._now!r}")

@@ -26,7 +26,7 @@ Programs = Mapping[str, tuple[str, Mapping[str, Sizes]]]
 AttemptKey = tuple[PhaseId, int, int]
 
 
-class Remembering:
+class HistoryWriter:
     """Collects finished tasks of programs, and writes them to a history periodically.
 
     A thread writes, so that the loop never waits for a disk or for another run. A failed write

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from slotwise.analysis.waits import WAIT_LEAST, WAITS_MOST, Wait
+from slotwise.analysis.waits import MAX_WAITS, MIN_WAIT, Wait
 from slotwise.report.numbers import percent, seconds
 
-HOLDERS_MOST = 3
+MAX_HOLDERS = 3
 """The number of jobs named that held the slots while another job waited."""
 
-FREE_LEAST = 0.05
+MIN_FREE = 0.05
 """Free slots are mentioned if they are more than this fraction of all slots."""
 
 
@@ -18,10 +18,10 @@ def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
     """Waits of jobs and their reasons, one wait per line."""
     for wait in waits:
         yield f"{wait.job} {wait_sentence(wait)}"
-    if len(waits) == WAITS_MOST:
-        yield f"only the {WAITS_MOST} longest waits are listed"
+    if len(waits) == MAX_WAITS:
+        yield f"only the {MAX_WAITS} longest waits are listed"
     if not waits:
-        yield f"no job waited for longer than {percent(WAIT_LEAST)} of the run"
+        yield f"no job waited for longer than {percent(MIN_WAIT)} of the run"
 
 
 def wait_sentence(wait: Wait) -> str:
@@ -34,7 +34,7 @@ def wait_sentence(wait: Wait) -> str:
         f" {seconds(wait.end)}{_behind(wait)}"
     ]
     area = wait.held_slot_seconds + wait.free_slot_seconds
-    if wait.free_slot_seconds > FREE_LEAST * area:
+    if wait.free_slot_seconds > MIN_FREE * area:
         parts.append(f"{percent(wait.free_slot_seconds / area)} of the slots were free")
     return "; ".join([*parts, *filter(None, (wait.reason, wait.remedy))])
 
@@ -42,8 +42,8 @@ def wait_sentence(wait: Wait) -> str:
 def _behind(wait: Wait) -> str:
     if not wait.holders:
         return ""
-    named = wait.holders[:HOLDERS_MOST]
-    if len(wait.holders) == HOLDERS_MOST + 1:
+    named = wait.holders[:MAX_HOLDERS]
+    if len(wait.holders) == MAX_HOLDERS + 1:
         named = wait.holders
     total = wait.held_slot_seconds
     words = []

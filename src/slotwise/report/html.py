@@ -30,10 +30,10 @@ from slotwise.report.waits import waits_section
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
-JOBS_MOST = 500
+MAX_JOBS = 500
 """The maximum number of jobs in a table of jobs."""
 
-LABELS_MOST = 4
+MAX_LABELS = 4
 """The maximum number of schedulers named in the title."""
 
 
@@ -108,7 +108,7 @@ def _headline(scene: Scene) -> str:
 def _title(scene: Scene) -> str:
     """The schedulers shown, each named once, or their number."""
     labels = list(dict.fromkeys(run.label for run in scene.runs))
-    names = _listed(labels) if len(labels) <= LABELS_MOST else f"{len(labels)} schedulers"
+    names = _listed(labels) if len(labels) <= MAX_LABELS else f"{len(labels)} schedulers"
     return f"{names} compared" if len(scene.runs) > 1 else f"Run of {names}"
 
 
@@ -181,12 +181,12 @@ def _job_tables(scene: Scene) -> list[str]:
     parts = ["<section><h2>Jobs</h2>"]
     for name, run in zip(scene.names, scene.runs, strict=True):
         count, failed = len(run.outcome.jobs), len(run.outcome.failed)
-        columns = job_columns(run, most=JOBS_MOST)
+        columns = job_columns(run, most=MAX_JOBS)
         summary = f"{name}: {_counted(count, 'job')}" + (
             f", {failed:,} failed" if failed else ""
         )
-        if count > JOBS_MOST:
-            summary += f"; {JOBS_MOST} are listed"
+        if count > MAX_JOBS:
+            summary += f"; {MAX_JOBS} are listed"
         is_open = " open" if count <= 12 else ""
         failures = {printable(job): reason for job, reason in run.outcome.failed.items()}
         table = _table(columns, failures)

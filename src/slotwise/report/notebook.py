@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slotwise.programs.dataflow.stages import StagedGraph
     from slotwise.report.pictures.picture import Picture
 
-ROWS_MOST = 30
+MAX_ROWS = 30
 """The maximum number of jobs in a table in a notebook."""
 
 
@@ -31,7 +31,7 @@ def runs_html(runs: Sequence[ReportedRun]) -> str:
     facts = f"{conditions_of(runs)}; the value is the {objectives}"
     parts = [f"<p>{escape(facts)}</p>", _table(columns)]
     if len(runs) == 1:
-        jobs = job_columns(runs[0], most=ROWS_MOST)
+        jobs = job_columns(runs[0], most=MAX_ROWS)
         if not any(runs[0].outcome.failed):
             del jobs["failed because"]
         parts += [_table(jobs), _left_out(len(runs[0].outcome.jobs), "jobs")]
@@ -50,8 +50,8 @@ def plan_html(
     """A plan: its value, the completion of each job, and the slots that it holds over time."""
     order = sorted(completion, key=lambda job: (completion[job], job))
     columns = {
-        "job": order[:ROWS_MOST],
-        "completion (s)": [f"{completion[job]:.3f}" for job in order[:ROWS_MOST]],
+        "job": order[:MAX_ROWS],
+        "completion (s)": [f"{completion[job]:.3f}" for job in order[:MAX_ROWS]],
     }
     parts = [f"<p>{escape(facts)}</p>", _table(columns), _left_out(len(order), "jobs")]
 
@@ -114,7 +114,7 @@ def _cell(tag: str, text: str, side: str) -> str:
 
 
 def _left_out(count: int, what: str) -> str:
-    return f"<p>{ROWS_MOST} of {count:,} {what} are listed.</p>" if count > ROWS_MOST else ""
+    return f"<p>{MAX_ROWS} of {count:,} {what} are listed.</p>" if count > MAX_ROWS else ""
 
 
 def _framed(parts: Sequence[str]) -> str:

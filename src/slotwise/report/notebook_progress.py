@@ -17,13 +17,13 @@ from slotwise.report.progress import JobLine, Progress
 Show = Callable[[str], None]
 """Shows HTML and replaces what it showed before."""
 
-JOBS_MOST = 20
+MAX_JOBS = 20
 """The maximum number of unfinished jobs listed."""
 
 WIDTH = 110
 """The width of the table, in characters."""
 
-SAID_MOST = 5
+MAX_SAID = 5
 """The number of recent messages shown below the table."""
 
 _FRAME = '<pre style="line-height: 1.3; white-space: pre">{code}</pre>'
@@ -52,7 +52,7 @@ class NotebookProgress(Progress):
     def _draw(self, table: Table) -> None:
         console = _console()
         console.print(table)
-        for text in self._said[-SAID_MOST:]:
+        for text in self._said[-MAX_SAID:]:
             console.print(text, markup=False, highlight=False)
         self._show(console.export_html(code_format=_FRAME, inline_styles=True))
         self._is_shown = True
@@ -66,7 +66,7 @@ class NotebookProgress(Progress):
 
     def _listed(self) -> Iterable[JobLine]:
         under_way = (line for line in self._lines.values() if not line.ended)
-        return islice(under_way, JOBS_MOST)
+        return islice(under_way, MAX_JOBS)
 
 
 def _console() -> Console:

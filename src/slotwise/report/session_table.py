@@ -8,7 +8,7 @@ from html import escape
 
 from slotwise.analysis.explanation import Explanation
 
-ROWS_MOST = 20
+MAX_ROWS = 20
 """The maximum number of jobs in the table."""
 
 DONE, RUNNING, WAITING, FAILED, IDLE = "#009e73", "#56b4e9", "#e69f00", "#d55e00", "#888888"

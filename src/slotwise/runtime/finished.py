@@ -7,10 +7,10 @@ from math import log
 import numpy as np
 
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Seen
+from slotwise.model.snapshot import TaskTimings
 from slotwise.objective.costs import Floats
 
-PHASES_MOST = 32
+MAX_PHASES = 32
 """The number of phases to keep. Beyond it, the one with the earliest first entry is dropped."""
 
 
@@ -18,7 +18,7 @@ class Finished:
     """Totals over finished tasks, by phase and host. `note` is O(1), and `seen` a copy.
 
     A host that is seen for the first time costs O(phases x hosts), and so does a phase beyond
-    the first `PHASES_MOST`. Most policies never read it: the state notes tasks only after it
+    the first `MAX_PHASES`. Most policies never read it: the state notes tasks only after it
     was read for the first time.
 
     is_read  whether it was read
@@ -28,7 +28,7 @@ class Finished:
         self.is_read = False
         # The totals of each phase: by host, expected work, seconds and tasks.
         self._totals: dict[PhaseId, dict[str, tuple[float, float, int]]] = {}
-        # Where phases and hosts are in the arrays of `Seen`.
+        # Where phases and hosts are in the arrays of `TaskTimings`.
         self._rows: dict[PhaseId, int] = {}
         self._columns: dict[str, int] = {}
         self._tasks, self._ratios = _tables(0)
@@ -38,7 +38,7 @@ class Finished:
         """Add a finished task: expected `work` (seconds at speed 1) and measured `seconds`."""
         totals = self._totals.get(phase)
         if totals is None:
-            if len(self._totals) == PHASES_MOST:
+            if len(self._totals) == MAX_PHASES:
                 self._drop_oldest()
             totals = self._totals[phase] = {}
             self._rows[phase] = len(self._rows)
@@ -57,13 +57,13 @@ class Finished:
         self._has_columns = False
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> TaskTimings:
         """The totals as arrays."""
         self.is_read = True
         if not self._has_columns:
             self._write_all()
         rows = len(self._rows)
-        return Seen(
+        return TaskTimings(
             list(self._rows),
             list(self._columns),
             self._tasks[:rows].copy(),
@@ -100,4 +100,4 @@ class Finished:
 
 def _tables(hosts: int) -> tuple[Floats, Floats]:
     """The numbers of tasks, and the logarithms of measured over expected times; 0 so far."""
-    return np.zeros((PHASES_MOST, hosts)), np.zeros((PHASES_MOST, hosts))
+    return np.zeros((MAX_PHASES, hosts)), np.zeros((MAX_PHASES, hosts))

@@ -21,7 +21,7 @@ class Member(Protocol):
     order: int
     unit: int
     running: int
-    away: int
+    slots_on_lost_hosts: int
     is_ready: bool
 
 
@@ -73,7 +73,7 @@ class JobShare(GroupNode):
         self.is_formed = self.parent.has_groups = True
         self.service, self.served = 0.0, max(member.served for member in self.members)
         self.running = sum([member.running for member in self.members])
-        self.away = sum([member.away for member in self.members])
+        self.slots_on_lost_hosts = sum([member.slots_on_lost_hosts for member in self.members])
         for member in self.members:
             member.group, member.served, member.rank = self, 0.0, None
 

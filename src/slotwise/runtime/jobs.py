@@ -13,7 +13,7 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.admission import Admission
 from slotwise.runtime.phase_state import PhaseState
 
-PHASES_MOST = 1_000_000
+MAX_PHASES = 1_000_000
 """More than the phases of any job: phases are numbered by arrival, then by index in the job."""
 
 
@@ -115,11 +115,11 @@ class Jobs:
         assert job.id not in self._phases_of, "job ids are unique"
         phases = {}
         for number, phase in enumerate(job.phases):
-            state = state_of(job, phase, self.arrived * PHASES_MOST + number)
+            state = state_of(job, phase, self.arrived * MAX_PHASES + number)
             phases[phase.name] = self.phases[state.id] = state
         for state in phases.values():
             for name in state.waits_for:
-                phases[name].behind.append(state)
+                phases[name].successors.append(state)
         self._phases_of[job.id], self._undone[job.id] = phases, set(phases)
         self.arrived += 1
         return self._admission.arrive(job, pools)
@@ -211,12 +211,12 @@ class Jobs:
         self._admission.check(pools)
 
 
-def tell_followers(phase: PhaseState, task: int, host: str) -> Iterator[PhaseState]:
+def unblock_successors(phase: PhaseState, task: int, host: str) -> Iterator[PhaseState]:
     """Tell the phases that need not wait for all tasks of this one that a task is done.
 
     Yields those that have a new pending task or nothing left to wait for.
     """
-    for other in phase.behind:
+    for other in phase.successors:
         if other.is_pinned:
             if other.is_blocked(task):  # Otherwise this task was done before, and lost.
                 other.unblock(task, host)
@@ -228,18 +228,18 @@ def tell_followers(phase: PhaseState, task: int, host: str) -> Iterator[PhaseSta
 
 def release_followers(phase: PhaseState) -> Iterator[PhaseState]:
     """Tell the phases that wait for this one that it is done; yields those that may begin."""
-    for other in phase.behind:
+    for other in phase.successors:
         if phase.id.phase in other.waits_for:
             yield from _release(other, phase)
 
 
-def hold_followers(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseState]:
+def block_successors(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseState]:
     """Let the phases behind this one wait again, because the output of these tasks is lost.
 
     Yields those whose pending tasks may not begin any more. Their running tasks go on, because
     they may have read all that they need.
     """
-    for other in phase.behind:
+    for other in phase.successors:
         if other.is_pinned:
             if sum(map(other.block, tasks)) and other.is_ready:
                 yield other

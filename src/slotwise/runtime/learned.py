@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import exp, log, sqrt
 from typing import Literal, NamedTuple, Self, TypeVar
 
-from slotwise.estimation.extrapolation import WORK_LEAST
+from slotwise.estimation.extrapolation import MIN_WORK
 from slotwise.estimation.posterior import Normal, Slope, Sums, combined
 
 SPREAD = 1.0
@@ -22,13 +22,13 @@ ENOUGH = 5
 EXACT = 1e-9
 """Logarithms of factors this small are rounding errors."""
 
-SECONDS_LEAST = 1e-3
+MIN_SECONDS = 1e-3
 """Shorter tasks count as this long: differences between them do not matter."""
 
-GROUPS_MOST = 1000
+MAX_GROUPS = 1000
 """The groups of phases, and the jobs, to keep. The one used least lately is dropped."""
 
-PENDING_MOST = 32
+MAX_PENDING = 32
 """The measurements to keep until an estimate is asked for; older ones are dropped, if none was
 asked for yet."""
 
@@ -155,7 +155,7 @@ class Learned:
     """
 
     def __init__(self, default_work: float) -> None:
-        at = log(max(default_work, WORK_LEAST)) - SPREAD / 2
+        at = log(max(default_work, MIN_WORK)) - SPREAD / 2
         self._default = Estimate(Normal(at, SPREAD), default_work, sqrt(SPREAD))
         self._all, self._count = Sums(), 0
         self._pools: dict[Key, Sums] = {}
@@ -165,7 +165,7 @@ class Learned:
         self._last_job, self._last = "", OfJob()
         self._is_read = False
         self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
-        self._pending: deque[tuple[Measured, float]] = deque(maxlen=PENDING_MOST)
+        self._pending: deque[tuple[Measured, float]] = deque(maxlen=MAX_PENDING)
         self._kept: dict[TaskSource, Estimate] = {}
         self._kept_stated: tuple[TaskSource, float, Estimate] | None = None
         self._error: Normal | None = None  # of stated work, until the sums change
@@ -175,14 +175,14 @@ class Learned:
 
     def source(self, pool: str, program: str, phase: str) -> TaskSource:
         """A source; equal ones are mostly the same object, so that phases share it."""
-        if len(self._sources) == GROUPS_MOST:
+        if len(self._sources) == MAX_GROUPS:
             self._sources.clear()
         found = TaskSource(pool, program, phase)
         return self._sources.setdefault(found, found)
 
     def note(self, phase: Measured, factor: float) -> None:
         """The finished tasks of a phase took `factor` times their estimated work."""
-        if self._is_read and len(self._pending) == PENDING_MOST:
+        if self._is_read and len(self._pending) == MAX_PENDING:
             self._add_pending()
         self._pending.append((phase, factor))
         self.changes += 1
@@ -267,7 +267,7 @@ class Learned:
                 estimate = of_pool.next(estimate)
             if (of_program := self._programs.get(_programs(source)[0])) is not None:
                 estimate = of_program.sums.next_member(estimate, self._within.next(ALIKE))
-            if len(self._kept) == GROUPS_MOST:
+            if len(self._kept) == MAX_GROUPS:
                 self._kept.clear()
             found = self._kept[source] = Estimate.of(estimate)
         return found
@@ -277,7 +277,7 @@ class Learned:
         while self._pending:
             phase, factor = self._pending.popleft()
             stated = exp(phase.scale)
-            value = log(max(factor * stated, SECONDS_LEAST) / max(stated, SECONDS_LEAST))
+            value = log(max(factor * stated, MIN_SECONDS) / max(stated, MIN_SECONDS))
             value = 0.0 if abs(value) < EXACT else value
             if phase.is_new:
                 self._enter(phase, value)
@@ -344,7 +344,7 @@ def _used(kept: dict[K, V], key: K, new: Callable[[], V]) -> V:
     found = kept.pop(key, None)
     if found is None:
         found = new()
-        if len(kept) == GROUPS_MOST:
+        if len(kept) == MAX_GROUPS:
             del kept[next(iter(kept))]
     kept[key] = found
     return found

@@ -27,7 +27,7 @@ from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
-from slotwise.runtime.local.held_slots import HeldSlots
+from slotwise.runtime.local.held_slots import SlotTable
 from slotwise.runtime.local.unresponsive import ResponseChange, ResponseMonitor
 from slotwise.runtime.local.workers import Reply, Slots, Workers
 
@@ -59,7 +59,7 @@ class LiveBackend(ABC):
     is_here  whether all hosts are this machine
     """
 
-    is_here = True
+    is_local = True
 
     def __init__(
         self, executions: Iterable[Execution], cluster: Cluster, slots: Slots, *, is_open: bool
@@ -68,7 +68,7 @@ class LiveBackend(ABC):
         given = list(executions)
         self._arrivals = Arrivals(given, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
-        self._slots = HeldSlots()
+        self._slots = SlotTable()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
         self._drained: set[str] = set()  # hosts that leave when their last task has ended
         self._workers = Workers(slots)
@@ -94,7 +94,7 @@ class LiveBackend(ABC):
             self._slots.of_host,
             cluster.grace,
             self._workers.is_stopped,
-            is_here=self.is_here,
+            is_local=self.is_local,
         )
         self._zero = time.monotonic()
 
@@ -115,7 +115,7 @@ class LiveBackend(ABC):
         self._arrivals.put(entry)
         self._workers.wake()
 
-    def hear(self, event: Request | HostChange) -> None:
+    def on_event(self, event: Request | HostChange) -> None:
         """Tell the state of an event in this turn; for functions that were asked for."""
         if isinstance(event, HostChange):
             self._change_hosts(event)
@@ -186,7 +186,7 @@ class LiveBackend(ABC):
                 self._change_hosts(entry)
                 return
             if isinstance(entry, Request):
-                self.hear(entry)
+                self.on_event(entry)
             elif isinstance(entry, StopTask):
                 slot = self._slots.slot_of(entry.phase, entry.task)
                 if slot is not None:

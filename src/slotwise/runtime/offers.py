@@ -9,7 +9,7 @@ from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PhaseBelow
 
 
-class Offers:
+class LocalityWaitTimer:
     """The phases of one kind of slot whose waits count now.
 
     A turn of the loop offers slots if some are free when decisions are made. It offers them to

@@ -37,7 +37,7 @@ class ShareNode:
     """
 
     __slots__ = (
-        *("allocated", "away", "order", "owed", "rank", "running", "served"),
+        *("allocated", "slots_on_lost_hosts", "order", "owed", "rank", "running", "served"),
         *("starving", "unit", "units_allocated", "units_owed", "urgency", "weight"),
     )
 
@@ -47,7 +47,7 @@ class ShareNode:
     def __init__(self, order: int, unit: int = 1) -> None:
         self.order, self.unit = order, unit
         self.allocated = self.owed = self.served = 0.0
-        self.running = self.away = self.starving = 0
+        self.running = self.slots_on_lost_hosts = self.starving = 0
         self.units_allocated = self.units_owed = 0
         self.weight = self.urgency = 0.0
         self.rank: Rank | None = None
@@ -70,7 +70,7 @@ class ShareNode:
         Shares that are starving, or contain such, come before all others: so the slots taken
         back for them do not go to shares that also lack some.
         """
-        allocated, running = self.allocated, self.running - self.away
+        allocated, running = self.allocated, self.running - self.slots_on_lost_hosts
         is_lacking = running < self.units_allocated
         if in_turn:
             level = 0.0 if not is_lacking else -2.0 if running < self.units_owed else -1.0
@@ -111,7 +111,7 @@ class ShareNode:
         if allocated <= 0:
             return service
         if served > service:
-            if self.running - self.away > self.units_allocated:
+            if self.running - self.slots_on_lost_hosts > self.units_allocated:
                 service = served  # It has just won the turn for a fraction of a slot or unit.
         else:
             served = service

@@ -16,7 +16,7 @@ def check_phase(phase: PhaseState) -> None:
     assert phase.blocked == status.count(BLOCKED)
     assert phase.dropped == status.count(DROPPED)
     assert phase.stopping.keys() <= phase.launches.keys()
-    assert 0 <= phase.away <= phase.running
+    assert 0 <= phase.slots_on_lost_hosts <= phase.running
     assert phase.running <= phase.max_share, "a phase never exceeds its max share"
     waits = phase.waits_for and not phase.lacks_input
     assert not phase.running or not waits, "no task runs before its phase is ready"

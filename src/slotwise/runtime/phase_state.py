@@ -30,7 +30,7 @@ SPARED = 2.0
 """How many times as long as its longest stopped attempt a task runs before it is stopped again
 for the share of a pool. Above 1, it ends at last, even if shares go back and forth."""
 
-STOPPED_LEAST = 1e-3
+MIN_STOPPED = 1e-3
 """The least seconds that a stopped attempt counts: it may be stopped as soon as it begins."""
 
 
@@ -42,11 +42,11 @@ class PhaseState(WaitingNode):
     are done. Then each may run only on the host of the task that it continues. Those of a gated
     phase are blocked until they are released.
 
-    `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
-    gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
-    from the end of an attempt without a result until none of its tasks runs. It counts against
-    the share of a `pool`. Its `job_share` has all phases of its job that do so, if there are
-    several; while this is the node in which it gets slots, it is its `group`, too.
+    `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
+    each task. A gang launches all of its tasks, or none while one runs (`unit`). It is broken
+    (`is_broken`) from the end of an attempt without a result until none of its tasks runs. It
+    counts against the share of a `pool`. Its `job_share` has all phases of its job that do so,
+    if there are several; while this is the node in which it gets slots, it is its `group`, too.
     """
 
     __slots__ = (
@@ -60,7 +60,6 @@ class PhaseState(WaitingNode):
         "_status",
         "_stopped_after",
         "_tries",
-        "behind",
         "blocked",
         "counted",
         "done",
@@ -88,6 +87,7 @@ class PhaseState(WaitingNode):
         "shares",
         "slot_kind",
         "stopping",
+        "successors",
         "waits_for",
         "width",
         "work",
@@ -119,7 +119,7 @@ class PhaseState(WaitingNode):
         self._cluster = cluster
         self.work = PhaseWork(job, phase, default_work, learned)
         self.enter(pool, pools)
-        self.behind: list[PhaseState] = []  # the phases that wait for it
+        self.successors: list[PhaseState] = []  # the phases that wait for it
         is_blocked = self.is_pinned or phase.gated
         self.pending = 0 if is_blocked else count
         self.blocked = count if is_blocked else 0
@@ -213,12 +213,14 @@ class PhaseState(WaitingNode):
         against its max share.
         """
         usable = self.running if self.is_pinned else self.running + self.pending * self.width
-        return (usable if usable < self.max_share else self.max_share) - self.away
+        return (
+            usable if usable < self.max_share else self.max_share
+        ) - self.slots_on_lost_hosts
 
     @property
     def has_shrunk(self) -> bool:
         """Whether its demand is below its allocation or its guarantee."""
-        demand = self.pending * self.width + self.running - self.away
+        demand = self.pending * self.width + self.running - self.slots_on_lost_hosts
         return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
 
     @property
@@ -369,8 +371,8 @@ class PhaseState(WaitingNode):
 
     def look_for(self, lost: Collection[str]) -> None:
         """Count the slots that it holds on these unresponsive hosts. O(running tasks)."""
-        away = sum(launch.host in lost for launch, *_ in self.launches.values())
-        self.away = away * self.width
+        slots_on_lost_hosts = sum(launch.host in lost for launch, *_ in self.launches.values())
+        self.slots_on_lost_hosts = slots_on_lost_hosts * self.width
 
     def move_to(self, cluster: Cluster) -> None:
         """The hosts have changed to these. O(tasks) with input, else O(1)."""
@@ -461,7 +463,7 @@ class PhaseState(WaitingNode):
         """An attempt ends because it was asked to stop; it matters if that was for a pool."""
         entry = self.launches.get(task)
         if entry and entry[0].attempt == attempt and self.stopping.get(task) is not None:
-            longest = self._stopped_after.get(task, STOPPED_LEAST)
+            longest = self._stopped_after.get(task, MIN_STOPPED)
             self._stopped_after[task] = max(now - entry[1], longest)
 
     def keep(self, task: int, work: float) -> None:

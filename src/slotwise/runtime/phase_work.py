@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import log
 
-from slotwise.estimation.extrapolation import WORK_LEAST, work_left
+from slotwise.estimation.extrapolation import MIN_WORK, work_left
 from slotwise.estimation.posterior import expected_if_late
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase
@@ -54,7 +54,7 @@ class PhaseWork:
         self._total = self._each * tasks.count if self._works is None else sum(self._works)
         self._mean = self._each if self._works is None else self._total / tasks.count
         self._is_stated = work is not None
-        self._scale = log(max(self._mean, WORK_LEAST)) if self._is_stated else None
+        self._scale = log(max(self._mean, MIN_WORK)) if self._is_stated else None
         self._learned = learned
         self._known, self._known_at = (0.0, 0.0), NEVER
         self._idle: float | None = None  # the work left, once it was asked for while none ran
@@ -89,8 +89,8 @@ class PhaseWork:
             factor, spread = 1.0, 0.0
             if not is_sure:
                 found = learned.estimate(self._source, self._of_job, self._scale)
-                factor, spread = found.seconds / max(self._mean, WORK_LEAST), found.spread
-            self._known = max(self._total * factor, WORK_LEAST), spread
+                factor, spread = found.seconds / max(self._mean, MIN_WORK), found.spread
+            self._known = max(self._total * factor, MIN_WORK), spread
             self._known_at = changes
         return self._known
 
@@ -122,7 +122,7 @@ class PhaseWork:
             if running and not is_early:
                 _, started, speed = next(iter(running.values()))  # The oldest.
                 seconds = expected_if_late(found.log, (now - started) * speed)
-            factor = seconds / max(self._mean, WORK_LEAST)
+            factor = seconds / max(self._mean, MIN_WORK)
         return self._left(now, done, len(running), is_early, factor), spread
 
     def origin(self, done: int) -> Origin:
@@ -132,7 +132,7 @@ class PhaseWork:
     def learn(self, done: int) -> None:
         """Note how long its done tasks took, for estimates of other phases."""
         finished = self._finished if self._works is not None else self._each * done
-        if finished <= WORK_LEAST:
+        if finished <= MIN_WORK:
             return
         if self._measured is None:
             scale = log(self._mean)

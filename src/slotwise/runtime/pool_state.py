@@ -42,25 +42,23 @@ class PoolState(GroupNode):
     """A share of a pool, or, without a parent, all slots of one kind.
 
     Its children are shares of pools, or jobs of several phases and phases of other jobs.
-    `stopping` counts the slots of its attempts that were asked to stop, `coming` those of
-    attempts asked to stop on its behalf, and the free slots that are reserved for it. Neither
-    counts attempts on unresponsive hosts, which free no slot.
-    `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
-    parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
-    that it may take slots back, `is_starving` that it may do so for its min share; `starving`
-    counts such shares among itself and those below it. Of itself and the shares that contain it
-    (`above`), `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one
-    has a min share. It exceeds `max_share` only up to
-    `excess`, the slots that it held when hosts or pools last changed. `members` is the number
-    of ready phases directly below it at the last `Reallocate`, `changes` how many phases came
-    or left since (`changes.py`), and `moved` the slots that each `Adjust` since then added to
-    or took from phases.
+    `stopping` counts the slots of its attempts that were asked to stop, `slots_being_reclaimed`
+    those of attempts asked to stop on its behalf, and the free slots that are reserved for it.
+    Neither counts attempts on unresponsive hosts, which free no slot. `min_share` and
+    `max_share` apply to this kind of slot, or, with a `total`, to all of its parts together;
+    `holds_totals` is set if there are such shares below it. `is_overdue` means that it may take
+    slots back, `is_starving` that it may do so for its min share; `starving` counts such shares
+    among itself and those below it. Of itself and the shares that contain it (`above`),
+    `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one has a min
+    share. It exceeds `max_share` only up to `excess`, the slots that it held when hosts or
+    pools last changed. `members` is the number of ready phases directly below it at the last
+    `Reallocate`, `changes` how many phases came or left since (`changes.py`), and `moved` the
+    slots that each `Adjust` since then added to or took from phases.
     """
 
     __slots__ = (
         "above",
         "changes",
-        "coming",
         "depth",
         "excess",
         "excusers",
@@ -79,6 +77,7 @@ class PoolState(GroupNode):
         "parent",
         "preemption",
         "slot_kind",
+        "slots_being_reclaimed",
         "stopping",
         "total",
     )
@@ -86,7 +85,7 @@ class PoolState(GroupNode):
     depth: int
     parent: PoolState | None
     preemption: TimeOuts | None
-    total: Total | None
+    total: CrossKindLimit | None
 
     def __init__(
         self,
@@ -97,7 +96,7 @@ class PoolState(GroupNode):
         min_share: float,
         max_share: float,
         preemption: TimeOuts | None,
-        total: Total | None = None,
+        total: CrossKindLimit | None = None,
     ) -> None:
         super().__init__(order)
         self.parent = parent
@@ -114,7 +113,7 @@ class PoolState(GroupNode):
         self.limits = tuple(share for share in (self, *above) if share.max_share < inf)
         self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
-        self.stopping = self.coming = 0
+        self.stopping = self.slots_being_reclaimed = 0
         self.excess = self.members = self.changes = 0
         self.moved = 0.0
         self.min_share_due = self.fair_due = inf
@@ -122,7 +121,7 @@ class PoolState(GroupNode):
         if total is not None:
             self.join(total)
 
-    def join(self, total: Total) -> None:
+    def join(self, total: CrossKindLimit) -> None:
         """Become one part of a common share of several kinds of slots."""
         self.total = total
         total.parts[self.slot_kind] = self
@@ -147,7 +146,9 @@ class PoolState(GroupNode):
     @property
     def most_there(self) -> float:
         """Its max share minus the slots that it holds on unresponsive hosts."""
-        return self.max_share - (self.away if self.total is None else self.total.away)
+        return self.max_share - (
+            self.slots_on_lost_hosts if self.total is None else self.total.slots_on_lost_hosts
+        )
 
     @property
     def room_later(self) -> float:
@@ -172,13 +173,13 @@ class PoolState(GroupNode):
     @property
     def usable(self) -> int:
         """The slots that it can use: its demand, limited by its max share."""
-        room = self.max_share - self.away
+        room = self.max_share - self.slots_on_lost_hosts
         return self.demand if self.demand <= room else int(room)
 
     @property
     def held(self) -> int:
         """The slots that it holds on responsive hosts."""
-        return self.running - self.away
+        return self.running - self.slots_on_lost_hosts
 
     @property
     def share(self) -> float:
@@ -193,7 +194,7 @@ class PoolState(GroupNode):
     @property
     def expected(self) -> int:
         """The slots that it will hold when all attempts that were asked to stop have ended."""
-        return self.held - self.stopping + self.coming
+        return self.held - self.stopping + self.slots_being_reclaimed
 
     def walk(self) -> Iterator[PhaseBelow]:
         """The phases below it with pending tasks, in the order in which they are served."""
@@ -263,7 +264,7 @@ class PoolState(GroupNode):
     def _usable_of(self, missing: int) -> int:
         """Those of its missing slots that tasks below it may hold."""
         if missing > 0 and self.holds_totals:
-            missing = min(missing, self._launchable() - self.coming)
+            missing = min(missing, self._launchable() - self.slots_being_reclaimed)
         return max(0, missing)
 
     def _launchable(self) -> int:
@@ -282,7 +283,7 @@ class PoolState(GroupNode):
         return taken[self]
 
 
-class Total:
+class CrossKindLimit:
     """A pool's common share of all kinds of slots, with one part for each kind.
 
     Each allocation divides the guarantee among the parts. A shortage counts slots of all kinds,
@@ -317,16 +318,18 @@ class Total:
         return sum([part.running for part in self.parts.values()])
 
     @property
-    def away(self) -> int:
+    def slots_on_lost_hosts(self) -> int:
         """The slots that it holds on unresponsive hosts."""
-        return sum([part.away for part in self.parts.values()])
+        return sum([part.slots_on_lost_hosts for part in self.parts.values()])
 
     def room(self, part: PoolState) -> float:
         """The number of further slots of this kind that it may hold.
 
         It excludes slots of other kinds that are being taken back for it.
         """
-        kept = sum([other.coming for other in self.parts.values() if other is not part])
+        kept = sum(
+            [other.slots_being_reclaimed for other in self.parts.values() if other is not part]
+        )
         return self.max_share - self.running - kept
 
     def lacks(self) -> int:
@@ -385,7 +388,7 @@ class Total:
 
     def _owed(self) -> int:
         owed = sum([min(part.owed, part.usable) for part in self.parts.values()])
-        return whole(min(owed, self.max_share - self.away))
+        return whole(min(owed, self.max_share - self.slots_on_lost_hosts))
 
     def _turn(self, part: PoolState) -> tuple[float, float, str]:
         held, level = part.held, inf

@@ -22,7 +22,7 @@ class Reserved:
         for by_pool in self.by_host.values():
             for share, slots in by_pool.items():
                 for pool in path_to(share):
-                    pool.coming += slots
+                    pool.slots_being_reclaimed += slots
 
     def add(self, host: str, share: PoolState, slots: int) -> None:
         """Reserve as many of the free slots of a host for a pool, or all if there are fewer."""
@@ -32,7 +32,7 @@ class Reserved:
             by_pool = self.by_host.setdefault(host, {})
             by_pool[share] = by_pool.get(share, 0) + slots
             for pool in path_to(share):
-                pool.coming += slots
+                pool.slots_being_reclaimed += slots
 
     def release(self, host: str, share: PoolState, slots_max: int) -> int:
         """Free up to so many of the slots that are reserved for a pool; their number."""
@@ -45,7 +45,7 @@ class Reserved:
             if not by_pool:
                 del self.by_host[host]
             for pool in path_to(share):
-                pool.coming -= slots
+                pool.slots_being_reclaimed -= slots
             self._free.give_back(host, slots)
         return slots
 

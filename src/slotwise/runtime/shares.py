@@ -20,7 +20,7 @@ from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.reserved import Reserved
-from slotwise.runtime.totals import Totals
+from slotwise.runtime.totals import CrossKindLimits
 
 WHOLE = ShareKey("", "")
 """All slots of one kind: the parent of the shares of the pools at the top."""
@@ -37,7 +37,11 @@ class Shares:
     """
 
     def __init__(
-        self, slot_kind: str, free: FreeSlots, totals: Totals, of_kinds: Mapping[str, Shares]
+        self,
+        slot_kind: str,
+        free: FreeSlots,
+        totals: CrossKindLimits,
+        of_kinds: Mapping[str, Shares],
     ) -> None:
         """`of_kinds` holds the shares of all kinds, `totals` what they have in common."""
         self.slot_kind, self._totals, self._of_kinds = slot_kind, totals, of_kinds
@@ -109,7 +113,7 @@ class Shares:
         """Set the slots that each ready phase should hold; 0 for phases not named.
 
         `in_turn`: phases are served by priority, then by arrival, and min shares do not count.
-        Afterwards call `owe` for all kinds, and then `line_up`.
+        Afterwards call `set_guarantees` for all kinds, and then `rebuild_order`.
         """
         whole, jobs = self.whole, dict[JobShare, None]()
         is_new_order = in_turn != whole.is_in_turn
@@ -183,7 +187,7 @@ class Shares:
                 self._watch(above)
         self._rerank(group or pool)
 
-    def line_up(self) -> None:
+    def rebuild_order(self) -> None:
         """Sort the order below each node, and add the node to the order of its parent."""
         for job in self._jobs:
             job.count_units()
@@ -203,7 +207,9 @@ class Shares:
     def clear(self) -> None:
         """Count nothing any more."""
         for pool in self._by_key.values():
-            pool.running = pool.away = pool.demand = pool.stopping = pool.coming = 0
+            pool.running = pool.slots_on_lost_hosts = pool.demand = pool.stopping = (
+                pool.slots_being_reclaimed
+            ) = 0
             pool.backlogged = []
             pool.rank = None
 
@@ -211,14 +217,14 @@ class Shares:
         """Recount all phases: hosts came or went, or an attempt ended on a lost one.
 
         Tasks on the hosts in `lost` are away: they count against no share of the other hosts.
-        Call `clear` before for all kinds, and after all are counted `line_up`.
+        Call `clear` before for all kinds, and after all are counted `rebuild_order`.
         O(running tasks + phases + pools).
         """
         pools = self._by_key.values()
         jobs = [phase.group for phase in phases]
         self._jobs = dict.fromkeys([job for job in jobs if job is not None])
         for job in self._jobs:
-            job.running = job.away = job.demand = 0
+            job.running = job.slots_on_lost_hosts = job.demand = 0
             job.backlogged = []
             job.rank = None
         self.reserved.count()
@@ -253,7 +259,7 @@ class Shares:
             if more:
                 before = group.demand
                 group.demand = after = before + more
-                room = group.max_share - group.away
+                room = group.max_share - group.slots_on_lost_hosts
                 if room < before or room < after:
                     more = int(min(after, room) - min(before, room))
             if group is parent:
@@ -294,7 +300,7 @@ class Shares:
         for pool in path_to(phase.pool):
             pool.stopping += phase.width
         for pool in path_to(share):
-            pool.coming += phase.width
+            pool.slots_being_reclaimed += phase.width
 
     def ended(self, phase: PhaseState, task: int) -> PoolState | None:
         """A task has ended: if it was asked to stop, it no longer counts as stopping.
@@ -307,7 +313,7 @@ class Shares:
         for pool in path_to(phase.pool):
             pool.stopping -= phase.width
         for pool in path_to(share):
-            pool.coming -= phase.width
+            pool.slots_being_reclaimed -= phase.width
         return share if share is not None and share.slot_kind == self.slot_kind else None
 
     def check(self, phases: Iterable[PhaseState]) -> None:
@@ -327,7 +333,9 @@ class Shares:
             assert {phase.group for phase in members} == {job if job.is_formed else None}
             if job.is_formed:
                 assert job.running == sum(phase.running for phase in members)
-                assert job.away == sum(phase.away for phase in members)
+                assert job.slots_on_lost_hosts == sum(
+                    phase.slots_on_lost_hosts for phase in members
+                )
                 _check_order(job, self.whole)
 
     def _new(self, key: ShareKey, above: PoolState, pools: PoolTree) -> PoolState:
@@ -375,14 +383,14 @@ class Shares:
         ]
         if phase.group is not None:
             phase.group.running += phase.running
-            phase.group.away += phase.away
+            phase.group.slots_on_lost_hosts += phase.slots_on_lost_hosts
         for pool in path_to(phase.pool):
             pool.running += phase.running
-            pool.away += phase.away
+            pool.slots_on_lost_hosts += phase.slots_on_lost_hosts
             pool.stopping += len(takers) * phase.width
         for taker in takers:
             for pool in path_to(taker):
-                pool.coming += phase.width
+                pool.slots_being_reclaimed += phase.width
         phase.rank = None
         if phase.is_ready and phase.pending:
             parent = self._order_of(phase)
@@ -430,9 +438,9 @@ class Shares:
 def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
     """Assert that a share agrees with the shares directly, and all phases, below it."""
     assert pool.running == sum(phase.running for phase in phases)
-    assert pool.away == sum(phase.away for phase in phases)
+    assert pool.slots_on_lost_hosts == sum(phase.slots_on_lost_hosts for phase in phases)
     stopping = sum(len(phase.stopping) * phase.width for phase in phases)
-    assert stopping - pool.away <= pool.stopping <= stopping
+    assert stopping - pool.slots_on_lost_hosts <= pool.stopping <= stopping
     own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is pool)
     assert pool.demand == own + sum(other.usable for other in below)
     parts = [pool] if pool.total is None else pool.total.parts.values()

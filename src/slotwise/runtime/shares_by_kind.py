@@ -12,7 +12,7 @@ from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.shares import Shares
-from slotwise.runtime.totals import Totals, owe
+from slotwise.runtime.totals import CrossKindLimits, set_guarantees
 
 
 class SharesByKind:
@@ -22,7 +22,7 @@ class SharesByKind:
     """
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
-        self._totals, self._free = Totals(free), free
+        self._totals, self._free = CrossKindLimits(free), free
         self.of: dict[str, Shares] = {}
         for kind in free:
             self.of[kind] = Shares(kind, free[kind], self._totals, self.of)
@@ -65,7 +65,9 @@ class SharesByKind:
         for kind, phases in ready.items():
             self.of[kind].reallocate(phases, slots, in_turn)
         if not in_turn:
-            owe([pool for shares in self.of.values() for pool in shares.inner_first()])
+            set_guarantees(
+                [pool for shares in self.of.values() for pool in shares.inner_first()]
+            )
         self._line_up()
 
     def adjust(
@@ -130,7 +132,9 @@ class SharesByKind:
                     coming.update(dict.fromkeys(path_to(taker), slots))
         for shares in self.of.values():
             for pool in shares.inner_first():
-                assert pool.coming == coming[pool], "all slots that come are counted"
+                assert pool.slots_being_reclaimed == coming[pool], (
+                    "all slots that come are counted"
+                )
 
     @property
     def has_overdue(self) -> bool:
@@ -153,4 +157,4 @@ class SharesByKind:
 
     def _line_up(self) -> None:
         for shares in self.of.values():
-            shares.line_up()
+            shares.rebuild_order()

@@ -55,7 +55,7 @@ from slotwise.model.event import (
 from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import ShareKey
-from slotwise.runtime.offers import Offers
+from slotwise.runtime.offers import LocalityWaitTimer
 from slotwise.runtime.phase_check import check_phase
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.state_gates import StateGates
@@ -215,8 +215,8 @@ class State(StateRequests, StateHosts, StateGates):
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
             self._demand_changed(phase)
         self._settle_end(phase, launch)
-        if phase.behind:
-            self._tell_followers(phase, task, launch.host)
+        if phase.successors:
+            self._unblock_successors(phase, task, launch.host)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         else:
@@ -299,7 +299,7 @@ class State(StateRequests, StateHosts, StateGates):
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
         phase.waited = 0.0
         if phase.slot_kind not in self._offers:
-            self._offers[phase.slot_kind] = Offers()
+            self._offers[phase.slot_kind] = LocalityWaitTimer()
         self._offers[phase.slot_kind].defer(phase)
         # While phases wait for several slots at once, some may be kept from it.
         phase.has_passed = not phase.is_limited and not self.has_wide

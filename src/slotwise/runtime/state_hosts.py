@@ -12,7 +12,7 @@ from slotwise.model.event import (
     OutputLost,
 )
 from slotwise.model.job import PhaseId
-from slotwise.runtime.jobs import hold_behind, hold_followers
+from slotwise.runtime.jobs import block_successors, hold_behind
 from slotwise.runtime.state_parts import StateParts
 
 
@@ -82,7 +82,7 @@ class StateHosts(StateParts):
                 )
         for name in phase.phase.after:  # It did not wait for them while it was done.
             hold_behind(phase, self._phases[PhaseId(phase.job.id, name)])
-        for other in hold_followers(phase, tasks):
+        for other in block_successors(phase, tasks):
             if other.waits_for or not other.has_tasks:
                 self._make_unready(other)
             else:

@@ -18,9 +18,9 @@ from slotwise.runtime.changes import Changes
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.groups import JobShare
 from slotwise.runtime.hosts import Hosts
-from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
+from slotwise.runtime.jobs import Jobs, release_followers, unblock_successors
 from slotwise.runtime.learned import Learned
-from slotwise.runtime.offers import Offers
+from slotwise.runtime.offers import LocalityWaitTimer
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
@@ -58,7 +58,9 @@ class StateParts(StateView):
         self._default_work, self._limits = default_work, limits
         self._reserves = reserves
         self._hosts = Hosts(cluster)
-        self._offers: dict[str, Offers] = {}  # of the kinds of slots for which phases waited
+        self._offers: dict[
+            str, LocalityWaitTimer
+        ] = {}  # of the kinds of slots for which phases waited
         self._queues = Queues()
         self._finished = Finished()
         self._learned = Learned(default_work)
@@ -189,9 +191,9 @@ class StateParts(StateView):
         self._settle(phase, 0)
         self.is_stale = True
 
-    def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
+    def _unblock_successors(self, phase: PhaseState, task: int, host: str) -> None:
         """Update the phases that need not wait for all tasks of this phase."""
-        for other in tell_followers(phase, task, host):
+        for other in unblock_successors(phase, task, host):
             if other.is_pinned and not self._hosts.is_staying(host):
                 self._strand(other, host)
             if other.is_ready:

@@ -8,7 +8,7 @@ from typing import cast
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
-from slotwise.model.snapshot import Seen, Turns
+from slotwise.model.snapshot import LaunchOrder, TaskTimings
 from slotwise.model.unbegun import Unbegun
 from slotwise.model.views import PhaseView, PoolView
 from slotwise.runtime.finished import Finished
@@ -55,7 +55,7 @@ class StateView:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return self._shares.of[slot_kind].whole.walk()
 
-    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> Turns:
+    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> LaunchOrder:
         """The turns of phases for the free slots if each launches a task at each turn."""
         slots = sum(self._hosts.free[slot_kind].by_host.values())
         return turns_of(self._shares.of[slot_kind].whole, slots, most)
@@ -121,7 +121,7 @@ class StateView:
         return self._hosts.leaving
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> TaskTimings:
         """What tasks took, by phase and host, that finished since this was read first."""
         return self._finished.seen
 

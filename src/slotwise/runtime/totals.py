@@ -9,17 +9,17 @@ from slotwise.model.cluster import ANY_KIND
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import ShareKey
 from slotwise.runtime.hosts import FreeSlots
-from slotwise.runtime.pool_state import PoolState, Total
+from slotwise.runtime.pool_state import CrossKindLimit, PoolState
 
 
-class Totals:
+class CrossKindLimits:
     """The common shares of all kinds of slots, if the cluster has several kinds."""
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
         self._free = free
-        self._by_key: dict[ShareKey, Total] = {}
+        self._by_key: dict[ShareKey, CrossKindLimit] = {}
 
-    def of(self, key: ShareKey, pool: Pool) -> Total | None:
+    def of(self, key: ShareKey, pool: Pool) -> CrossKindLimit | None:
         """The total of a share; None if the share has no number for several kinds."""
         has_number = ANY_KIND in pool.slots_min or ANY_KIND in pool.slots_max
         if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
@@ -29,11 +29,11 @@ class Totals:
                 pool.slots_min.get(ANY_KIND, 0),
                 pool.slots_max.get(ANY_KIND, inf),
             )
-            self._by_key[key] = Total(min_share, max_share, self._free)
+            self._by_key[key] = CrossKindLimit(min_share, max_share, self._free)
         return self._by_key[key]
 
 
-def owe(pools: Sequence[PoolState]) -> None:
+def set_guarantees(pools: Sequence[PoolState]) -> None:
     """Set the slots of its allocation that each share is owed.
 
     That is its min share, or the sum owed below it if that is more. `pools` holds all shares of

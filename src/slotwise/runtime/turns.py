@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 
-from slotwise.model.snapshot import Turns
+from slotwise.model.snapshot import LaunchOrder
 from slotwise.runtime.groups import GroupNode
 from slotwise.runtime.ordering import Rank, ShareNode, whole
 from slotwise.runtime.pool_state import PhaseBelow, PoolState
@@ -25,7 +25,7 @@ class _Ahead(ShareNode):
         super().__init__(node.order, node.unit)
         self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
         self.units_allocated, self.units_owed = node.units_allocated, node.units_owed
-        self.running, self.away = node.running, node.away
+        self.running, self.slots_on_lost_hosts = node.running, node.slots_on_lost_hosts
         self.weight, self.urgency = node.weight, node.urgency
         self.node, self.is_starving = node, False
 
@@ -67,7 +67,7 @@ class _GroupAhead(_Ahead):
         """Whether it holds what it is owed, so that it is not starving any more."""
         pool = self.group
         assert isinstance(pool, PoolState), "only pools are starving"
-        return self.running - self.away >= whole(min(pool.owed, pool.usable))
+        return self.running - self.slots_on_lost_hosts >= whole(min(pool.owed, pool.usable))
 
     def first(self, ahead: Callable[[ShareNode], _Ahead]) -> _Ahead | None:
         """The child that is served next; None if there is none left."""
@@ -93,7 +93,7 @@ class _GroupAhead(_Ahead):
             heapreplace(self.had_turns, child.ranked(group.is_in_turn))
 
 
-def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> Turns:
+def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> LaunchOrder:
     """The turns for free slots below `top`; `most` limits the tasks that a phase launches.
 
     `most` is asked when the first turn of a phase comes. Turns end before a phase of a pool
@@ -111,7 +111,7 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
     alone = 0  # The groups at the beginning of the path that have one child each.
     while slots > 0 and path:
         if path[-1].group.total is not None:
-            return Turns(found, is_cut=True)
+            return LaunchOrder(found, is_cut=True)
         child = path[-1].first(ahead)
         if child is None:
             path.pop()
@@ -124,7 +124,7 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
             assert isinstance(child, _PhaseAhead)
             unit, limits = child.unit, child.phase.pool.limits
             if top.is_in_turn and any(limit.total is not None for limit in limits):
-                return Turns(found, is_cut=True)
+                return LaunchOrder(found, is_cut=True)
             can = min(slots // unit, child.left)
             if limits:
                 room = min(limit.room - taken.get(limit, 0) for limit in limits)
@@ -144,7 +144,7 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
             child.left -= count
             _serve(path, alone, child, count * unit)
             del path[alone + 1 :]
-    return Turns(found, is_cut=False)
+    return LaunchOrder(found, is_cut=False)
 
 
 def _serve(path: list[_GroupAhead], alone: int, child: _Ahead, slots: int) -> None:

@@ -22,7 +22,7 @@ from slotwise.runtime.local.call_stream import (
 )
 from slotwise.sessions.futures import Control, Future
 
-CALLS_MOST = 100_000
+MAX_CALLS = 100_000
 """The calls of one job of an executor; further calls go to a new job, which frees memory."""
 
 PHASE = "call"
@@ -259,12 +259,12 @@ class CallSubmitter:
     def _stream(self, program: str) -> OpenCalls:
         """The job that gets the next call; a new one is of this program."""
         streams = self._streams
-        if streams and streams[-1].stream.count < CALLS_MOST:
+        if streams and streams[-1].stream.count < MAX_CALLS:
             return streams[-1]
         host, job, now = self._host, self._job, self._host.now
         host.check_job(job)
         deadline = None if job.deadline is None else now + job.deadline
-        again = job.again(host.unused(job.id), now, deadline, program)
+        again = job.with_identity(host.unused(job.id), now, deadline, program)
         stream = OpenCalls(host, again)
         if self._grows:
             for full in streams:

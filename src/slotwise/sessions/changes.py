@@ -18,11 +18,11 @@ from slotwise.model.typed import check_number, check_seconds, check_text
 from slotwise.objective.objective import Objective
 from slotwise.sessions.checking import check_pools
 from slotwise.sessions.futures import Future
-from slotwise.sessions.intake import Intake
+from slotwise.sessions.intake import SessionCore
 
 
 def change_job(
-    intake: Intake,
+    intake: SessionCore,
     future: Future[Any],
     priority: str | None,
     weight: float | None,
@@ -59,12 +59,12 @@ def change_job(
             )
             pools = state.pools.with_pools([event.pool])
             check_fits(event.applied_to(old), state.cluster, pools)
-            intake.loop.hear(event)
+            intake.loop.on_event(event)
 
     intake.loop.ask(change)
 
 
-def set_pools(intake: Intake, pools: Iterable[Pool]) -> None:
+def set_pools(intake: SessionCore, pools: Iterable[Pool]) -> None:
     """Replace the pools. See `Session.set_pools`."""
     given = check_pools(pools)
 
@@ -76,12 +76,12 @@ def set_pools(intake: Intake, pools: Iterable[Pool]) -> None:
             for job in jobs:
                 check_fits(job, intake.state.cluster, tree)
             intake.pools = tree
-            intake.loop.hear(PoolsChanged(intake.now, given))
+            intake.loop.on_event(PoolsChanged(intake.now, given))
 
     intake.loop.ask(change)
 
 
-def set_objective(intake: Intake, objective: Objective | str) -> None:
+def set_objective(intake: SessionCore, objective: Objective | str) -> None:
     """Replace the objective. See `Session.set_objective`."""
     named = Objective.of(objective)
     event = ObjectiveChanged(intake.now, named.penalty, named.aggregate)
@@ -90,6 +90,6 @@ def set_objective(intake: Intake, objective: Objective | str) -> None:
         with intake.lock:
             named.check(intake.jobs_left())
             intake.objective = named
-            intake.loop.hear(event)
+            intake.loop.on_event(event)
 
     intake.loop.ask(change)

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 
 from slotwise.runtime.signals import HeldInterrupts
-from slotwise.sessions.intake import Intake
+from slotwise.sessions.intake import SessionCore
 
 LOOK_SECONDS = 0.05
 """Seconds between two looks at whether an interrupt has come while `close` waits."""
@@ -19,7 +19,7 @@ LEAVE_SECONDS = 1.0
 """Seconds for which `close` still waits when it is interrupted after jobs were cancelled."""
 
 
-def close(intake: Intake, *, cancels: bool) -> None:
+def close(intake: SessionCore, *, cancels: bool) -> None:
     """Accept no more jobs, wait for those that were submitted, and end the workers.
 
     With `cancels`, or at an interrupt, the jobs that are not over are cancelled first.
@@ -28,7 +28,7 @@ def close(intake: Intake, *, cancels: bool) -> None:
         _close(intake, held, cancels=cancels)
 
 
-def close_at_exit(intake: Intake) -> None:
+def close_at_exit(intake: SessionCore) -> None:
     """Wait for a session if it is still open at the end of the program.
 
     If that ends by an interrupt, cancel its jobs.
@@ -39,27 +39,27 @@ def close_at_exit(intake: Intake) -> None:
     atexit.register(_close_all)
 
 
-def close_unused(intake: Intake) -> None:
+def close_unused(intake: SessionCore) -> None:
     """Let a session to which the program refers no more end when its jobs are over.
 
     The garbage collector may call it, in any thread and within any operation, so the session is
     closed in another thread.
     """
-    if intake.loop.is_here and not intake.is_closed:
+    if intake.loop.is_local and not intake.is_closed:
         intake.loop.take_step(partial(_accept_no_more, intake))
 
 
-def _accept_no_more(intake: Intake) -> None:
+def _accept_no_more(intake: SessionCore) -> None:
     with intake.lock:
         intake.is_closed = True
         intake.end_jobs()
 
 
-_OPEN: weakref.WeakSet[Intake] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[SessionCore] = weakref.WeakSet()
 
 
-def _close(intake: Intake, held: HeldInterrupts, *, cancels: bool) -> None:
-    if not intake.loop.is_here:
+def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
+    if not intake.loop.is_local:
         return  # A forked child owns nothing of it, and a thread may have held the lock.
     with intake.lock:
         intake.is_closed = True

@@ -95,7 +95,7 @@ def _claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCor
 
 def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
     """Add a host with its own worker processes. See `Session.add_host`."""
-    if not loop.backend.is_here:
+    if not loop.backend.is_local:
         raise InputError("the hosts are the workers of a Dask cluster; start another worker")
     check_text("the name of a host", name)
     check_text(f"host {name!r}: rack", rack)
@@ -116,7 +116,7 @@ def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str)
             why = "leaves when its last task has ended" if leaves else "is there already"
             raise InputError(f"host {name!r} {why}; give the new host another name")
         present.with_host(host)  # Refuses too many slots.
-        loop.hear(HostAdded(loop.backend.now, host))
+        loop.on_event(HostAdded(loop.backend.now, host))
 
     loop.ask(add)
     loop.ask(lambda: None)  # The state has heard of it then.
@@ -131,7 +131,7 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
         if name not in known:
             raise InputError(f"there is no host {name!r}; hosts: {', '.join(known) or 'none'}")
         event = HostDrained if drain else HostRemoved
-        loop.hear(event(loop.backend.now, name))
+        loop.on_event(event(loop.backend.now, name))
 
     loop.ask(remove)
     loop.ask(lambda: None)

@@ -35,7 +35,7 @@ from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
 from slotwise.sessions.shows import explained, shown_job, shown_session
 
 
-class Intake:
+class SessionCore:
     """Accepts calls and jobs, gives them to the loop, and tells their futures how they end.
 
     It is what calls and futures see of a session (`CallHost`).
@@ -64,7 +64,7 @@ class Intake:
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         records = [*filter(None, (learning.record, progress)), self._hear]
-        self.files = CallFiles(is_here=place.claim is not None)  # Else, on other hosts.
+        self.files = CallFiles(is_local=place.claim is not None)  # Else, on other hosts.
         self._claimed = header.cluster
         self.loop = LoopThread(header, place.backend, records, log)
         self.state = self.loop.state

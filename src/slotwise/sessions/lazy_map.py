@@ -20,10 +20,10 @@ AHEAD = 4
 TASK_SECONDS = 0.01
 """How long a task should take if the number of its calls is chosen here."""
 
-GROWTH_MOST = 4
+MAX_GROWTH = 4
 """A task makes at most this many times as many calls as the one whose result was last taken."""
 
-CALLS_MOST = 10_000
+MAX_CALLS = 10_000
 """The most calls of a task whose number of calls is chosen here."""
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ def _next_size(size: int, last: Chunk) -> int:
     if not last.values:
         return size
     wanted = TASK_SECONDS * len(last.values) / max(last.seconds, 1e-9)
-    return max(1, int(min(wanted, GROWTH_MOST * len(last.values), CALLS_MOST)))
+    return max(1, int(min(wanted, MAX_GROWTH * len(last.values), MAX_CALLS)))
 
 
 def _each_timed(fn: Callable[..., Any], is_of_one: bool, chunk: list[Any]) -> Chunk:

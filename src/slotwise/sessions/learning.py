@@ -10,7 +10,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.observation import Sizes
 from slotwise.programs.execution import Execution, HasInputSizes
 from slotwise.record.history import read_history
-from slotwise.record.remembering import Remembering
+from slotwise.record.remembering import HistoryWriter
 from slotwise.running import existing
 
 
@@ -25,11 +25,11 @@ class Learning:
         """InputError for a history that cannot be read."""
         self._programs: dict[str, tuple[str, Mapping[str, Sizes]]] = {}
         self.rates = Rates()
-        self.record: Remembering | None = None
+        self.record: HistoryWriter | None = None
         if earlier := existing(history):
             self.rates = estimate_rates(read_history(earlier))
         if history is not None:
-            self.record = Remembering(history, self._programs, cluster)
+            self.record = HistoryWriter(history, self._programs, cluster)
 
     def begin(self, execution: Execution) -> None:
         """A job is about to arrive: its finished tasks are remembered."""

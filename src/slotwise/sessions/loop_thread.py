@@ -81,13 +81,13 @@ class LoopThread:
         return True
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the loop belongs to this process; a fork copies no threads."""
         return os.getpid() == self._pid
 
     def check_process(self) -> None:
         """SlotwiseError in a process that was forked from that of the loop."""
-        if not self.is_here:
+        if not self.is_local:
             raise SlotwiseError(
                 "a process that was forked cannot use the session of its parent; open another"
                 " one there, or start it without fork"
@@ -117,10 +117,10 @@ class LoopThread:
                 self.backend.put(Ask(call))
         return answer.result()
 
-    def hear(self, event: Request | HostChange) -> None:
+    def on_event(self, event: Request | HostChange) -> None:
         """Tell the state of an event, in a function that `ask` calls; none after the end."""
         if not self._is_over:
-            self.backend.hear(event)
+            self.backend.on_event(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks of users, in a thread of their own."""

@@ -28,9 +28,9 @@ class NotebookCells:
         self._shell, self._events = shell, shell.events
         self._session: Callable[[], object] = lambda: None
         self._created: weakref.WeakSet[futures.Future[Any]] | None = weakref.WeakSet()
-        self._hears = {"pre_run_cell": self._begin, "post_run_cell": self._end}
-        for name, hear in self._hears.items():
-            self._events.register(name, hear)
+        self._handlers = {"pre_run_cell": self._begin, "post_run_cell": self._end}
+        for name, handler in self._handlers.items():
+            self._events.register(name, handler)
 
     def add(self, future: futures.Future[Any]) -> None:
         """Note a new future, in any thread."""
@@ -43,9 +43,9 @@ class NotebookCells:
 
     def close(self) -> None:
         """Hear of no more cells. Idempotent."""
-        for name, hear in self._hears.items():
+        for name, handler in self._handlers.items():
             with suppress(ValueError):
-                self._events.unregister(name, hear)
+                self._events.unregister(name, handler)
 
     def _begin(self, info: Any = None) -> None:
         self._created = weakref.WeakSet()

@@ -30,7 +30,7 @@ from slotwise.sessions.checking import (
 )
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
-from slotwise.sessions.intake import Intake
+from slotwise.sessions.intake import SessionCore
 from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.learning import Learning
 from slotwise.sessions.notebook import LiveDisplay
@@ -117,7 +117,7 @@ class Session:
             spec = RunSpec(scheduler, "live", (), place.cluster, source, options, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
             progress, log = options.get("progress"), options.get("log")
-            self._intake = Intake(header, learning, place, progress, log)
+            self._intake = SessionCore(header, learning, place, progress, log)
         except BaseException:
             place.discard()
             raise

@@ -7,7 +7,7 @@ from itertools import islice
 
 from slotwise.analysis.explain import explain_state
 from slotwise.analysis.explanation import Explanation
-from slotwise.report.session_table import ROWS_MOST, ShownJob, ShownSession
+from slotwise.report.session_table import MAX_ROWS, ShownJob, ShownSession
 from slotwise.runtime.state import State
 from slotwise.sessions.loop_thread import LoopThread
 
@@ -43,7 +43,7 @@ def shown_session(loop: LoopThread, is_open: bool, over: int, waiting: int) -> S
         is_open,
         slots,
         max(0, slots - free),
-        [shown_job(loop, job) for job in islice(names_left(state), ROWS_MOST)],
+        [shown_job(loop, job) for job in islice(names_left(state), MAX_ROWS)],
         sum(1 for _ in names_left(state)),
         over,
         waiting,

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.text import Lines, Path
 
-LENGTH_MOST = 60
+MAX_LENGTH = 60
 """The maximum number of characters of a value or a key that a message shows."""
 
 
@@ -77,8 +77,8 @@ def _at(path: Path, data: Any) -> Any:
 
 def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
     value = _at(path, data)
-    is_there = fault["type"] != "missing" or isinstance(value, list)
-    if not is_there or fault["type"] == "extra_forbidden" or isinstance(value, dict):
+    exists = fault["type"] != "missing" or isinstance(value, list)
+    if not exists or fault["type"] == "extra_forbidden" or isinstance(value, dict):
         return ""
     plain = value is None or isinstance(value, bool)
     text = json.dumps(value) if plain else repr(value)
@@ -87,7 +87,7 @@ def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
 
 def short(text: str) -> str:
     """A text, or its first characters and three dots."""
-    return text if len(text) < LENGTH_MOST else text[: LENGTH_MOST - 3] + "..."
+    return text if len(text) < MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
 PAIR = "give a list of two numbers, [time, cost]"

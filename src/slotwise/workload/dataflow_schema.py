@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from slotwise.workload.entry import Entry, InputHosts, Name, Place, Seconds
 
-COPIES_MOST = 100_000
+MAX_COPIES = 100_000
 """The maximum number of copies of a node."""
 
 
@@ -29,7 +29,7 @@ class NodeEntry(Entry):
     name: Name
     function: Place | None = None
     reads: list[Name | ReadEntry] | None = None
-    copies: Annotated[int, Field(ge=1, le=COPIES_MOST)] | None = None
+    copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] | None = None
     parameters: dict[str, Any] | None = None
     outputs: Annotated[list[Name], Field(min_length=1)] | None = None
     work: Seconds | None = None

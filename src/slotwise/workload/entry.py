@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from slotwise.model.cluster import SLOTS_MOST
-from slotwise.model.typed import NUMBER_LEAST, NUMBER_MOST, TIME_MOST
+from slotwise.model.cluster import MAX_SLOTS
+from slotwise.model.typed import MAX_NUMBER, MAX_TIME, MIN_NUMBER
 
 
 def _not_minute(value: float) -> float:
-    if value < NUMBER_LEAST:
-        raise ValueError(f"give a number >= {NUMBER_LEAST}")
+    if value < MIN_NUMBER:
+        raise ValueError(f"give a number >= {MIN_NUMBER}")
     return value
 
 
@@ -33,12 +33,12 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
 HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
 InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
-Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
-Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
-Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_TIME)]
+Cost = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER), AfterValidator(_not_minute)]
 Part = Annotated[float, Field(ge=0, le=1)]
-Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
-Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
+Slots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
+Count = Annotated[int, Field(ge=0, le=MAX_SLOTS)]
 
 
 class Entry(BaseModel):

@@ -12,7 +12,7 @@ from slotwise.model.errors import InputError
 
 Floats = NDArray[np.float64]
 
-STEP_HEIGHT_MOST = 1.0
+MAX_STEP_HEIGHT = 1.0
 """Heights of steps are drawn between 0 and this, as the weights of jobs are."""
 
 
@@ -80,7 +80,7 @@ class FlexGenerator:
             weight=1.0 - quantiles[2],  # In (0, 1], because a weight must not be 0.
             deadline=horizon * (1.0 - rng.random(count)),
             step_instants=np.sort(horizon * (1.0 - rng.random((count, self.steps)))),
-            step_heights=np.sort(STEP_HEIGHT_MOST * (1.0 - rng.random((count, self.steps)))),
+            step_heights=np.sort(MAX_STEP_HEIGHT * (1.0 - rng.random((count, self.steps)))),
         )
 
     def _work(self, quantiles: Floats) -> Floats:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from slotwise.model.cluster import GRACE_SECONDS
-from slotwise.model.job import BYTES_MOST, COMMANDS_MOST, PRIORITIES, REDUCERS_MOST, TASKS_MOST
+from slotwise.model.job import MAX_BYTES, MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES
 from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.copies import Policy
@@ -79,7 +79,7 @@ class PlacementEntry(Entry):
 
     replicas: Annotated[int, Field(ge=1)] = 3
     policy: Policy = "racks"
-    block_bytes: Annotated[int, Field(ge=0, le=BYTES_MOST)] = 0
+    block_bytes: Annotated[int, Field(ge=0, le=MAX_BYTES)] = 0
 
 
 class NetworkEntry(Entry):
@@ -150,7 +150,7 @@ class PhaseEntry(Entry):
     kind: Name = "task"
     work: Positive | None = None
     tasks: (
-        Annotated[int, Field(ge=1, le=TASKS_MOST)]
+        Annotated[int, Field(ge=1, le=MAX_TASKS)]
         | Annotated[list[Positive], Field(min_length=1)]
         | None
     ) = None
@@ -208,14 +208,14 @@ class JobEntry(Entry):
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None
     dataflow: DataflowEntry | None = None
-    tasks: Annotated[int, Field(ge=1, le=COMMANDS_MOST)] | None = None
+    tasks: Annotated[int, Field(ge=1, le=MAX_COMMANDS)] | None = None
     env: dict[Variable, Word] | None = None
     cwd: Place | None = None
     work: Positive | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     input_hosts: InputHosts | None = None
     output: Place | None = None
-    reducers: Annotated[int, Field(ge=0, le=REDUCERS_MOST)] | None = None
+    reducers: Annotated[int, Field(ge=0, le=MAX_REDUCERS)] | None = None
     parameters: dict[str, Any] | None = None
     input_format: Name | None = None
     output_format: Name | None = None

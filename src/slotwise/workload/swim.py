@@ -16,20 +16,20 @@ from pathlib import Path
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
-from slotwise.model.job import TASKS_MOST, Job, Phase, Tasks
-from slotwise.model.typed import TIME_MOST
+from slotwise.model.job import MAX_TASKS, Job, Phase, Tasks
+from slotwise.model.typed import MAX_TIME
 from slotwise.opening import open_to_read
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
 """The columns of a trace that are read; others may follow."""
 
-DIGITS_MOST = 18
+MAX_DIGITS = 18
 """Maximum digits of a number of bytes; a billion gigabytes and more are treated as mistakes."""
 
-NAME_MOST = 200
+MAX_NAME = 200
 """Maximum characters of a job id, as in a workload file."""
 
-SHOWN_MOST = 40
+MAX_SHOWN = 40
 """Maximum characters of an invalid value that a message shows."""
 
 
@@ -84,9 +84,9 @@ class SwimRates:
     def _phase(
         self, kind: str, count: int, seconds: float, after: frozenset[str] = frozenset()
     ) -> Phase:
-        if count > TASKS_MOST:
+        if count > MAX_TASKS:
             raise InputError(
-                f"{count} tasks of one phase are more than {TASKS_MOST};"
+                f"{count} tasks of one phase are more than {MAX_TASKS};"
                 " correct the bytes, or set larger blocks and parts"
             )
         work = self.start_seconds + seconds / count
@@ -158,9 +158,9 @@ def _job(line: str, rates: SwimRates) -> Job:
             f" paths after them: {', '.join(COLUMNS)}"
         )
     name, submitted, _, *sizes = values[: len(COLUMNS)]
-    if len(name) > NAME_MOST or not name.isprintable():
+    if len(name) > MAX_NAME or not name.isprintable():
         raise InputError(
-            f"job id is {_shown(name)}; give at most {NAME_MOST} characters,"
+            f"job id is {_shown(name)}; give at most {MAX_NAME} characters,"
             " no control characters"
         )
     read, shuffled, written = map(_bytes, COLUMNS[3:], sizes)
@@ -169,19 +169,19 @@ def _job(line: str, rates: SwimRates) -> Job:
 
 def _seconds(text: str) -> float:
     """Parse a submit time: digits with at most one decimal point."""
-    if not _is_digits(text.replace(".", "", 1)) or float(text) > TIME_MOST:
+    if not _is_digits(text.replace(".", "", 1)) or float(text) > MAX_TIME:
         raise InputError(
-            f"submit time is {_shown(text)}; give seconds, a number from 0 to {TIME_MOST:.0e}"
+            f"submit time is {_shown(text)}; give seconds, a number from 0 to {MAX_TIME:.0e}"
         )
     return float(text)
 
 
 def _bytes(column: str, text: str) -> int:
     """Parse a number of bytes: digits only."""
-    if not _is_digits(text) or len(text) > DIGITS_MOST:
+    if not _is_digits(text) or len(text) > MAX_DIGITS:
         raise InputError(
             f"{column} is {_shown(text)}; give bytes, a whole number >= 0"
-            f" of at most {DIGITS_MOST} digits"
+            f" of at most {MAX_DIGITS} digits"
         )
     return int(text)
 
@@ -191,7 +191,7 @@ def _is_digits(text: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN_MOST else text[: SHOWN_MOST - 3] + "...")
+    return repr(text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "...")
 
 
 def _parts(total: int, most: int) -> int:

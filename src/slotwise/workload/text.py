@@ -21,7 +21,7 @@ from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
 Path = tuple[str | int, ...]
 """The keys and item numbers that lead to a value."""
 
-SIZE_MOST = 256 << 20
+MAX_SIZE = 256 << 20
 """Bytes. A larger file is rejected and not read into memory."""
 
 _WHOLE = re.compile(r"(\\u[dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})")
@@ -60,9 +60,9 @@ def read_text(path: str | FilePath, wanted: str) -> str:
     check_path("the path of a file", path, optional=False)
     try:
         with open_to_read(FilePath(path)) as stream:
-            content = stream.read(SIZE_MOST + 1)
-        if len(content) > SIZE_MOST:
-            raise InputError(f"{path}: larger than {SIZE_MOST >> 20} MiB; split it")
+            content = stream.read(MAX_SIZE + 1)
+        if len(content) > MAX_SIZE:
+            raise InputError(f"{path}: larger than {MAX_SIZE >> 20} MiB; split it")
         return content.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name {wanted}") from error

@@ -12,7 +12,7 @@ from typing import Any
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostChange
-from slotwise.model.job import BYTES_MOST, Job
+from slotwise.model.job import MAX_BYTES, Job
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.shuffle import Shuffle
@@ -134,7 +134,7 @@ class Placement:
     block_bytes: int = 0
 
     def __post_init__(self) -> None:
-        for name, least, most in ("replicas", 1, inf), ("block_bytes", 0, BYTES_MOST):
+        for name, least, most in ("replicas", 1, inf), ("block_bytes", 0, MAX_BYTES):
             value, remedy = getattr(self, name), f"give a whole number >= {least}"
             check_range(f"placement: {name}", value, least, most, remedy, whole=True)
 

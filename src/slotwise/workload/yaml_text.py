@@ -15,27 +15,27 @@ import yaml
 
 from slotwise.model.errors import InputError
 
-UNFOLDED_MOST = 1_000_000
+MAX_UNFOLDED = 1_000_000
 """A file whose aliases expand to more values than this is rejected."""
 
-LEVELS_MOST = 200
+MAX_LEVELS = 200
 """A file whose values are nested more deeply than this is rejected."""
 
 NESTED_TOO_DEEPLY = "its values are nested too deeply; use fewer levels"
 
-EXPLAINED_MOST = 1_000_000
+MAX_EXPLAINED = 1_000_000
 """Characters. If libyaml rejects a shorter text, PyYAML's own slower parser reads it again,
 because its messages are clearer."""
 
 _TAG = "tag:yaml.org,2002:"
-DIGITS_MOST = 400
+MAX_DIGITS = 400
 HALF = re.compile(r"\\u[dD][89a-fA-F]")
 """Half of a surrogate pair in JSON notation, which libyaml rejects."""
 
 
 def integer(text: str) -> int | float:
     """Parse a whole number. Very long ones, which `int` rejects, become infinite floats."""
-    return int(text) if len(text) < DIGITS_MOST else float(text)
+    return int(text) if len(text) < MAX_DIGITS else float(text)
 
 
 def _float(text: str) -> float:
@@ -97,7 +97,7 @@ def read_yaml(text: str, with_lines: bool = False) -> Any:
     try:
         return _Reader(with_lines).read(text, fast)
     except yaml.YAMLError as error:
-        if len(text) > EXPLAINED_MOST:
+        if len(text) > MAX_EXPLAINED:
             raise
         try:
             return _Reader(with_lines).read(text, yaml.SafeLoader)
@@ -180,7 +180,7 @@ class _Reader:
             raise _wrong_tag(event)
         if self._awaits_key():
             raise _no_text("this key", event)
-        if len(self._open) >= LEVELS_MOST:
+        if len(self._open) >= MAX_LEVELS:
             raise InputError(NESTED_TOO_DEEPLY)
         opened = _Open(event, is_mapping)
         if opened.anchor is not None:
@@ -202,9 +202,9 @@ class _Reader:
             where = position(value.start_mark)
             raise InputError(f"{where}: this value contains itself; write it out")
         self._unfolded += size
-        if self._unfolded > UNFOLDED_MOST:
+        if self._unfolded > MAX_UNFOLDED:
             raise InputError(
-                f"its aliases expand to more than {UNFOLDED_MOST} values; use fewer of them"
+                f"its aliases expand to more than {MAX_UNFOLDED} values; use fewer of them"
             )
         self._put(value, size, source)
 

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from slotwise.allocation.bounds.height import INSTANTS_MOST, least_times
+from slotwise.allocation.bounds.height import MAX_INSTANTS, least_times
 from slotwise.allocation.due_dates.feasibility import fits
 
 
@@ -31,7 +31,7 @@ def test_it_is_the_earliest_due_date_that_can_be_kept(seed: int) -> None:
 def test_the_bound_for_many_jobs_is_not_higher() -> None:
     """If instants are omitted, the times are at most as long."""
     random = np.random.default_rng(3)
-    count, capacity = 4 * INSTANTS_MOST, 1000.0
+    count, capacity = 4 * MAX_INSTANTS, 1000.0
     work, max_share = random.uniform(1, 1000, count), random.uniform(1, capacity, count)
     min_share = random.uniform(0, 0.9 * capacity / count, count)
     times = least_times(capacity, work, min_share, max_share)

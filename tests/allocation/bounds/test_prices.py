@@ -15,7 +15,7 @@ from slotwise.allocation.bounds import BoundJobs, price_bound
 from slotwise.allocation.bounds.choices import Choices, choices_of
 from slotwise.allocation.bounds.interior import best_prices
 from slotwise.allocation.bounds.prices import _settled, _split, bound_by_cases
-from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
+from slotwise.allocation.bounds.windows import MAX_WINDOWS, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
 from slotwise.objective.costs import Costs
 from tiers import examples
@@ -55,7 +55,7 @@ def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
     choices = choices_of(jobs, CAPACITY)
     assert choices is not None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
-    windows = windows_of(jobs, CAPACITY, kinks, WINDOWS_MOST)
+    windows = windows_of(jobs, CAPACITY, kinks, MAX_WINDOWS)
     prices = np.array([random.choice([0.0, random.random()]) for _ in choices.room])
     cheapest = (choices.cost + choices.needs @ prices).min(axis=1)
     for _ in range(200):

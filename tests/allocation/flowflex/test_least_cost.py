@@ -19,7 +19,7 @@ from oracles.network_rounding import rounding
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.flowflex.further_deadlines import bounding_completions
-from slotwise.allocation.flowflex.least_cost import INTERVALS_MOST, LeastCost, least_cost
+from slotwise.allocation.flowflex.least_cost import MAX_INTERVALS, LeastCost, least_cost
 from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.paper import by_deadline
 from slotwise.model import errors
@@ -201,7 +201,7 @@ def test_the_intervals_are_narrow() -> None:
     for _ in range(20):
         network = least_cost(problem_of(paper_flows(rng)))
         assert width(network) <= 1.1
-        assert len(network.ends) <= INTERVALS_MOST
+        assert len(network.ends) <= MAX_INTERVALS
 
 
 def test_one_flow_costs_what_it_does_alone() -> None:

@@ -15,7 +15,7 @@ from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.paper import (
-    LEVELS_MOST,
+    MAX_LEVELS,
     PRECISION,
     by_deadline,
     deadlines_at,
@@ -65,7 +65,7 @@ def test_the_least_level_is_found_between_two_that_are_close() -> None:
     level, due = least_level(problem, 100.0, is_reached)
     assert 6.25 <= level <= 6.25 + 2 * PRECISION * 100
     assert due.tolist() == [level, level]
-    assert len(tried) <= LEVELS_MOST + 1
+    assert len(tried) <= MAX_LEVELS + 1
 
 
 def test_bisection_tries_the_lower_bound_first() -> None:

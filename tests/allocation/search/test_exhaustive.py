@@ -12,7 +12,7 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
 from slotwise.allocation.search.exhaustive import (
     COMPILED_FROM,
-    JOBS_MOST,
+    MAX_JOBS,
     best_by_trying,
     best_order,
     search,
@@ -202,7 +202,7 @@ def test_no_jobs_cost_nothing() -> None:
 
 def test_too_many_jobs_are_refused() -> None:
     """Thirteen jobs have six thousand million orders; the message gives the maximum."""
-    many = [1.0] * (JOBS_MOST + 1)
+    many = [1.0] * (MAX_JOBS + 1)
     problem = Malleable.of(4, many, [0.0] * len(many), many, [Line(1.0)] * len(many))
     with pytest.raises(
         InputError, match="13 jobs have too many orders to try; give at most 12"

@@ -130,8 +130,8 @@ def test_plans_adapt_to_hosts_slower_than_stated() -> None:
     stated, true = of_speeds(1, 1, 1, 1), of_speeds(1, 1, 0.25, 0.25)
     looks, blind = Queueing(by_program), Queueing(by_program, checks=False)
     known = value(jobs, looks, true, true)
-    learned, unseen = value(jobs, looks, stated, true), value(jobs, blind, stated, true)
-    assert known < learned < 0.8 * unseen
+    learned, unmeasured = value(jobs, looks, stated, true), value(jobs, blind, stated, true)
+    assert known < learned < 0.8 * unmeasured
     assert learned < 1.25 * known
 
 
@@ -186,24 +186,24 @@ def test_a_slot_waits_for_the_reduce_that_is_planned_on_it() -> None:
     first = mapreduce("a", [4.0, 4.0], [8.0], weight=9)
     other = Job("b", (Phase("map", Tasks(3, 1.0)),))
     for name, begins in (("dmrs", []), ("dmrs-best", ["b"])):
-        story = Story(of_speeds(1.0, 0.6), first, other)
-        story.decide(name, 0.0)
-        story.state.at(4.0)
-        story.state.apply(TaskFinished(4.0, PhaseId("a", "map"), 0, 1, 4.0))
-        decided = story.decide(name, 4.0)
+        format_traceback = Story(of_speeds(1.0, 0.6), first, other)
+        format_traceback.decide(name, 0.0)
+        format_traceback.state.at(4.0)
+        format_traceback.state.apply(TaskFinished(4.0, PhaseId("a", "map"), 0, 1, 4.0))
+        decided = format_traceback.decide(name, 4.0)
         assert [d.phase.job for d in decided if isinstance(d, Launch)] == begins
 
 
 def test_queued_tasks_leave_an_unresponsive_host_and_running_ones_stay() -> None:
     """Its queue moves immediately; its running task stays. When it is back, it gets tasks."""
-    story = Story(of_speeds(1.0, 1.0), Job("a", (Phase("map", Tasks(8, 1.0)),)))
-    story.decide("dmrs", 0.0)
-    story.state.apply(HostLost(0.5, "h1"))
-    (enqueued,) = story.decide("dmrs", 0.5)
+    format_traceback = Story(of_speeds(1.0, 1.0), Job("a", (Phase("map", Tasks(8, 1.0)),)))
+    format_traceback.decide("dmrs", 0.0)
+    format_traceback.state.apply(HostLost(0.5, "h1"))
+    (enqueued,) = format_traceback.decide("dmrs", 0.5)
     assert isinstance(enqueued, Enqueue)
     assert {host: len(queue) for host, queue in enqueued.queues.items()} == {"h0": 6}
-    story.state.apply(HostJoined(0.75, "h1"))
-    (enqueued,) = story.decide("dmrs", 0.75)
+    format_traceback.state.apply(HostJoined(0.75, "h1"))
+    (enqueued,) = format_traceback.decide("dmrs", 0.75)
     assert isinstance(enqueued, Enqueue)
     assert {host: len(queue) for host, queue in enqueued.queues.items()} == {"h0": 3, "h1": 3}
 
@@ -211,11 +211,11 @@ def test_queued_tasks_leave_an_unresponsive_host_and_running_ones_stay() -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_queued_while_all_hosts_are_unresponsive(name: str) -> None:
     """When one host is back, it gets all tasks."""
-    story = Story(of_speeds(1.0), Job("a", (Phase("map", Tasks(2, 1.0)),)))
-    story.state.apply(HostLost(0.0, "h0"))
-    assert story.decide(name, 0.0) == [Enqueue({})]
-    story.state.apply(HostJoined(9.0, "h0"))
-    decided = story.decide(name, 9.0)
+    format_traceback = Story(of_speeds(1.0), Job("a", (Phase("map", Tasks(2, 1.0)),)))
+    format_traceback.state.apply(HostLost(0.0, "h0"))
+    assert format_traceback.decide(name, 0.0) == [Enqueue({})]
+    format_traceback.state.apply(HostJoined(9.0, "h0"))
+    decided = format_traceback.decide(name, 9.0)
     assert [type(decision) for decision in decided] == [Enqueue, Launch]
 
 

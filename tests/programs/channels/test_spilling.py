@@ -43,7 +43,7 @@ def test_a_writer_does_not_wait_to_tell_a_reader_that_has_failed() -> None:
     ours.setblocking(True)
     reader.leave("the disk is full")
     with pytest.raises(BrokenChannelError, match="the disk is full"):
-        writer.hear(None)
+        writer.next_message(None)
     began = monotonic()
     writer.tell_failure("the disk of the reader is full")
     assert monotonic() - began < FAIL_SECONDS / 2

@@ -108,7 +108,7 @@ def test_peers_that_send_nothing_or_garbage_do_not_block_others(sent: bytes, tls
 
 def test_few_unknown_peers_are_kept(monkeypatch: pytest.MonkeyPatch, tls: Ends) -> None:
     """The oldest are dropped, so that their descriptors are not used up."""
-    monkeypatch.setattr(tcp, "UNKNOWN_MOST", 3)
+    monkeypatch.setattr(tcp, "MAX_UNKNOWN", 3)
     with Listener("127.0.0.1", SECRET, tls[0]) as listener, ExitStack() as peers:
         host, port = listener.address.split(":")
         for _ in range(10):

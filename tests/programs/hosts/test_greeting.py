@@ -13,7 +13,7 @@ import pytest
 
 from slotwise.programs.hosts import greeting
 from slotwise.programs.hosts.greeting import RefusedError, greet_peer, read_frame, write_frame
-from slotwise.programs.unknown_peers import REFUSAL_SECONDS, REFUSALS_MOST, RefusalLog
+from slotwise.programs.unknown_peers import MAX_REFUSALS, REFUSAL_SECONDS, RefusalLog
 
 TOKEN = os.urandom(16)
 
@@ -36,7 +36,7 @@ def test_a_greeting_has_one_deadline(
 
     def drip() -> None:
         with suppress(OSError):
-            peer.sendall(greeting.LENGTH.pack(greeting.HELLO_MOST))
+            peer.sendall(greeting.LENGTH.pack(greeting.MAX_HELLO))
             while not is_over.wait(0.05):
                 peer.sendall(b"x")
 
@@ -97,10 +97,10 @@ def test_refused_connections_are_logged_at_a_bounded_rate(
     """Those that were only counted are in the first line after that."""
     now = 0.0
     log = RefusalLog("agent", lambda: now)
-    for _ in range(REFUSALS_MOST + 1000):
+    for _ in range(MAX_REFUSALS + 1000):
         log.add("no valid greeting")
     line = "agent: a connection was refused: no valid greeting"
-    assert capsys.readouterr().err.splitlines() == [line] * REFUSALS_MOST
+    assert capsys.readouterr().err.splitlines() == [line] * MAX_REFUSALS
     now = REFUSAL_SECONDS
     log.add("no valid greeting")
     log.add("no valid greeting")

@@ -17,7 +17,7 @@ from agent_processes import TOKEN, Loopback
 from runtime.local.calling import TIMEOUT, exists
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.hosts.greeting import RefusedError
-from slotwise.programs.unknown_peers import UNKNOWN_MOST
+from slotwise.programs.unknown_peers import MAX_UNKNOWN
 from slotwise.runtime.agents import slots as agent_slots
 from slotwise.runtime.agents import stream
 from slotwise.runtime.agents.slots import AgentSlots, check_python, connect
@@ -274,7 +274,7 @@ def test_a_crowd_of_unknown_peers_keeps_nobody_out(
     crowd = [socket.create_connection(loopback.listen["a"]) for _ in range(500)]
     try:
         loopback.connect_to("a").stream.close()
-        assert len(os.listdir(f"/proc/{agent}/fd")) < UNKNOWN_MOST + 40
+        assert len(os.listdir(f"/proc/{agent}/fd")) < MAX_UNKNOWN + 40
         assert crowd[0].recv(1) == b""
     finally:
         for peer in [*crowd, *(host.stream for host in hosts)]:
@@ -299,7 +299,7 @@ def test_data_that_cannot_be_sent_fail_their_task(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection goes on."""
-    monkeypatch.setattr(stream, "DATA_MOST", 1_000)
+    monkeypatch.setattr(stream, "MAX_DATA", 1_000)
     workers.start(0, "len", len, (b"x" * 2_000,))
     (reply,) = replies(workers)
     assert reply.status == "error"

@@ -33,7 +33,7 @@ from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.hosts.greeting import RefusedError
 from slotwise.runtime.agents import asking, dask_workers, plugin
-from slotwise.runtime.agents.agent import Given
+from slotwise.runtime.agents.agent import AgentConfig
 from slotwise.runtime.agents.slots import AgentHost
 
 AGENT = b"slotwise.runtime.agents.agent"
@@ -115,7 +115,7 @@ def test_a_worker_that_is_left_out_is_told_of_once(
 
     connected = asking.connect
     monkeypatch.setattr(asking, "connect", connect)
-    monkeypatch.setattr(asking, "PAUSE_LEAST", 0.0)
+    monkeypatch.setattr(asking, "MIN_PAUSE", 0.0)
     workers = dask_workers.DaskWorkers(client)
     try:
         (host,) = workers.connect()
@@ -163,7 +163,7 @@ def test_a_worker_whose_agent_cannot_start_is_left_out(
 
     monkeypatch.setattr(plugin, "_speed_here", speed)
     monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(asking, "PAUSE_LEAST", 0.1)
+    monkeypatch.setattr(asking, "MIN_PAUSE", 0.1)
     threads = Threads(workers=2)
     try:
         with Session(dask=threads.client()) as session:
@@ -190,7 +190,7 @@ def test_a_worker_on_a_full_disk_is_left_out_with_this_reason(
     place.touch()
     given = plugin.AgentPlugin._given
 
-    def elsewhere(self: plugin.AgentPlugin, worker: Any) -> Given:
+    def elsewhere(self: plugin.AgentPlugin, worker: Any) -> AgentConfig:
         return replace(given(self, worker), folder=str(place))
 
     monkeypatch.setattr(plugin.AgentPlugin, "_given", elsewhere)

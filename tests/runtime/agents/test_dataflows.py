@@ -66,7 +66,7 @@ class Scene:
     def run(
         self,
         *flows: slotwise.Dataflow,
-        hear: Hear = lambda events, decisions: None,
+        on_turn: Hear = lambda events, decisions: None,
         failures: int = 0,
     ) -> None:
         """Run them at the same time; the first writes to the folder out-0.
@@ -84,7 +84,7 @@ class Scene:
             for one in decisions:
                 if isinstance(one, Launch):
                     self.hosts[one.phase.phase, one.task] = one.host
-            hear(events, decisions)
+            on_turn(events, decisions)
             state.check()
 
         connected = self.loopback.connect()
@@ -168,7 +168,7 @@ def test_copies_of_files_are_removed_once_they_are_read(scene: Scene, tmp_path: 
     """They are on disk twice no longer than needed."""
     ended: list[int] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         for event in events:
             if isinstance(event, TaskFinished) and event.phase.phase == "marks":
                 ended.append(event.task)
@@ -176,7 +176,7 @@ def test_copies_of_files_are_removed_once_they_are_read(scene: Scene, tmp_path: 
                     name = f"fetched-1-{event.task}-{host}"
                     assert not files_named(tmp_path / "hosts", name)
 
-    scene.run(files(), hear=hear)
+    scene.run(files(), on_turn=on_turn)
     assert sorted(ended) == [0, 1, 2]
 
 
@@ -185,7 +185,7 @@ def test_a_group_that_fails_leaves_no_files(scene: Scene, tmp_path: Path) -> Non
     (tmp_path / "marker").touch()
     failed, left = list[bool](), list[Path]()
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         if any(isinstance(event, TaskFailed) for event in events):
             found = files_named(tmp_path / "hosts", "channel-1-0")
             left.extend(path for path in found if path.parent.name == "0-0-1")
@@ -194,7 +194,7 @@ def test_a_group_that_fails_leaves_no_files(scene: Scene, tmp_path: Path) -> Non
     flow, parameters = slotwise.Dataflow(), {"marker": str(tmp_path / "marker")}
     made = flow.node(failing_once, flow.values(range(9)), parameters=parameters)
     flow.write(flow.node(total, made))
-    scene.run(flow, hear=hear, failures=1)
+    scene.run(flow, on_turn=on_turn, failures=1)
     assert (failed, left) == ([True], [])
     assert written(scene.output()) == ["36\n"]
 
@@ -221,14 +221,14 @@ def test_a_host_that_is_lost_takes_its_files_with_it(scene: Scene) -> None:
     """Its agent is killed when all files are written; they are made again elsewhere."""
     done: list[int] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         before = len(done)
         done.extend(event.task for event in events if isinstance(event, TaskFinished))
         if before < 3 <= len(done):
             scene.loopback.agents[scene.hosts["marked_slowly", done[0]]].kill()
 
     flow = files()
-    scene.run(flow, hear=hear)
+    scene.run(flow, on_turn=on_turn)
     check(derive(flow.graph()), scene.output())
     assert len(scene.of(HostRemoved)) == 1
     assert any(done[0] in event.tasks for event in scene.of(OutputLost))
@@ -238,7 +238,7 @@ def test_files_that_disappear_are_made_again(scene: Scene, tmp_path: Path) -> No
     """All that are missing on a host that is there; readers there and elsewhere notice."""
     gone: list[int] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         finished = [event.task for event in events if isinstance(event, TaskFinished)]
         for task in finished:
             for path in files_named(tmp_path / "hosts", f"channel-1-{task}"):
@@ -249,7 +249,7 @@ def test_files_that_disappear_are_made_again(scene: Scene, tmp_path: Path) -> No
     flow = slotwise.Dataflow()
     made = flow.node(marked_slowly, flow.values(range(60), copies=6))
     flow.write(flow.node(marks, made.file(by=number_of), copies=3))
-    scene.run(flow, hear=hear)
+    scene.run(flow, on_turn=on_turn)
     check(derive(flow.graph()), scene.output())
     assert len(gone) == 2
     assert {task for event in scene.of(OutputLost) for task in event.tasks} == set(gone)
@@ -283,7 +283,7 @@ def test_a_gang_whose_host_is_lost_meets_elsewhere(
     scene = Scene(tmp_path, Cluster(tuple(Host(name, {"task": 1}) for name in "abcd")), tls)
     lost: list[str] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         if not lost and (found := files_named(tmp_path / "hosts", "note-2-0")):
             lost.append(found[0].relative_to(tmp_path / "hosts").parts[0])
             scene.loopback.agents[lost[0]].kill()
@@ -293,7 +293,7 @@ def test_a_gang_whose_host_is_lost_meets_elsewhere(
     again = flow.node(marks, numbers.tcp())
     flow.write(flow.node(itself, again.tcp()))
     flow.write(flow.node(waiting))  # Its end is an event before that of the gang.
-    scene.run(flow, hear=hear)
+    scene.run(flow, on_turn=on_turn)
     assert lost
     assert len(scene.of(HostRemoved)) == 1
     check(derive(flow.graph()), scene.output())
@@ -333,10 +333,10 @@ def test_nothing_is_left_while_agents_go_on(scene: Scene, tmp_path: Path) -> Non
     job = plan_dataflow("job", flow, tmp_path / "out")
     with AgentsBackend([job], scene.loopback, scene.loopback.connect(), grace=60) as backend:
 
-        def hear(now: float, events: list[Event], decisions: list[Decision]) -> None:
+        def on_turn(now: float, events: list[Event], decisions: list[Decision]) -> None:
             seen.extend(files_named(tmp_path / "hosts", "channel-1-1"))
 
-        run(make_scheduler("fair"), backend, state, hear)
+        run(make_scheduler("fair"), backend, state, on_turn)
         until = time.monotonic() + TIMEOUT
         while [path for path in scene.left() if path.name != "lock"]:
             assert time.monotonic() < until

@@ -14,7 +14,7 @@ from agent_processes import TOKEN, Loopback
 from slotwise.model.cluster import Cluster, Host
 from slotwise.programs.hosts import notes_there
 from slotwise.programs.hosts.greeting import RefusedError, reader_token, write_frame
-from slotwise.programs.hosts.notes_there import NotesThere, serve_notes
+from slotwise.programs.hosts.notes_there import RemoteStore, serve_notes
 from slotwise.programs.work_folder import work_folder_name
 
 JOB = work_folder_name()
@@ -38,11 +38,11 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str
 def test_a_note_is_there_for_others_once_it_is_left(agent: tuple[str, Path]) -> None:
     """Until then there is none. Each asks by a connection of its own."""
     address, root = agent
-    one, other = (NotesThere(address, Path(JOB, "0-1-1")) for _ in range(2))
+    one, other = (RemoteStore(address, Path(JOB, "0-1-1")) for _ in range(2))
     assert other.note("2-0") is None
     assert one.note("2-0", "127.0.0.5:99") == "127.0.0.5:99"
     assert other.note("2-0") == "127.0.0.5:99"
-    assert NotesThere(address, Path(JOB, "0-1-2")).note("2-0") is None
+    assert RemoteStore(address, Path(JOB, "0-1-2")).note("2-0") is None
     assert [path.name for path in (root / JOB / "0-1-1").iterdir()] == ["note-2-0"]
     one.close()
     other.close()
@@ -51,7 +51,7 @@ def test_a_note_is_there_for_others_once_it_is_left(agent: tuple[str, Path]) -> 
 def test_a_note_without_its_folder_is_not_left(agent: tuple[str, Path]) -> None:
     """It may be made later; after the end of the job it is not there any more."""
     address, root = agent
-    notes = NotesThere(address, Path(JOB, "0-1-2"))
+    notes = RemoteStore(address, Path(JOB, "0-1-2"))
     assert notes.note("2-0", "x") is None
     assert not (root / JOB / "0-1-2").exists()
     (root / JOB / "0-1-2").mkdir()
@@ -75,7 +75,7 @@ def test_notes_lie_in_folders_of_attempts_only(
     address, root = agent
     before = sorted(root.rglob("*"))
     with pytest.raises(ConnectionError):
-        NotesThere(address, folder).note(name, "x")
+        RemoteStore(address, folder).note(name, "x")
     assert sorted(root.rglob("*")) == before
 
 
@@ -97,7 +97,7 @@ def test_a_pipe_is_no_note(agent: tuple[str, Path]) -> None:
     address, root = agent
     os.mkfifo(root / JOB / "0-1-1" / "note-2-0")
     with pytest.raises(ConnectionError):
-        NotesThere(address, Path(JOB, "0-1-1")).note("2-0")
+        RemoteStore(address, Path(JOB, "0-1-1")).note("2-0")
 
 
 @pytest.mark.parametrize("token", [lambda: b"a guess", lambda: TOKEN])
@@ -107,4 +107,4 @@ def test_who_does_not_know_the_token_of_tasks_is_refused(
     """It is asked before anything else."""
     monkeypatch.setattr(notes_there, "reader_security", token)
     with pytest.raises(ConnectionError, match="does not accept the token"):
-        NotesThere(agent[0], Path(JOB, "0-1-1")).note("2-0", "x")
+        RemoteStore(agent[0], Path(JOB, "0-1-1")).note("2-0", "x")

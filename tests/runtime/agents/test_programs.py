@@ -77,7 +77,7 @@ def counted(output: Path) -> dict[str, int]:
 def counts(
     loopback: Loopback,
     place: Path,
-    hear: Callable[[list[Event], list[Decision]], None] = lambda events, decisions: None,
+    on_turn: Callable[[list[Event], list[Decision]], None] = lambda events, decisions: None,
     program: str = "wordcount",
     reducers: int = 3,
     **settings: object,
@@ -96,7 +96,7 @@ def counts(
 
     def record(now: float, events: list[Event], decisions: list[Decision]) -> None:
         heard.extend(events)
-        hear(events, decisions)
+        on_turn(events, decisions)
         state.check()
         assert not any(isinstance(decision, GiveUp) for decision in decisions)
 
@@ -151,14 +151,14 @@ def test_the_output_of_a_lost_host_is_made_again(
     hosts: dict[int, str] = {}  # of the maps
     done: list[int] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         before = len(done)
         done.extend(event.task for event in events if isinstance(event, TaskFinished))
         if before < maps <= len(done):
             loopback.agents[hosts[done[0]]].kill()
         hosts.update({one.task: one.host for one in decisions if isinstance(one, Launch)})
 
-    heard = counts(loopback, tmp_path, hear)
+    heard = counts(loopback, tmp_path, on_turn)
     assert counted(tmp_path / "out") == text
     assert len([event for event in heard if isinstance(event, HostRemoved)]) == 1
     lost = [task for event in heard if isinstance(event, OutputLost) for task in event.tasks]
@@ -171,13 +171,13 @@ def test_files_that_disappear_are_made_again(
     """The host is there, but not what its maps wrote."""
     gone: list[Path] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         if not gone and len(files_named(tmp_path / "hosts", "pairs")) >= 11:
             for path in files_named(tmp_path / "hosts" / "c", "pairs"):
                 path.unlink()
                 gone.append(path)
 
-    heard = counts(loopback, tmp_path, hear)
+    heard = counts(loopback, tmp_path, on_turn)
     assert gone
     assert counted(tmp_path / "out") == text
     assert any(isinstance(event, OutputLost) for event in heard)
@@ -189,7 +189,7 @@ def test_a_host_whose_folder_is_removed_is_lost(
     """No task fails by it. The host comes again, with a new folder."""
     gone: list[str] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         if not gone and len(files_named(tmp_path / "hosts", "pairs")) >= 11:
             # At once: a task that writes there meanwhile would keep a folder from its removal.
             (tmp_path / "hosts" / "c").rename(tmp_path / "removed")
@@ -197,7 +197,7 @@ def test_a_host_whose_folder_is_removed_is_lost(
         if any(isinstance(event, HostRemoved) for event in events):
             loopback.join(loopback.connect_to("c"))
 
-    heard = counts(loopback, tmp_path, hear)
+    heard = counts(loopback, tmp_path, on_turn)
     assert gone
     assert counted(tmp_path / "out") == text
     failed = [event for event in heard if isinstance(event, TaskFailed)]
@@ -214,7 +214,7 @@ def test_the_output_of_a_frozen_host_is_made_again(
     hosts: dict[int, str] = {}  # of the maps
     done: list[int] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         launches = [one for one in decisions if isinstance(one, Launch)]
         hosts.update({one.task: one.host for one in launches if one.phase.phase == "map"})
         before = len(done)
@@ -227,7 +227,7 @@ def test_the_output_of_a_frozen_host_is_made_again(
             loopback.agents[frozen[0]].send_signal(signal.SIGCONT)
 
     frozen: list[str] = []
-    counts(loopback, tmp_path, hear, reducers=2)
+    counts(loopback, tmp_path, on_turn, reducers=2)
     assert frozen
     assert counted(tmp_path / "out") == text
 
@@ -266,7 +266,7 @@ def test_reduces_that_copy_first(
     last = "reduce-copy" if shuffle.split else "map"
     lost: list[PhaseId] = []
 
-    def hear(events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(events: list[Event], decisions: list[Decision]) -> None:
         for event in events:
             if isinstance(event, OutputLost):
                 lost.append(event.phase)
@@ -282,7 +282,7 @@ def test_reduces_that_copy_first(
     done: list[int] = []
     hosts: dict[int, str] = {}
     killed: list[str] = []
-    counts(loopback, tmp_path, hear, shuffle=shuffle)
+    counts(loopback, tmp_path, on_turn, shuffle=shuffle)
     assert counted(tmp_path / "out") == text
     assert (PhaseId("count", last) in lost) is loses
     assert not files_named(tmp_path / "hosts", "fetched-0")
@@ -300,7 +300,7 @@ def test_a_host_that_comes_again_during_a_commit_joins_afterwards(
         time.sleep(0.5)
         commit(self, staged)
 
-    def hear(now: float, events: list[Event], decisions: list[Decision]) -> None:
+    def on_turn(now: float, events: list[Event], decisions: list[Decision]) -> None:
         heard.extend(events)
         hosts.update({one.phase.job: one.host for one in decisions if isinstance(one, Launch)})
         if any(isinstance(event, HostAdded) for event in events):
@@ -320,7 +320,7 @@ def test_a_host_that_comes_again_during_a_commit_joins_afterwards(
     calls = Calls(Job("calls", (Phase("p", Tasks(1)),)), wait)
     heard, state = list[Event](), State(CLUSTER)
     with AgentsBackend([count, calls], loopback, loopback.connect(), grace=60) as backend:
-        run(make_scheduler("fair"), backend, state, hear)
+        run(make_scheduler("fair"), backend, state, on_turn)
     for agent in old:
         end_agent(agent)
     changes = [event for event in heard if isinstance(event, HostAdded | HostDrained)]

@@ -93,7 +93,7 @@ class Trouble:
     def _drain(self, host: str) -> None:
         """Its running tasks end first; perhaps not all of them, because it comes back soon."""
         backend = self._backend
-        backend.put(Ask(lambda: backend.hear(HostDrained(backend.now, host))))
+        backend.put(Ask(lambda: backend.on_event(HostDrained(backend.now, host))))
         self._wait(4 * self._pause)
         self._reconnect(host)
 

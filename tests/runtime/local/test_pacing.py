@@ -244,7 +244,7 @@ def test_a_paused_worker_with_a_message_is_continued_at_once(
         "is_stopped",
         lambda pid, by_us: not by_us and sent[-1:] == [signal.SIGSTOP],
     )
-    pacer = pacing.Pacer()
+    pacer = pacing.CpuThrottle()
     try:
         pacer.begin(0, 1, speed=0.001)
         wait_for(lambda: sent == [signal.SIGSTOP])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.attempts import Attempt, Follower
-from slotwise.analysis.metrics import Meter
+from slotwise.analysis.attempts import Attempt, AttemptTracker
+from slotwise.analysis.metrics import MetricsCollector
 from slotwise.analysis.traffic import traffic_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Preempt
@@ -154,7 +154,7 @@ def test_the_clock_stops_at_the_given_instant() -> None:
 def attempts_of(log: Log) -> list[Attempt]:
     """All attempts of a log that ended."""
     attempts: list[Attempt] = []
-    follower = Follower(attempts.append)
+    follower = AttemptTracker(attempts.append)
     for turn in log.turns:
         follower(turn.now, turn.events, turn.decisions)
     return attempts
@@ -176,7 +176,7 @@ def test_a_run_counts_the_bytes_that_pass(
     truth = Simulation(seed=seed, noise=0.3, network=network)
     waits = (0.5, 1.0) if assigner == "delay" else None
     log = simulated(jobs, CLUSTER, simulation=truth, assigner=assigner, waits=waits).log
-    read = Meter.of_log(log).outcome().metrics["traffic_bytes"]
+    read = MetricsCollector.of_log(log).outcome().metrics["traffic_bytes"]
     attempts = attempts_of(log)
     for name, level in (("rack", Locality.RACK), ("core", Locality.ANY)):
         assert read[name] == 64 * sum(attempt.locality is level for attempt in attempts)
@@ -198,7 +198,7 @@ def test_the_same_seed_makes_the_same_log(watched: Callable[..., Any]) -> None:
     backends = [SimulatedBackend(CLUSTER, jobs, truth) for _ in range(2)]
     first, second = (watched(backend, jobs, CLUSTER).log for backend in backends)
     assert first.turns == second.turns
-    read = Meter.of_log(first).outcome().metrics["traffic_bytes"]
+    read = MetricsCollector.of_log(first).outcome().metrics["traffic_bytes"]
     assert backends[0]._reading is not None
     passed = backends[0]._reading.traffic()
     assert (passed.rack_bytes, passed.core_bytes) == (read["rack"], read["core"])

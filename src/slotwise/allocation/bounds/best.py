@@ -9,7 +9,7 @@ import numpy as np
 from slotwise.allocation.bounds.due_dates import due_date_bound
 from slotwise.allocation.bounds.height import fitted, height_bound_sum
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.lines import JOBS_MOST, busy_time_bound, caps_bound
+from slotwise.allocation.bounds.lines import MAX_JOBS, busy_time_bound, caps_bound
 from slotwise.allocation.bounds.prices import price_bound
 from slotwise.allocation.tolerances import SAFE, WHOLE
 from slotwise.objective.cost import Steps
@@ -27,7 +27,7 @@ def lower_bound(
     value  of a known schedule: if a cheap bound is close to it, expensive bounds are skipped
 
     A maximum takes some 50 tests of O(J log J), a sum at most a fixed number of steps over
-    `NUMBERS_MOST` numbers.
+    `MAX_NUMBERS` numbers.
     """
     if not len(jobs):
         return 0.0
@@ -49,7 +49,7 @@ def _sum_bound(jobs: BoundJobs, capacity: float, value: float) -> float:
     bound = height_bound_sum(jobs)
     if jobs.costs.are_lines:
         bound = max(bound, busy_time_bound(jobs, capacity))
-        if len(jobs) <= JOBS_MOST:
+        if len(jobs) <= MAX_JOBS:
             bound = max(bound, caps_bound(jobs, capacity))
     if value < inf and value - bound <= PRICES_FROM * abs(value):
         return bound

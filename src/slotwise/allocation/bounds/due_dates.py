@@ -15,7 +15,7 @@ from slotwise.allocation.tolerances import LEVEL, SAFE
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
-STARTS_MOST = 64
+MAX_STARTS = 64
 """The maximum number of starts that are tested; fewer make the bound weaker, not wrong."""
 
 
@@ -130,6 +130,6 @@ def _jumps(jobs: BoundJobs) -> Floats:
 
 def _starts(begins: Floats) -> Floats:
     starts = np.unique(begins)
-    if len(starts) > STARTS_MOST:
-        starts = starts[np.linspace(0, len(starts) - 1, STARTS_MOST).astype(int)]
+    if len(starts) > MAX_STARTS:
+        starts = starts[np.linspace(0, len(starts) - 1, MAX_STARTS).astype(int)]
     return starts

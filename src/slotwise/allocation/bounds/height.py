@@ -15,7 +15,7 @@ import numpy as np
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.objective.costs import Floats
 
-INSTANTS_MOST = 128
+MAX_INSTANTS = 128
 """The maximum number of instants considered; fewer make the times shorter, not wrong."""
 
 LONG = 100
@@ -54,8 +54,8 @@ def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Flo
     ends = np.unique((work / held)[(min_share > 0) & (work > 0)])
     if not len(ends):
         return heights
-    if len(ends) > INSTANTS_MOST:
-        ends = ends[np.linspace(0, len(ends) - 1, INSTANTS_MOST).astype(int)]
+    if len(ends) > MAX_INSTANTS:
+        ends = ends[np.linspace(0, len(ends) - 1, MAX_INSTANTS).astype(int)]
     instants = np.concatenate([[0.0], ends])
     own = np.minimum(work[:, None], min_share[:, None] * instants)
     rooms = capacity * instants - own.sum(axis=0) + own
@@ -92,7 +92,7 @@ class DagPhase:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class CriticalPathTimes:
     """The earliest start and the minimum time after the end of each phase; the job's height.
 
     All in seconds; starts count from the arrival of the job.
@@ -111,7 +111,7 @@ def critical_path(nodes: Sequence[DagPhase]) -> float:
     return max(at + node.length for at, node in zip(head, nodes, strict=True))
 
 
-def stand(nodes: Sequence[DagPhase], capacity: Sequence[float]) -> Stand:
+def stand(nodes: Sequence[DagPhase], capacity: Sequence[float]) -> CriticalPathTimes:
     """Bounds for a job alone on a capacity of each kind, in work per second.
 
     Heads and tails are longest paths, raised by areas. All work before a phase must fit: of the
@@ -133,7 +133,7 @@ def stand(nodes: Sequence[DagPhase], capacity: Sequence[float]) -> Stand:
         if node.continues is not None:
             tail[node.continues] = max(tail[node.continues], tail[k])
     path = max(at + node.length + end for at, node, end in zip(head, nodes, tail, strict=True))
-    return Stand(head, tail, max(path, _area(nodes, areas, head, (1 << count) - 1)))
+    return CriticalPathTimes(head, tail, max(path, _area(nodes, areas, head, (1 << count) - 1)))
 
 
 def _path_to(nodes: Sequence[DagPhase], head: list[float], node: DagPhase) -> float:

@@ -14,7 +14,7 @@ from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.profiles import latest_moments
 from slotwise.objective.costs import Floats
 
-JOBS_MOST = 40_000
+MAX_JOBS = 40_000
 """Above this number of jobs, O(J^2) takes more than a second or two."""
 
 

@@ -17,16 +17,16 @@ from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.windows import first_windows, refined
 from slotwise.allocation.tolerances import CLOSE
 
-TRIALS_MOST = 17
+MAX_TRIALS = 17
 """The maximum number of price searches, one per case."""
 
 TRIALS_OF_STEPS, TRIALS_OF_LINES, TRIALS_OF_OTHERS = 65, 9, 33
 """The same for jobs of several parts: cases help steps most."""
 
-TRIED_MOST, TRIED_MOST_OF_PARTS = 300_000, 600_000
+MAX_TRIED, TRIED_MOST_OF_PARTS = 300_000, 600_000
 """The limit of numbers in all trials together, except for the first."""
 
-REFINED_MOST = 200_000
+MAX_REFINED = 200_000
 """Windows are added only while the needs have at most this many numbers."""
 
 SPLIT_FROM = 1e-7
@@ -53,7 +53,7 @@ def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> floa
     choices = choices_of(jobs, capacity)
     if choices is None:
         return -np.inf
-    trials = min(TRIALS_MOST, TRIED_MOST // choices.needs.size)
+    trials = min(MAX_TRIALS, MAX_TRIED // choices.needs.size)
     return bound_by_cases(choices, trials, value)
 
 
@@ -72,7 +72,7 @@ def price_bound_of_parts(jobs: BoundJobs, capacity: float, value: float = np.inf
     bound = -np.inf
     choices = choices_of_parts(jobs, capacity, windows)
     for _ in range(_rounds(jobs, choices)):
-        if choices.needs.size > REFINED_MOST:
+        if choices.needs.size > MAX_REFINED:
             break
         reached, choices, mixture = _settled(choices)
         bound = max(bound, reached)

@@ -13,16 +13,16 @@ from slotwise.allocation.bounds.jobs import BoundJobs, Parts
 from slotwise.allocation.bounds.profiles import Room, latest_parts
 from slotwise.objective.costs import Floats, Ints
 
-NUMBERS_MOST = 500_000
+MAX_NUMBERS = 500_000
 """The limit of jobs times completions times windows; the number of windows follows from it."""
 
-WINDOWS_LEAST = 4
+MIN_WINDOWS = 4
 """With room for fewer windows no bound is computed."""
 
-WINDOWS_MOST = 32
+MAX_WINDOWS = 32
 """More windows hardly improve the prices."""
 
-BEGINS_MOST = 6
+MAX_BEGINS = 6
 """The maximum number of arrivals at which windows begin."""
 
 SHORTEST = 1e-6
@@ -31,7 +31,7 @@ SHORTEST = 1e-6
 ALIKE = 0.1
 """Relative; heights that differ by less count as equal."""
 
-ADDED_MOST = 8
+MAX_ADDED = 8
 """The maximum number of windows that are added at once."""
 
 APART = 0.01
@@ -85,7 +85,7 @@ class Windows:
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
     """The initial windows; None if there are too many jobs, or no work."""
     count_max = _windows_most(len(jobs), jobs.costs.kinks_most)
-    if count_max < WINDOWS_LEAST or not jobs.work.sum() > 0:
+    if count_max < MIN_WINDOWS or not jobs.work.sum() > 0:
         return None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
     return windows_of(jobs, capacity, kinks, count_max)
@@ -108,7 +108,7 @@ def refined(
     for end in windows.end:
         free &= np.abs(instants - end) > APART / 4 * span
     added: list[float] = []
-    while free.any() and len(added) < ADDED_MOST:
+    while free.any() and len(added) < MAX_ADDED:
         added.append(float(instants[np.argmax(np.where(free, excess, -np.inf))]))
         free &= np.abs(instants - added[-1]) > APART * span
     start = np.concatenate([windows.start, np.full(len(added), first)])
@@ -171,7 +171,7 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, count_max: int) 
     """At most `count_max` windows, from arrivals to instants before all work can be done."""
     starts = np.unique(jobs.arrival)
     if len(starts) > 1:
-        count = min(len(starts), BEGINS_MOST, max(count_max // 4, 1))
+        count = min(len(starts), MAX_BEGINS, max(count_max // 4, 1))
         starts = starts[np.linspace(0, len(starts) - 1, count + 1).astype(int)[:-1]]
     share = count_max // len(starts)
     begins, ends = [], []
@@ -188,9 +188,9 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, count_max: int) 
 
 
 def _windows_most(jobs: int, kinks: int) -> int:
-    """The largest K such that J (K + 3 + kinks) K is at most `NUMBERS_MOST`."""
+    """The largest K such that J (K + 3 + kinks) K is at most `MAX_NUMBERS`."""
     other = (3 + kinks) / 2
-    return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
+    return int(min(MAX_WINDOWS, np.sqrt(MAX_NUMBERS / jobs + other**2) - other))
 
 
 def _instants(until: float, kinks: Floats, heights: Floats, count_max: int) -> Floats:

@@ -9,7 +9,7 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.tolerances import KEPT, LEVEL
 from slotwise.objective.costs import Floats
 
-STEPS_MOST = 200
+MAX_STEPS = 200
 """A bisection of floats ends within this number of steps."""
 
 
@@ -28,7 +28,7 @@ def minimax(problem: Malleable) -> Floats:
     area = problem.work.sum() / problem.capacity
     high = problem.value(np.minimum(problem.heights + area, problem.ends))
     scale = max(abs(low), abs(high))
-    for _ in range(STEPS_MOST):
+    for _ in range(MAX_STEPS):
         middle = (low + high) / 2
         if high - low <= LEVEL * scale or not low < middle < high:
             break

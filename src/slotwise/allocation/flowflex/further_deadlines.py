@@ -13,7 +13,7 @@ from slotwise.allocation.search.solution import in_order
 from slotwise.allocation.search.solve import solve
 from slotwise.objective.costs import Floats
 
-FLOWS_MOST = 4000
+MAX_FLOWS = 4000
 """Above this number of flows, the O(J^2) of `bounding_completions` takes too long."""
 
 

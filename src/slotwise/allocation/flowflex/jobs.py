@@ -141,11 +141,9 @@ def _ready_before(
 def _work_of(phase: Phase) -> float:
     work = phase.work_total()
     return (
-        DEFAULT_WORK * phase.tasks.count * phase.slots
-        if work is None
-        else max(work, WORK_LEAST)
+        DEFAULT_WORK * phase.tasks.count * phase.slots if work is None else max(work, MIN_WORK)
     )
 
 
-WORK_LEAST = 1e-9
+MIN_WORK = 1e-9
 """Seconds; the minimum work of a phase."""

@@ -10,7 +10,7 @@ from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.objective.cost import met_until
 from slotwise.objective.costs import Floats
 
-INTERVALS_MOST, INTERVALS_LEAST, ARCS = 256, 128, 50_000
+MAX_INTERVALS, MIN_INTERVALS, ARCS = 256, 128, 50_000
 """The number of intervals of time lies within these limits, such that the network has about
 ARCS arcs."""
 
@@ -118,7 +118,7 @@ def _intervals(flows: FlowProblem) -> Floats:
     kinks = np.array([met_until(kink) for cost in flows.costs for kink in cost.kinks])
     marks = np.unique(np.concatenate([flows.alone, kinks]))
     marks = marks[(marks > first) & (marks < last)]
-    count = min(INTERVALS_MOST, max(INTERVALS_LEAST, ARCS // len(flows)))
+    count = min(MAX_INTERVALS, max(MIN_INTERVALS, ARCS // len(flows)))
     room = count // 2
     if len(marks) > room:
         marks = marks[np.linspace(0, len(marks) - 1, room).astype(int)]

@@ -31,7 +31,7 @@ flow. The theorems are for 1/2; the paper suggests several values."""
 PRECISION = 1e-6
 """Relative; levels of cost that are closer count as equal."""
 
-LEVELS_MOST = 40
+MAX_LEVELS = 40
 """The number of halvings after which a bisection of costs is fine enough."""
 
 
@@ -85,7 +85,7 @@ class GreedyScheme:
         has_chains = len(flows.capacity) == 1 and not listed
         self.chains = chains_of(flows) if has_chains else None
         self._scheduled = flows if self.chains is None else self.chains.problem
-        self._lister = PhaseLister(self._scheduled, LEVELS_MOST)
+        self._lister = PhaseLister(self._scheduled, MAX_LEVELS)
 
     def schedule(self, deadline: Floats) -> FlowSchedule:
         """Fig. 5, lines 1 to 9: each flow in order of deadlines gets all slots it can use.
@@ -161,12 +161,12 @@ def least_level(
     low         a known lower bound
 
     Returns the level and the deadlines, inf for flows that may complete at any time. At most
-    `LEVELS_MOST` + 1 calls of `is_reached`.
+    `MAX_LEVELS` + 1 calls of `is_reached`.
     """
     low = max(low, flows.value(flows.alone))  # Line 1; no flow completes earlier.
     if is_reached(due := deadlines_at(flows, low)):
         return low, due
-    for _ in range(LEVELS_MOST):  # Line 2.
+    for _ in range(MAX_LEVELS):  # Line 2.
         middle = low + (high - low) / 2  # Line 3.
         if high - low <= PRECISION * max(abs(low), abs(high)) or not low < middle < high:
             break

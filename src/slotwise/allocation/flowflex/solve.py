@@ -11,7 +11,7 @@ import numpy as np
 
 from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.flowflex.further_deadlines import (
-    FLOWS_MOST,
+    MAX_FLOWS,
     bounding_completions,
     flat_completions,
 )
@@ -50,7 +50,7 @@ Method = Literal["best", "fast", "paper"]
 BUDGET_STEPS = 2000
 """Search steps by default."""
 
-SHARED_MOST = 500
+MAX_SHARED = 500
 """Phases; above this number, sharing slots by level takes longer than it is worth."""
 
 PROVEN = 1e-9
@@ -152,7 +152,7 @@ class _FlowSearch:
         self._lister = PhaseLister(flows, budget.steps)
         self._greedy = GreedyScheme(flows, listed or not has_all)
         self._listed = listed
-        shares = not listed and len(flows.work) <= SHARED_MOST
+        shares = not listed and len(flows.work) <= MAX_SHARED
         most = max(SHARED_PHASES / len(flows.work), budget.steps / SHARE_STEPS)
         self._shares_left = most if shares else 0
         self._lowest = max(lowest, flows.value(flows.alone))  # None completes before `alone`.
@@ -191,7 +191,7 @@ class _FlowSearch:
             # Try to reach the cost of flows alone, then that of FLEX.
             for aim in (flows.alone, flat):
                 self._are_met(latest_alike(flows, aim))
-        elif len(flows) <= FLOWS_MOST:
+        elif len(flows) <= MAX_FLOWS:
             self._try(bounding_completions(flows))
         return bound
 

@@ -16,7 +16,7 @@ from slotwise.objective.costs import Floats, Ints
 PARTS = 10
 """Where units are finer than slots, the minimum number of units per slot and per job."""
 
-UNITS_MOST = 1 << 31
+MAX_UNITS = 1 << 31
 """The maximum number of units: products of two such numbers fit into 64 bits."""
 
 GLANCES = 64
@@ -43,11 +43,11 @@ class Moldable:
     def of(cls, problem: Malleable) -> Moldable:
         """The moldable version of a problem. O(J)."""
         shares = np.concatenate(([problem.capacity], problem.min_share, problem.max_share))
-        whole = min(ceil(problem.capacity), UNITS_MOST)
+        whole = min(ceil(problem.capacity), MAX_UNITS)
         if np.array_equal(shares, np.floor(shares)) and len(problem) <= whole:
             return cls(problem, whole, problem.capacity / whole)
         parts = ceil(PARTS * max(len(problem) / whole, 1))
-        total = min(parts * whole, UNITS_MOST)
+        total = min(parts * whole, MAX_UNITS)
         return cls(problem, total, problem.capacity / total)
 
     @cached_property
@@ -75,7 +75,7 @@ class Moldable:
     @property
     def tries(self) -> int:
         """The number of unit counts that the dynamic programme tries, over all jobs."""
-        few = np.full(len(self.problem), UNITS_MOST)
+        few = np.full(len(self.problem), MAX_UNITS)
         for j in self.of_any_shape:
             cost = self.problem.costs[j]
             few[j] = 2 * len(cost.steps) if isinstance(cost, Steps) else GLANCES

@@ -23,7 +23,7 @@ from slotwise.allocation.search.solution import MalleableSolution, in_order
 from slotwise.allocation.tolerances import SAME
 from slotwise.model.errors import InputError
 
-JOBS_MOST = 12
+MAX_JOBS = 12
 """Above this number of jobs too many orders may remain after pruning."""
 
 COMPILED_FROM = 10
@@ -31,16 +31,16 @@ COMPILED_FROM = 10
 
 
 def best_order(problem: Malleable) -> tuple[list[int], float]:
-    """An order of minimum value, and that value. InputError for more than `JOBS_MOST` jobs.
+    """An order of minimum value, and that value. InputError for more than `MAX_JOBS` jobs.
 
     Depth-first search over prefixes. A prefix is pruned if its cost, with each other job done
     as early as the prefix alone allows, is not below the best known value. J! orders in the
     worst case; ten jobs take some milliseconds compiled (extra `fast`), otherwise some tenths
     of a second.
     """
-    if len(problem) > JOBS_MOST:
+    if len(problem) > MAX_JOBS:
         raise InputError(
-            f"{len(problem)} jobs have too many orders to try; give at most {JOBS_MOST}"
+            f"{len(problem)} jobs have too many orders to try; give at most {MAX_JOBS}"
         )
     if not len(problem):
         return [], 0.0
@@ -58,14 +58,14 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
 def not_above_any_order(
     problem: Malleable, solution: MalleableSolution, budget: Budget
 ) -> MalleableSolution:
-    """The solution of a sum for at most `JOBS_MOST` jobs, or that of an order of lower value.
+    """The solution of a sum for at most `MAX_JOBS` jobs, or that of an order of lower value.
 
     If the budget suffices, no order has a lower value. One node of the tree of prefixes per
     step. Nothing is searched if the solution is optimal, or the budget was short before.
     """
     value = solution.value
     is_optimal = solution.bound >= value or value <= problem.value(problem.heights)
-    if is_optimal or len(problem) > JOBS_MOST or budget.was_short:
+    if is_optimal or len(problem) > MAX_JOBS or budget.was_short:
         return solution
     order = np.argsort(solution.completion, kind="stable").tolist()
     found = search(problem, order, value, budget)

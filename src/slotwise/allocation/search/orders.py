@@ -21,7 +21,7 @@ from slotwise.objective.costs import Floats
 
 Order = list[int]
 
-STATES_MOST = 500
+MAX_STATES = 500
 """States kept by the Lawler-Moore programme, the cheapest ones, to bound its time."""
 
 
@@ -109,7 +109,7 @@ def lawler_moore(problem: Malleable) -> Order:
 
     By due date, each job is kept or given up. States with both more work and more cost than
     another are dropped. The order is as in `moore_hodgson`. Optimal on one machine as long as
-    there are at most `STATES_MOST` states. O(J * states).
+    there are at most `MAX_STATES` states. O(J * states).
     """
     due, stakes = problem.costs.due.tolist(), problem.costs.stakes.tolist()
     works, heights, capacity = problem.work.tolist(), problem.heights.tolist(), problem.capacity
@@ -124,7 +124,7 @@ def lawler_moore(problem: Malleable) -> Order:
             for cost, work, kept in states
             if heights[j] <= due[j] and work + more <= room
         ]
-        states = _undominated(given_up + taken)[:STATES_MOST]
+        states = _undominated(given_up + taken)[:MAX_STATES]
     kept = states[0][2]
     return [*kept, *(j for j in by_area(problem) if j not in set(kept))]
 

@@ -16,10 +16,10 @@ from slotwise.allocation.search.orders import Order, by_area
 from slotwise.allocation.tolerances import CLOSE, SAME
 from slotwise.objective.costs import Floats
 
-PROMISES_MOST = 2000
+MAX_PROMISES = 2000
 """Above this number of jobs the packing scheme replaces promises, which take O(J^2)."""
 
-TIGHT_MOST = 400
+MAX_TIGHT = 400
 """Above this number of jobs, jobs are not brought forward for a maximum, which takes O(J^2)."""
 
 
@@ -61,7 +61,7 @@ def brought_forward(problem: Malleable, due: Floats) -> Floats:
 
     With very many jobs, they stay as they are.
     """
-    jobs_most = TIGHT_MOST if problem.aggregate == "max" else PROMISES_MOST
+    jobs_most = MAX_TIGHT if problem.aggregate == "max" else MAX_PROMISES
     if len(problem) > jobs_most:
         return due
     promises = Promises(problem)

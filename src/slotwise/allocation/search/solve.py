@@ -16,7 +16,7 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import ORDERS, Order
 from slotwise.allocation.search.solution import (
-    PROMISES_MOST,
+    MAX_PROMISES,
     MalleableSolution,
     earliest,
     in_order,
@@ -63,7 +63,7 @@ def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
     search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
     lowest = problem.value(problem.heights)  # No job completes before its height.
     order, due = _best_order(problem, search, _dates(problem, budget), lowest)
-    if len(problem) > PROMISES_MOST:
+    if len(problem) > MAX_PROMISES:
         return in_order(problem, order)
     bound = -inf
     if are_steps:
@@ -76,7 +76,7 @@ def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
 def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floats]:
     """A function from orders to due dates: promises, or the packing scheme if it is as good."""
     is_packed = problem.costs.are_lines and not problem.min_share.any()
-    if is_packed or len(problem) > PROMISES_MOST:
+    if is_packed or len(problem) > MAX_PROMISES:
         numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
         packings = min(budget.steps, ORDERS_TRIED * len(problem) ** 2)
         return packer_for(*numbers, packings).completions

@@ -10,7 +10,7 @@ import numpy as np
 from slotwise.assignment.dmrs.jobs import machines_of
 from slotwise.assignment.dmrs.problem import JobColumns, RelatedMachines
 from slotwise.estimation.corrections import Corrected
-from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
+from slotwise.estimation.extrapolation import MIN_WORK, RUNNING_FLOOR
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.unbegun import Unbegun
@@ -46,7 +46,7 @@ def machines(snapshot: Snapshot, estimates: Corrected) -> Machines:
             factor, last, expected = estimates.factor(phase.id), 0.0, phase.expected
             for started, launch in phase.attempts():
                 work, host = expected(launch.task) * factor, launch.host
-                seconds = (work if work > WORK_LEAST else WORK_LEAST) / speeds[host]
+                seconds = (work if work > MIN_WORK else MIN_WORK) / speeds[host]
                 left = started + seconds - now
                 if left <= 0:  # It is assumed to need this part of its estimate.
                     left = RUNNING_FLOOR * seconds
@@ -99,7 +99,7 @@ def _jobs(unbegun: Unbegun, ends: Mapping[PhaseId, float], estimates: Corrected)
     """The jobs with their tasks that have not begun."""
     of = unbegun.of
     factor = np.array(estimates.factors_of(of.place))
-    work = np.maximum(unbegun.expected * factor.repeat(unbegun.count), WORK_LEAST)
+    work = np.maximum(unbegun.expected * factor.repeat(unbegun.count), MIN_WORK)
     ready = np.zeros(len(of.phases))
     for name, end in ends.items():
         for stage in of.behind.get(name, ()):

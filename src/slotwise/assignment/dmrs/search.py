@@ -20,7 +20,7 @@ BUDGET_STEPS = 500
 ASKED = 300
 """The approximate number of schedules in a search that a clock ends."""
 
-FLOORS_MOST = 6
+MAX_FLOORS = 6
 """The maximum number of minimum speeds to choose from."""
 
 PART = 0.7
@@ -107,5 +107,5 @@ def _leave_slow(
 def _floors(problem: RelatedMachines) -> list[float]:
     """Minimum speeds to try: 0, and some of the speeds of machines, including the largest."""
     speeds = np.unique(problem.speed)[1:]
-    some = np.linspace(0, len(speeds) - 1, min(len(speeds), FLOORS_MOST)).round().astype(int)
+    some = np.linspace(0, len(speeds) - 1, min(len(speeds), MAX_FLOORS)).round().astype(int)
     return [0.0, *speeds[some].tolist()]

@@ -27,7 +27,7 @@ WHOLE = b"\x01"
 LARGE = 1 << 16
 """A buffer of this number of bytes, as of a NumPy array, is not copied into a pickle."""
 
-JOINED_MOST = 1 << 20
+MAX_JOINED = 1 << 20
 """A frame of pickles of fewer bytes is sent as one part."""
 
 _ZEROS = memoryview(bytes(ALIGNMENT))
@@ -101,7 +101,7 @@ class Packed:
             size = lengths.itemsize * len(lengths) + sum(lengths[1:])
             parts = [HEAD.pack(PICKLES, size), lengths.tobytes(), *pickles, WHOLE]
             # One part costs less to send than many; a large pickle is not copied.
-            self._frames += map(memoryview, [b"".join(parts)] if size < JOINED_MOST else parts)
+            self._frames += map(memoryview, [b"".join(parts)] if size < MAX_JOINED else parts)
 
 
 def decode(kind: int, body: memoryview[int]) -> Iterator[Sequence[object]]:

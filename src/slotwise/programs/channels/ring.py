@@ -127,7 +127,7 @@ class _RingSink(_RingEnd):
 
     def _wait(self) -> None:
         self._tell(DATA)
-        message = self._line.hear(_nothing)
+        message = self._line.next_message(_nothing)
         assert message is not None
         self._room += credit_of(message)
 
@@ -149,7 +149,7 @@ class _RingSource(_RingEnd):
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
         if not self._there:
-            message = self._line.hear(before_wait)
+            message = self._line.next_message(before_wait)
             assert message is not None
             kind, number = message
             if kind == END:

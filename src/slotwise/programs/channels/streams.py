@@ -26,7 +26,7 @@ BATCH_BYTES = 1 << 17
 PATIENCE = 0.05
 """Records wait for others for this number of seconds."""
 
-TOGETHER_MOST = 256
+MAX_TOGETHER = 256
 """The maximum number of records that are pickled together; fewer if they are large."""
 
 UNTIMED = 15
@@ -145,7 +145,7 @@ class Writer:
             self._packed.add(records)
             mean = (self._packed.bytes - before) // len(records) + 1
             self._together = max(
-                1, min(2 * self._together, TOGETHER_MOST, self._batch_bytes // mean)
+                1, min(2 * self._together, MAX_TOGETHER, self._batch_bytes // mean)
             )
         is_due = monotonic() >= self._due
         if sends or self._packed.bytes >= self._batch_bytes or (is_due and self._is_timely):

@@ -22,7 +22,7 @@ from slotwise.programs.channels.wire import (
     gone,
     listen_back,
 )
-from slotwise.programs.unknown_peers import UNKNOWN_MOST, UnknownPeers
+from slotwise.programs.unknown_peers import MAX_UNKNOWN, UnknownPeers
 
 if TYPE_CHECKING:  # It takes long to import.
     from ssl import SSLContext
@@ -30,13 +30,13 @@ if TYPE_CHECKING:  # It takes long to import.
 PIECE_BYTES = 1 << 20
 """The number of bytes that one message announces at most."""
 
-PARTS_MOST = 512
+MAX_PARTS = 512
 """The number of buffers that one system call sends at most."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A host that does not answer for a minute and a half has gone."""
 
-TRIES_MOST = 3
+MAX_TRIES = 3
 """How often a writer connects if the listener breaks off."""
 
 CUT_OFF = (
@@ -55,7 +55,7 @@ class Listener:
         self._socket.setblocking(False)
         self._greetings: UnknownPeers[Greeting] = UnknownPeers(
             lambda greeting: greeting.socket.close(),
-            UNKNOWN_MOST,
+            MAX_UNKNOWN,
             is_known=lambda greeting: greeting.is_known,
         )
         self._early: dict[str, Connected] = {}
@@ -186,7 +186,7 @@ def connect(
         except BaseException as error:
             connected.close()
             if isinstance(error, ConnectionError):
-                if tries < TRIES_MOST:
+                if tries < MAX_TRIES:
                     continue
                 reason = f"{address}, for the channel {name}: {CUT_OFF}"
             elif isinstance(error, TimeoutError):
@@ -229,7 +229,7 @@ class _SocketSink:
         views = [memoryview(MESSAGE.pack(DATA, sum(map(len, piece)))), *piece]
         while views:
             try:
-                count = self._line.socket.sendmsg(views[:PARTS_MOST], [], socket.MSG_DONTWAIT)
+                count = self._line.socket.sendmsg(views[:MAX_PARTS], [], socket.MSG_DONTWAIT)
             except BlockingIOError:
                 self._line.wait_for_room()
                 listen_back(self._line)
@@ -255,7 +255,7 @@ class _SocketSource:
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
         while not self._there:  # The writer may be interrupted before it gives a number.
-            message = self._line.hear(before_wait)
+            message = self._line.next_message(before_wait)
             assert message is not None
             kind, self._there = message
             if kind == END:

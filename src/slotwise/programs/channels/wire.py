@@ -26,7 +26,7 @@ Connected: TypeAlias = "socket.socket | TlsSocket"
 
 DATA, END, FAIL, CREDIT, CLOSE = range(1, 6)
 MESSAGE = Struct("<BQ")
-REASON_BYTES_MOST = 1 << 16
+MAX_REASON_BYTES = 1 << 16
 
 FAIL_SECONDS = 5.0
 """How long an end that fails waits for room to say why."""
@@ -53,12 +53,12 @@ class Wire:
         """
         if self._has_heard_failure:
             return
-        text = reason.encode("utf-8", "replace")[:REASON_BYTES_MOST]
+        text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES]
         with suppress(OSError):
             self.socket.settimeout(FAIL_SECONDS)
             self.socket.sendall(bytes(filler) + MESSAGE.pack(FAIL, len(text)) + text)
 
-    def hear(self, before_wait: Callable[[], None] | None) -> tuple[int, int] | None:
+    def next_message(self, before_wait: Callable[[], None] | None) -> tuple[int, int] | None:
         """The next message; FAIL is raised as BrokenChannelError.
 
         Calls `before_wait` before it blocks. Without it, returns None instead of blocking.
@@ -124,7 +124,7 @@ class Wire:
         self.socket.close()
 
     def _reason(self, size: int) -> str:
-        text = bytearray(min(size, REASON_BYTES_MOST))
+        text = bytearray(min(size, MAX_REASON_BYTES))
         view, have = memoryview(text), 0
         try:
             while have < len(text):
@@ -142,7 +142,7 @@ def listen_back(line: Wire) -> int:
     or has gone.
     """
     credit = 0
-    while message := line.hear(None):
+    while message := line.next_message(None):
         credit += credit_of(message)
     return credit
 

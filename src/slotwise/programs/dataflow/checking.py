@@ -16,7 +16,7 @@ from slotwise.programs.formats.inputs import INPUT_FORMATS, NUMBERS
 from slotwise.workload.workload import DATAFLOW_SETTINGS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-COPIES_MOST = 100_000
+MAX_COPIES = 100_000
 KINDS = ("file", "tcp", "shm")
 
 
@@ -50,10 +50,10 @@ def function(node: str, given: object) -> Callable[..., Any]:
 
 def count(what: str, given: object, node: str = "") -> int:
     """A number of copies."""
-    if not isinstance(given, WHOLE) or not 1 <= int(given) <= COPIES_MOST:
+    if not isinstance(given, WHOLE) or not 1 <= int(given) <= MAX_COPIES:
         where = f"node {node!r}: " if node else ""
         raise InputError(
-            f"{where}{what} is {given!r:.80}; give a whole number from 1 to {COPIES_MOST}"
+            f"{where}{what} is {given!r:.80}; give a whole number from 1 to {MAX_COPIES}"
         )
     return int(given)
 

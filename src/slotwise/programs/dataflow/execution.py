@@ -11,10 +11,10 @@ from slotwise.programs.dataflow.estimates import bytes_of_copies
 from slotwise.programs.dataflow.inputs import sources_read
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
-from slotwise.programs.dataflow.place import MeetingPlace
+from slotwise.programs.dataflow.place import Rendezvous
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
 from slotwise.programs.staged import AllDone, winners
-from slotwise.programs.task_result import Winners
+from slotwise.programs.task_result import SuccessfulAttempts
 
 SECRET_BYTES = 32
 
@@ -34,9 +34,9 @@ class DataflowStages:
             if (stages := self._stages_read(stage))
         }
         self._intermediate = frozenset().union(*self._read.values())
-        self._winners: dict[str, Winners] = {}
+        self._winners: dict[str, SuccessfulAttempts] = {}
         # For each gang that has begun, its last attempt, and where its groups meet.
-        self._gangs: dict[str, tuple[int, MeetingPlace]] = {}
+        self._gangs: dict[str, tuple[int, Rendezvous]] = {}
 
     @cached_property
     def sizes(self) -> Mapping[str, Sizes]:
@@ -63,7 +63,7 @@ class DataflowStages:
     ) -> tuple[object, ...]:
         """Phase, task, attempt, the attempts whose files it may read, where it meets others."""
         found = {name: self._won(name, done) for name in self._read.get(phase, ())}
-        alone = MeetingPlace(self._secret, task)
+        alone = Rendezvous(self._secret, task)
         meeting = self._gangs[phase][1] if self._staged.by_name[phase].gang else alone
         return (phase, task, attempt, found, meeting)
 
@@ -71,7 +71,7 @@ class DataflowStages:
         """The first group of an attempt of a gang that begins is where the others meet it."""
         if self._staged.by_name[phase].gang and self._gangs.get(phase, (0,))[0] != attempt:
             there = "" if self._layout.is_shared else address
-            self._gangs[phase] = attempt, MeetingPlace(self._secret, task, there)
+            self._gangs[phase] = attempt, Rendezvous(self._secret, task, there)
 
     def describe(self, phase: str, task: int) -> str:
         """A description of the task for messages, with its nodes and their input."""
@@ -107,7 +107,7 @@ class DataflowStages:
         """Files stay to the end: any task that reads them may have to be done again."""
         return ()
 
-    def _won(self, stage: str, done: AllDone) -> Winners:
+    def _won(self, stage: str, done: AllDone) -> SuccessfulAttempts:
         if stage not in self._winners:  # Made once for all its readers.
             groups = len(self._staged.by_name[stage].groups)
             self._winners[stage] = winners(done[stage], groups)

@@ -15,14 +15,14 @@ from slotwise.programs.dataflow.body import records_written
 from slotwise.programs.dataflow.ends import Ends
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
-from slotwise.programs.dataflow.place import AllWinners, GroupAttempt, MeetingPlace, Ring
+from slotwise.programs.dataflow.place import AllWinners, GroupAttempt, Rendezvous, Ring
 from slotwise.programs.dataflow.stages import StagedGraph
 from slotwise.programs.dataflow.together import CAUSE_SECONDS, run_together
 from slotwise.programs.formats.places import WHERE
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.task_result import TaskResult
 from slotwise.programs.work_folder import finding
-from slotwise.story import story
+from slotwise.story import format_traceback
 from slotwise.task import Stopped
 
 LOOK_RECORDS = 64
@@ -41,7 +41,7 @@ class GroupRunner:
     memory_bytes: int
 
     def __call__(
-        self, phase: str, task: int, attempt: int, winners: AllWinners, meeting: MeetingPlace
+        self, phase: str, task: int, attempt: int, winners: AllWinners, meeting: Rendezvous
     ) -> TaskResult:
         """Run one group; the first cause of a failure is raised, with the name of its node.
 
@@ -124,7 +124,7 @@ def run_copy(
     except BaseException as error:
         known = vars(error)
         known[WHERE] = f"node {copy}, {known[WHERE]}" if WHERE in known else f"node {copy}"
-        ends.fail(story(error))
+        ends.fail(format_traceback(error))
         raise
     return TaskResult(
         sum(part.rows for part in ends.parts), sum(file.bytes for file in ends.files)

@@ -19,7 +19,7 @@ from slotwise.programs.channels.tcp import Listener, connect
 from slotwise.programs.dataflow.nodes import Channel, NodeCopy
 from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.programs.hosts import notes
-from slotwise.programs.hosts.here import address_here, host_here, is_here
+from slotwise.programs.hosts.here import address_here, host_here, is_local
 from slotwise.task import on_stop_request, stop
 
 if TYPE_CHECKING:  # It takes long to import.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # It takes long to import.
 MEETING_SECONDS = 300.0
 """How long a group waits for others. If one of them fails, the scheduler ends all before."""
 
-PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
+MIN_PAUSE, MAX_PAUSE = 0.001, 0.05
 """Seconds between two looks for an address: the first pause, doubled up to the second."""
 
 LOOPBACK = "127.0.0.1"
@@ -101,12 +101,12 @@ class Meeting:
         """The notes of the meeting, here or on another host."""
         place = self._place
         folder = place.layout.attempt_dir(place.phase, place.meeting.task, place.attempt)
-        if is_here(place.meeting.address):
+        if is_local(place.meeting.address):
             return partial(notes.note, folder)
         # Imported where it is needed: with ssl it takes long.
-        from slotwise.programs.hosts.notes_there import NotesThere
+        from slotwise.programs.hosts.notes_there import RemoteStore
 
-        there = NotesThere(place.meeting.address, folder)
+        there = RemoteStore(place.meeting.address, folder)
         stack.callback(there.close)
         return there.note
 
@@ -138,7 +138,7 @@ class Meeting:
 
 def _await(note: Note, name: str, text: str | None = None) -> str:
     """A note, or the own one once it could be left. Others may have to begin first."""
-    until, pause = time.monotonic() + MEETING_SECONDS, PAUSE_LEAST
+    until, pause = time.monotonic() + MEETING_SECONDS, MIN_PAUSE
     while True:
         why = ""
         try:
@@ -152,7 +152,7 @@ def _await(note: Note, name: str, text: str | None = None) -> str:
                 f"other groups have not begun within {MEETING_SECONDS:g} s{why}"
             )
         time.sleep(pause)
-        pause = min(2 * pause, PAUSE_MOST)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
 def _name(key: Ring) -> str:

@@ -11,16 +11,16 @@ from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
 from slotwise.programs.dataflow.stages import StagedGraph
-from slotwise.programs.task_result import Winners
+from slotwise.programs.task_result import SuccessfulAttempts
 
-AllWinners = Mapping[str, Winners]
+AllWinners = Mapping[str, SuccessfulAttempts]
 """The attempts that won, of each task of the stages whose files are read."""
 
 Ring = tuple[int, int, int]
 """A channel and the copies at its two ends."""
 
 
-class MeetingPlace(NamedTuple):
+class Rendezvous(NamedTuple):
     """Where the groups of an attempt of a gang meet: in the folder of the first that begins.
 
     A group that meets no others uses its own.
@@ -50,7 +50,7 @@ class GroupAttempt:
     task: int
     attempt: int
     winners: AllWinners
-    meeting: MeetingPlace
+    meeting: Rendezvous
 
     @property
     def folder(self) -> Path:

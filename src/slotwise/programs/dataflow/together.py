@@ -23,7 +23,7 @@ from slotwise.model.errors import InputChanged, SlotwiseError
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.descendants import descendants
 from slotwise.programs.lost_input import LostAttemptError, LostInputError
-from slotwise.story import story
+from slotwise.story import format_traceback
 
 CAUSE_SECONDS = 2.0
 """How long to wait, after a channel broke, for the end of the process that broke it."""
@@ -43,13 +43,13 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
     """
     (_, first), *others = bodies.items()
     children = _Children()
-    before = signal.signal(signal.SIGCHLD, children.hear)
+    before = signal.signal(signal.SIGCHLD, children.on_signal)
     try:
         for name, body in others:
             children.fork(name, body)
         try:
             children.is_heard = True
-            children.hear(signal.SIGCHLD, None)  # Of those that have ended before.
+            children.on_signal(signal.SIGCHLD, None)  # Of those that have ended before.
             value = first()
             return [value, *children.results()]
         finally:
@@ -103,7 +103,7 @@ class _Children:
             _serve(body, file)
         self._all.append(_Child(name, pid, os.pidfd_open(pid), file))
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGCHLD: BrokenChannelError if a child has failed."""
         if self.is_heard:
             failed = [one.failure for one in self._all if _look(one) and one.failure]
@@ -224,4 +224,4 @@ def _outcome(body: Body) -> Failure | tuple[object]:
     except BaseException as error:
         at = time.monotonic()
         kind = InputChanged if type(error) is InputChanged else SlotwiseError
-        return Failure(True, at, kind(story(error)))
+        return Failure(True, at, kind(format_traceback(error)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slotwise.programs.hosts.files import MissingFilesError, Wanted, fetch
 from slotwise.programs.hosts.greeting import SilentError
-from slotwise.programs.hosts.here import is_here
+from slotwise.programs.hosts.here import is_local
 from slotwise.programs.hosts.security import reader_security
 from slotwise.programs.hosts.task_files import TaskFile, lost_of
 from slotwise.programs.shuffle.partitioned import PartitionedWriter, Place
@@ -30,7 +30,7 @@ def fetched(files: Sequence[TaskFile], count: int, copies: Path) -> list[Place]:
     places: list[Place] = [(file.path, file.part) for file in files]
     others: dict[str, list[int]] = {}
     for number, file in enumerate(files):
-        if not is_here(file.address):
+        if not is_local(file.address):
             others.setdefault(file.address, []).append(number)
     for host, numbers in enumerate(others.values()):
         path = copies.with_name(f"{copies.name}-{host}")

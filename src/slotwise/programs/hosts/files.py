@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 from slotwise.opening import open_regular
 from slotwise.programs.blocks import Index
 from slotwise.programs.hosts.greeting import (
-    HELLO_MOST,
+    MAX_HELLO,
     RefusedError,
     Security,
     SilentError,
@@ -158,7 +158,7 @@ class Fetching:
     def ask(self, folder: str, wanted: Wanted) -> None:
         """Ask for parts of a file; several requests may be sent before `copy`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
-        assert len(request) < HELLO_MOST
+        assert len(request) < MAX_HELLO
         with self._noticing():
             write_frame(self._socket, request)
 

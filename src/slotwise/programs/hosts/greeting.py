@@ -26,7 +26,7 @@ from slotwise.programs.unknown_peers import GREETING_SECONDS
 VERSION = 1
 """Of the protocol; both sides need the same."""
 
-HELLO_MOST = 1 << 16
+MAX_HELLO = 1 << 16
 """The largest greeting in bytes."""
 
 LENGTH = struct.Struct("!I")
@@ -182,7 +182,7 @@ def read_frame(connected: socket.socket, ends: float | None = None) -> bytes:
     TimeoutError at the instant `ends`; without it, as the socket.
     """
     (length,) = LENGTH.unpack(_exactly(connected, LENGTH.size, ends))
-    if length > HELLO_MOST:
+    if length > MAX_HELLO:
         raise ValueError("the greeting is too long")
     return _exactly(connected, length, ends)
 

@@ -46,7 +46,7 @@ def host_here() -> str:
     return split_address(address)[0] if address else "127.0.0.1"
 
 
-def is_here(address: str) -> bool:
+def is_local(address: str) -> bool:
     """Whether files that are served at an address are files on this host."""
     return address in ("", address_here())
 

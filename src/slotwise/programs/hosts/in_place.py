@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from slotwise.programs.hosts.here import is_here
+from slotwise.programs.hosts.here import is_local
 from slotwise.programs.hosts.task_files import TaskFile
 from slotwise.programs.shuffle.partitioned import Place
 
@@ -16,7 +16,7 @@ def in_place(files: Sequence[TaskFile], count: int, copies: Path) -> Iterator[Pl
     The names of their copies begin with `copies`. LostInputError if files of other hosts are
     missing, or these hosts cannot be reached.
     """
-    if all(is_here(file.address) for file in files):
+    if all(is_local(file.address) for file in files):
         yield from ((file.path, file.part) for file in files)
         return
     # Imported where it is needed: with ssl it takes long.

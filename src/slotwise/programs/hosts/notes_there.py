@@ -33,7 +33,7 @@ def serve_notes(connected: socket.socket, root: Path) -> None:
                 write_frame(connected, json.dumps(found).encode())
 
 
-class NotesThere:
+class RemoteStore:
     """The notes in the folder of an attempt on another host, whose agent has this address."""
 
     def __init__(self, address: str, folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slotwise.programs.blocks import is_complete
-from slotwise.programs.hosts.here import is_here
+from slotwise.programs.hosts.here import is_local
 from slotwise.programs.lost_input import CHANGED, LostInputError
 
 
@@ -28,7 +28,7 @@ class TaskFile(NamedTuple):
     @property
     def place(self) -> str:
         """Where it is, for messages."""
-        if is_here(self.address):
+        if is_local(self.address):
             return str(self.path)
         return f"{self.path.parent.name}/{self.path.name} at {self.address}"
 
@@ -38,7 +38,7 @@ def lost_here(files: Iterable[TaskFile]) -> LostInputError | None:
 
     Those of other hosts are missed when they are fetched. OSError if this cannot be found out.
     """
-    here = (file for file in files if is_here(file.address))
+    here = (file for file in files if is_local(file.address))
     return lost_of(file for file in here if not is_complete(file.path))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
-from slotwise.model.job import REDUCERS_MOST, Block, Job, Phase, Tasks
+from slotwise.model.job import MAX_REDUCERS, Block, Job, Phase, Tasks
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
 from slotwise.model.typed import check_range
@@ -175,7 +175,7 @@ def _phases(
 
 def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: int) -> None:
     for name, value, least, most in (
-        ("reducers", reducers, 0, REDUCERS_MOST),
+        ("reducers", reducers, 0, MAX_REDUCERS),
         ("split_bytes", split_bytes, 1, inf),
         ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES, inf),
     ):

@@ -16,7 +16,7 @@ from struct import Struct
 
 from slotwise.task import stop, stop_requested
 
-PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
+MIN_PAUSE, MAX_PAUSE = 0.001, 0.05
 """Seconds between two polls: the first pause after a new entry, doubled up to the second."""
 
 LOST = 2**32 - 1
@@ -71,7 +71,7 @@ def finished_maps(
     A map is yielded once, even if its output is lost afterwards.
     """
     seen: set[int] = set()
-    position, pause = 0, PAUSE_LEAST
+    position, pause = 0, MIN_PAUSE
     with path.open("rb", buffering=0) as file:
         while len(seen) < count:
             # All that is there: a map may be withdrawn by an entry far behind its own.
@@ -79,9 +79,9 @@ def finished_maps(
             latest, size = _entries(os.pread(file.fileno(), more, position))
             if not size:
                 wait(pause)
-                pause = min(2 * pause, PAUSE_MOST)
+                pause = min(2 * pause, MAX_PAUSE)
                 continue
-            position, pause = position + size, PAUSE_LEAST
+            position, pause = position + size, MIN_PAUSE
             for task, attempt in latest.items():
                 if task not in seen:
                     seen.add(task)

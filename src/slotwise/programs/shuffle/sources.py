@@ -18,7 +18,7 @@ from slotwise.programs.shuffle.partitioned import (
     PartitionedWriter,
     Place,
 )
-from slotwise.programs.task_result import Winners
+from slotwise.programs.task_result import SuccessfulAttempts
 
 
 class PairSource(Protocol):
@@ -42,7 +42,7 @@ class InPlace:
     Those on other hosts are fetched first.
     """
 
-    winners: Winners
+    winners: SuccessfulAttempts
 
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int

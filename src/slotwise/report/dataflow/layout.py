@@ -19,7 +19,7 @@ from slotwise.report.dataflow.texts import source_text
 
 LETTER = 7.2
 BOX_HEIGHT = 42.0
-BOX_WIDTH_LEAST = 84.0
+MIN_BOX_WIDTH = 84.0
 GAP = 26.0
 LAYER_GAP = 64.0
 FRAME = 14.0
@@ -148,7 +148,7 @@ def _joined(graph: Graph, start: str, kinds: Sequence[str]) -> list[str]:
 
 
 def _width(*texts: str) -> float:
-    return max(BOX_WIDTH_LEAST, 20 + LETTER * max(map(len, texts)))
+    return max(MIN_BOX_WIDTH, 20 + LETTER * max(map(len, texts)))
 
 
 def _single(name: str, title: str, note: str) -> LaidOut:

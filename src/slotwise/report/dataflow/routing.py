@@ -14,7 +14,7 @@ CLEAR = 4.0
 BESIDE, APART = 9.0, 5.0
 """How far from a box the first edge passes that goes around it, and each further one."""
 
-TURNS_MOST = 30
+MAX_TURNS = 30
 """An edge goes around at most as many boxes."""
 
 
@@ -31,7 +31,7 @@ class Router:
         The boxes in which it begins and ends do not count: it touches their edges only.
         """
         found = list(points)
-        for _ in range(TURNS_MOST):
+        for _ in range(MAX_TURNS):
             hit = self._first_hit(found)
             if hit is None:
                 break

@@ -30,7 +30,7 @@ from slotwise.report.pictures.unresponsive import (
 from slotwise.report.reported import distinct
 from slotwise.report.scene import Scene
 
-ROWS_MOST = 60
+MAX_ROWS = 60
 COLUMNS = 240
 ROW_HEIGHT = 11
 
@@ -104,7 +104,7 @@ def _cells(scene: Scene, name: str, texts: list[str], is_last: bool) -> Any:
 def _groups(cluster: Cluster) -> tuple[dict[str, int], list[str], list[int]]:
     """The group of each host; the text and the number of slots of each group."""
     hosts = cluster.hosts
-    size = -(-len(hosts) // ROWS_MOST)
+    size = -(-len(hosts) // MAX_ROWS)
     parts = [hosts[at : at + size] for at in range(0, len(hosts), size)]
     group_of = {host.name: row for row, part in enumerate(parts) for host in part}
     texts = [

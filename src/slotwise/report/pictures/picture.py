@@ -14,7 +14,7 @@ WIDTH = 770
 """Width in pixels of plots with the common time axis; with labels and legend they fit in a
 window of 1,200 pixels."""
 
-LEGEND_MOST = 20
+MAX_LEGEND = 20
 """Pictures with more jobs have no legend, because its colours could not be distinguished."""
 
 _SHORT = (
@@ -97,7 +97,7 @@ def legend(title: str, **options: Any) -> alt.Legend:
 
 def job_colour(scene: Scene) -> alt.Color:
     """The colour of the job, with a legend if there are few jobs."""
-    if len(scene.jobs) > LEGEND_MOST:
+    if len(scene.jobs) > MAX_LEGEND:
         return alt.Color(field="colour", type="nominal", scale=None)
     scale = alt.Scale(domain=list(scene.job_colours), range=list(scene.job_colours.values()))
     names = legend("job", symbolType="square", symbolOpacity=1)
@@ -106,7 +106,7 @@ def job_colour(scene: Scene) -> alt.Color:
 
 def coloured(scene: Scene, job: str) -> dict[str, str]:
     """The fields of a row that `job_colour` reads."""
-    if len(scene.jobs) <= LEGEND_MOST:
+    if len(scene.jobs) <= MAX_LEGEND:
         return {"job": job}
     return {"job": job, "colour": scene.job_colours[job]}
 

@@ -30,20 +30,20 @@ from slotwise.report.pictures.unresponsive import (
 from slotwise.report.reported import distinct
 from slotwise.report.scene import Scene
 
-ROWS_MOST = 60
-BARS_MOST = 15_000
+MAX_ROWS = 60
+MAX_BARS = 15_000
 
 _MARKS = {"failed": "×", "lost": "†", "killed": "–", "unfinished": "…"}
 
 
 def is_readable(scene: Scene) -> bool:
     """Whether there are few enough slots for a row each."""
-    return max(len(_slots(line)) for line in scene.timelines) <= ROWS_MOST
+    return max(len(_slots(line)) for line in scene.timelines) <= MAX_ROWS
 
 
 def draw(scene: Scene) -> Picture:
     """Draw the picture."""
-    most = max(1_000, min(5_000, BARS_MOST // len(scene.runs)))
+    most = max(1_000, min(5_000, MAX_BARS // len(scene.runs)))
     rows: dict[str, Rows] = {}
     charts, left_out = [], 0
     for number, line in enumerate(scene.timelines):

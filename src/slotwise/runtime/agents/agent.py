@@ -1,9 +1,9 @@
 """An agent: runs the worker processes of its host for a manager that connects to it.
 
 `python -m slotwise.runtime.agents.agent` reads a line of JSON from its standard input, which is
-a `Given`, prints a line with its port, or why it cannot begin, and serves one manager after
-another. When a manager is gone, its worker processes are ended at once. The agent ends when its
-standard input does, or when no manager has come for some time.
+an `AgentConfig`, prints a line with its port, or why it cannot begin, and serves one manager
+after another. When a manager is gone, its worker processes are ended at once. The agent ends
+when its standard input does, or when no manager has come for some time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LINGER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AgentConfig:
     """What an agent is told at its start.
 
     slots    the number of its slots
@@ -108,7 +108,7 @@ class Agent:
     nothing keeps others waiting. The number of those that are greeted is limited.
     """
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: AgentConfig) -> None:
         self._given, self._security = given, given.security()
         self._listener = listening(given.listen)
         self._listener.setblocking(False)
@@ -252,7 +252,7 @@ class Service:
         connected: socket.socket,
         hello: Mapping[str, Any],
         processes: Processes,
-        given: Given,
+        given: AgentConfig,
         files: Path,
     ) -> None:
         self._processes = processes
@@ -370,7 +370,7 @@ class Service:
 def main() -> None:
     """Serve as the line of JSON on the standard input says."""
     reset_signals()
-    agent = Agent(Given(**json.loads(sys.stdin.readline())))
+    agent = Agent(AgentConfig(**json.loads(sys.stdin.readline())))
     try:
         folder = agent.open_folder()
     except SlotwiseError as error:
@@ -383,7 +383,7 @@ def main() -> None:
         print(f"slotwise agent: {error}", file=sys.stderr)
 
 
-def line_for(given: Given) -> str:
+def line_for(given: AgentConfig) -> str:
     """The line that starts an agent."""
     return json.dumps(asdict(given)) + "\n"
 

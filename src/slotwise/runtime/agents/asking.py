@@ -19,7 +19,7 @@ from slotwise.programs.hosts.greeting import RefusedError, Security
 from slotwise.runtime.agents.plugin import END_SECONDS, AgentOrder, begin_agent, end_agent
 from slotwise.runtime.agents.slots import AgentHost, connect
 
-PAUSE_LEAST, PAUSE_MOST = 1.0, 60.0
+MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
 """Seconds after which a worker that cannot be used is asked again; doubled each time."""
 
 
@@ -39,7 +39,7 @@ class Question:
     due: float = inf
 
 
-class Asking:
+class RunInLoop:
     """Has agents started beside Dask workers, and connects to them.
 
     Each worker is asked on its own, so that one that is frozen delays no other. It is not asked
@@ -61,7 +61,7 @@ class Asking:
             if before and before.answer.cancelled():  # By Dask, with all that its client does.
                 before = None
             if before is None or before.due <= time.monotonic():
-                pause = PAUSE_LEAST if before is None else min(2 * before.pause, PAUSE_MOST)
+                pause = MIN_PAUSE if before is None else min(2 * before.pause, MAX_PAUSE)
                 loop: Any = self._client.loop
                 answer = asyncio.run_coroutine_threadsafe(
                     self._host(address, name), loop.asyncio_loop

@@ -56,7 +56,7 @@ class AgentsBackend(LiveBackend):
     A host that is silent is unresponsive. The source of the hosts is closed with the backend.
     """
 
-    is_here = False
+    is_local = False
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.option_names import option_name
 from slotwise.programs.hosts import greeting
 from slotwise.programs.hosts.security import tls_context
-from slotwise.runtime.agents.asking import Asking
+from slotwise.runtime.agents.asking import RunInLoop
 from slotwise.runtime.agents.lease import Leases
 from slotwise.runtime.agents.plugin import START_SECONDS, AgentOrder, tls_of
 from slotwise.runtime.agents.slots import AgentHost
@@ -65,7 +65,7 @@ class DaskWorkers:
         plugin = f"slotwise-agent-{os.urandom(4).hex()}"
         tls = tls_of(client.security, "client")
         security: greeting.Security = tls_context(tls, Purpose.SERVER_AUTH) if tls else token
-        self._asking = Asking(client, AgentOrder(plugin, token.hex(), slots), security)
+        self._asking = RunInLoop(client, AgentOrder(plugin, token.hex(), slots), security)
         self._connected: dict[str, str] = {}  # by the worker's address, its name
         self._refused: dict[str, str] = {}  # by the worker's address, why
         self._told: set[str] = set()  # addresses

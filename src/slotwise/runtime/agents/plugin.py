@@ -21,8 +21,8 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.typed import check_number
 from slotwise.programs.lock import LOOKS
 from slotwise.programs.work_folder import sweep
-from slotwise.runtime.agents.agent import Given, line_for
-from slotwise.runtime.local.pacing import SPEED_LEAST
+from slotwise.runtime.agents.agent import AgentConfig, line_for
+from slotwise.runtime.local.pacing import MIN_SPEED
 
 START_SECONDS = 30.0
 """How long an agent may take to start."""
@@ -105,10 +105,10 @@ class AgentPlugin(WorkerPlugin):
         """Block until the agent has ended."""
         self._has_ended.wait()
 
-    def _given(self, worker: Any) -> Given:
+    def _given(self, worker: Any) -> AgentConfig:
         tls = tls_of(worker.security, "worker")
         threads: int = worker.state.nthreads
-        return Given(
+        return AgentConfig(
             threads if self._order.slots is None else min(self._order.slots, threads),
             str(worker.name),
             urlsplit(worker.address).hostname or "127.0.0.1",
@@ -118,7 +118,7 @@ class AgentPlugin(WorkerPlugin):
             speed=_speed_here(),
         )
 
-    def _start(self, given: Given) -> tuple[str, int]:
+    def _start(self, given: AgentConfig) -> tuple[str, int]:
         """Start the agent, and wait for its address."""
         pipe = subprocess.PIPE
         process = self._process = subprocess.Popen(AGENT, stdin=pipe, stdout=pipe)
@@ -140,7 +140,7 @@ class AgentPlugin(WorkerPlugin):
             raise SlotwiseError(reason)
         return given.listen, int(told["port"])
 
-    def _notice_end(self, process: subprocess.Popen[bytes], given: Given) -> None:
+    def _notice_end(self, process: subprocess.Popen[bytes], given: AgentConfig) -> None:
         process.wait()
         self._has_ended.set()
         assert given.folder is not None
@@ -183,6 +183,6 @@ def _speed_here() -> float:
     """
     speed = dask.config.get(SPEED, 1.0)
     check_number(SPEED, speed)
-    if not SPEED_LEAST <= speed <= 1:
-        raise InputError(f"{SPEED} is {speed:g}; give a number from {SPEED_LEAST:g} to 1")
+    if not MIN_SPEED <= speed <= 1:
+        raise InputError(f"{SPEED} is {speed:g}; give a number from {MIN_SPEED:g} to 1")
     return float(speed)

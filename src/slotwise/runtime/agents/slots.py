@@ -14,7 +14,7 @@ from slotwise.programs.addresses import join_address
 from slotwise.programs.hosts.greeting import RefusedError, Security, greet_agent
 from slotwise.runtime.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.runtime.live_job import Pickle
-from slotwise.runtime.local.bell import Bell
+from slotwise.runtime.local.bell import Wakeup
 from slotwise.runtime.local.process import interpreter_options
 from slotwise.runtime.local.processes import Answer, milliseconds
 from slotwise.runtime.local.user_code import UserCodeError
@@ -93,7 +93,7 @@ class AgentSlots:
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._poll.register(self._bell.channel, select.POLLIN)
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
@@ -175,7 +175,7 @@ class AgentSlots:
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
                 if channel == self._bell.channel:
-                    self._bell.hear()
+                    self._bell.reset()
                     is_woken = True
                 elif event & ~select.POLLOUT:
                     is_woken |= not self._receive(self._hosts[channel], answers)

@@ -18,19 +18,19 @@ from slotwise.programs.hosts.passing import repeated
 CHUNK = 1 << 18
 """Bytes received in one call."""
 
-MESSAGE_MOST = 2**32 - 1
+MAX_MESSAGE = 2**32 - 1
 """The largest message in bytes, which is the limit of the format."""
 
-DATA_MOST = MESSAGE_MOST - (1 << 16)
+MAX_DATA = MAX_MESSAGE - (1 << 16)
 """The most bytes of a user's data in a message."""
 
 
 def too_large(size: int) -> str:
     """Why data of this size cannot be sent; empty if they can."""
-    if size <= DATA_MOST:
+    if size <= MAX_DATA:
         return ""
     return (
-        f"{size:,} bytes are too many to be sent between hosts (at most {DATA_MOST:,}); pass"
+        f"{size:,} bytes are too many to be sent between hosts (at most {MAX_DATA:,}); pass"
         " the path of a file that all hosts see"
     )
 
@@ -60,7 +60,7 @@ class MessageStream:
         connected.setblocking(False)
         self._socket = connected
         self._packer = msgpack.Packer(autoreset=True)
-        self._unpacker = msgpack.Unpacker(max_buffer_size=MESSAGE_MOST)
+        self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_MESSAGE)
         self._new: list[bytes] = []
         self._unsent: deque[memoryview] = deque()
         self._wants_read = False  # TLS has to receive before it can send.

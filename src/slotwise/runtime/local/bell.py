@@ -6,8 +6,8 @@ import os
 import threading
 
 
-class Bell:
-    """An event descriptor, `channel`, that is readable from `ring` until `hear`."""
+class Wakeup:
+    """An event descriptor, `channel`, that is readable from `ring` until `reset`."""
 
     def __init__(self) -> None:
         self.channel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -22,7 +22,7 @@ class Bell:
                 if self.channel >= 0:
                     os.eventfd_write(self.channel, 1)
 
-    def hear(self) -> None:
+    def reset(self) -> None:
         """It has rung: call this before looking for the reason."""
         self._has_rung = False
         os.eventfd_read(self.channel)

@@ -52,9 +52,9 @@ class CallFiles:
     If the process is killed, the next session of the same user removes them.
     """
 
-    def __init__(self, *, is_here: bool = True) -> None:
+    def __init__(self, *, is_local: bool = True) -> None:
         """Calls elsewhere, not in processes that see these files, get pickles."""
-        self._is_here = is_here
+        self._is_here = is_local
         self._folders = TransferFolders()
         self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
         self._numbers, self._arguments = count(), count()

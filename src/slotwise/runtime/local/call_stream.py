@@ -20,7 +20,7 @@ from slotwise.programs.hosts.here import NAME_VARIABLE, lacking
 from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.worker import pickled, summary
-from slotwise.story import error_line, story
+from slotwise.story import error_line, format_traceback
 
 T = TypeVar("T")
 
@@ -345,7 +345,7 @@ def failure(error: BaseException) -> bytes:
 
     So the text can be read if the exception cannot. On a host of a cluster, both name it.
     """
-    text = story(error)
+    text = format_traceback(error)
     if host := os.environ.get(NAME_VARIABLE):
         remedy = lacking(summary(error), host)
         text = f"on host {host}: {text}"

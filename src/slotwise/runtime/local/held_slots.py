@@ -9,7 +9,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 
 
-class HeldSlots:
+class SlotTable:
     """The slots of all hosts, free or held by attempts. Slots are numbers of workers.
 
     An attempt that occupies several slots runs in one of them; the workers of the others do

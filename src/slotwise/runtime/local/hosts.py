@@ -8,14 +8,14 @@ from typing import TypeGuard
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.option_names import option_name
-from slotwise.runtime.local.pacing import SPEED_LEAST
+from slotwise.runtime.local.pacing import MIN_SPEED
 
 
 def emulated(cluster: Cluster | None) -> Cluster:
     """The cluster of a workload as this machine emulates it.
 
     It has no heartbeat: the end of a task is known at once. InputError for a cluster that names
-    no hosts, or that has a host with a speed above 1 or below `SPEED_LEAST`.
+    no hosts, or that has a host with a speed above 1 or below `MIN_SPEED`.
     """
     if not names_hosts(cluster):
         raise InputError(
@@ -34,16 +34,16 @@ def on_this_machine(cluster: Cluster) -> Cluster:
 
 
 def check_emulated(host: Host, remedy: str = "give at most 1") -> None:
-    """InputError for a host with a speed above 1 or below `SPEED_LEAST`."""
+    """InputError for a host with a speed above 1 or below `MIN_SPEED`."""
     if host.speed > 1:
         raise InputError(
             f"host {host.name!r}: speed is {host.speed:g}, and a slot of this machine has"
             f" speed 1: only slower ones can be emulated; {remedy}"
         )
-    if host.speed < SPEED_LEAST:
+    if host.speed < MIN_SPEED:
         raise InputError(
             f"host {host.name!r}: speed is {host.speed:g}; no host slower than"
-            f" {SPEED_LEAST:g} can be emulated"
+            f" {MIN_SPEED:g} can be emulated"
         )
 
 

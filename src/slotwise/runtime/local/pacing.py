@@ -24,7 +24,7 @@ PERIOD_SECONDS = 0.05
 LEAST_SECONDS = 0.002
 """The shortest planned run or stop; for speeds near 0 or 1 the period gets longer."""
 
-OWED_MOST = 5.0
+MAX_OWED = 5.0
 """The largest account of a worker, positive or negative, in seconds; more is dropped.
 
 It matters only if the thread below could not run for a long time.
@@ -36,10 +36,10 @@ TAKEN_SECONDS = 0.0001
 LOOK_SECONDS = 0.05
 """The interval of checks whether a worker that was stopped from outside continues."""
 
-MARKS_MOST = 32
+MAX_MARKS = 32
 """The number of a task's last stops and continues that are kept."""
 
-SPEED_LEAST = 0.001
+MIN_SPEED = 0.001
 """The lowest speed that is emulated: a slower worker would be stopped for seconds at a time."""
 
 
@@ -66,7 +66,7 @@ class _Pace:
     until: float = inf
     looked: float = 0.0
     marks: deque[tuple[float, float, str]] = field(
-        default_factory=lambda: deque(maxlen=MARKS_MOST)
+        default_factory=lambda: deque(maxlen=MAX_MARKS)
     )
 
     @property
@@ -83,7 +83,7 @@ class _Pace:
     def book(self, now: float) -> None:
         """Bring the account up to date. Stops from outside do not change it."""
         self.owed += self._earned(self.state, now - self.since)
-        self.owed = max(-OWED_MOST, min(OWED_MOST, self.owed))
+        self.owed = max(-MAX_OWED, min(MAX_OWED, self.owed))
         self.since = now
 
     def turn_to(self, state: str) -> None:
@@ -107,7 +107,7 @@ class _Pace:
         """
         begun, owed, _ = self.marks[0]
         early = 0.0
-        if len(self.marks) < MARKS_MOST:  # Otherwise its beginning was dropped: it is long.
+        if len(self.marks) < MAX_MARKS:  # Otherwise its beginning was dropped: it is long.
             early = self._owed_at(max(begun, started)) - owed
         return self._owed_at(over) - early
 
@@ -124,7 +124,7 @@ class _Pace:
         return 0.0 if state == "held" else seconds * (1 - self.speed) / self.speed
 
 
-class Pacer:
+class CpuThrottle:
     """Slows worker processes while they run tasks, by SIGSTOP and SIGCONT to their groups.
 
     One thread does this. It keeps an account for each slot, so that a late wake-up or a lack of

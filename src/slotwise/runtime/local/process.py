@@ -236,7 +236,7 @@ class WorkerProcess:
         self._lifeline.close()
         self.unsent.clear()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """A sentence on how the process ended, once its channel is closed."""
         until = time.monotonic() + END_SECONDS
         try:

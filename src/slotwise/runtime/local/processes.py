@@ -19,8 +19,8 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.programs.commands import HASH_SEED, ONE_CORE
 from slotwise.runtime.free_memory import free_memory
 from slotwise.runtime.live_job import Pickle
-from slotwise.runtime.local.bell import Bell
-from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
+from slotwise.runtime.local.bell import Wakeup
+from slotwise.runtime.local.pacing import MIN_SPEED, CpuThrottle
 from slotwise.runtime.local.process import GarbledError, WorkerProcess, interpreter_options
 from slotwise.runtime.local.stopped import is_stopped
 from slotwise.runtime.local.worker import DONE, ERROR, FORGET, KEPT, RUNNER, STOPPED, TASK, TORN
@@ -104,7 +104,7 @@ class Processes:
         speeds = speeds or [1.0] * slots
         assert len(speeds) == slots
         self._speeds: dict[int, float] = {}  # by slot
-        self._pacer: Pacer | None = None
+        self._pacer: CpuThrottle | None = None
         self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
         self._stdout = stdout
         self.options = interpreter_options()
@@ -112,7 +112,7 @@ class Processes:
         self._runners: dict[str, bytes] = {}
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._poll.register(self._bell.channel, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._others: dict[int, Callable[[int], None]] = {}  # by channel; see `attend`
@@ -131,9 +131,9 @@ class Processes:
         known before, none is started.
         """
         check_room(len(speeds))
-        assert all(SPEED_LEAST <= speed <= 1 for speed in speeds)
+        assert all(MIN_SPEED <= speed <= 1 for speed in speeds)
         if self._pacer is None and min(speeds, default=1) < 1:
-            self._pacer = Pacer()
+            self._pacer = CpuThrottle()
         added: list[int] = []
         try:
             for speed in speeds:
@@ -196,7 +196,7 @@ class Processes:
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
                 if channel == self._bell.channel:
-                    self._bell.hear()
+                    self._bell.reset()
                     is_woken = True
                 elif channel in self._others:
                     self._others[channel](event)
@@ -206,13 +206,13 @@ class Processes:
             if is_woken or answers or (until is not None and time.monotonic() >= until):
                 return answers
 
-    def attend(self, channel: int, events: int, hear: Callable[[int], None]) -> None:
-        """Let `wait` call `hear` for events of a further channel, and return after that.
+    def attend(self, channel: int, events: int, callback: Callable[[int], None]) -> None:
+        """Let `wait` call `callback` for events of a further channel, and return after that.
 
         Without events, no more.
         """
         if events:
-            self._others[channel] = hear
+            self._others[channel] = callback
             self._poll.register(channel, events)
         elif self._others.pop(channel, None):
             self._poll.unregister(channel)
@@ -302,26 +302,28 @@ class Processes:
         try:
             reply = worker.receive()
         except EOFError:
-            words = worker.last_words()
-            return self._bury(slot, "exited" if worker.ended_itself else "lost", words)
+            words = worker.exit_reason()
+            return self._replace_dead_worker(
+                slot, "exited" if worker.ended_itself else "lost", words
+            )
         except (GarbledError, MemoryError) as error:
-            return self._bury(slot, "unreadable", UNREADABLE[type(error)])
+            return self._replace_dead_worker(slot, "unreadable", UNREADABLE[type(error)])
         if reply is None:
             self._pace(slot)  # It may be ready now.
             return None
         worker.busy = False
         what, started, seconds, body = reply
-        self._let_be(slot, started, started + seconds)
+        self._stop_throttling(slot, started, started + seconds)
         if what == TORN:
             self._replace(slot)
         return Answer(slot, STATUSES[what], body, started, seconds)
 
-    def _bury(
+    def _replace_dead_worker(
         self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
     ) -> Answer | None:
         """Replace an unusable worker. The answer for its task, if it had one."""
         worker = self._workers[slot]
-        self._let_be(slot)
+        self._stop_throttling(slot)
         unready = 0 if worker.ready else worker.unready + 1
         if unready >= STARTS_MAX:
             raise SlotwiseError(
@@ -339,7 +341,7 @@ class Processes:
     def _end(self, slot: int) -> None:
         """Kill the worker of a slot, if alive, without waiting."""
         worker = self._workers[slot]
-        self._let_be(slot)
+        self._stop_throttling(slot)
         self._poll.unregister(worker.channel)
         del self._by_channel[worker.channel]
         worker.kill()
@@ -362,7 +364,7 @@ class Processes:
             self._paced.remove(slot)
             self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
 
-    def _let_be(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
+    def _stop_throttling(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
         """Stop slowing the worker of a slot: it has no task any more, or will be killed."""
         if self._pacer is not None:
             self._paced.discard(slot)

@@ -54,13 +54,13 @@ class ResponseMonitor:
         grace: float,
         is_stopped: Callable[[int], bool],
         *,
-        is_here: bool = True,
+        is_local: bool = True,
     ) -> None:
         """`slots` are those of each host; `is_stopped` takes a slot and checks its worker.
 
-        `is_here` says whether the manager runs on the same machine as the hosts.
+        `is_local` says whether the manager runs on the same machine as the hosts.
         """
-        self._is_here = is_here
+        self._is_here = is_local
         self.next_look = LOOK_SECONDS
         self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
         self._grace = grace

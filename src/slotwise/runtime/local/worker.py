@@ -206,23 +206,23 @@ class Server:
             del request, body  # Frees a large argument before the next wait.
 
     def listen(self) -> None:
-        """Make `hear` the handler, replacing one that user code may have left."""
+        """Make `on_signal` the handler, replacing one that user code may have left."""
         # Called for each task: signal.getsignal would take a tenth of the time of a small one.
-        if handler_of(signal.SIGTERM) != self.hear:
-            signal.signal(signal.SIGTERM, self.hear)
+        if handler_of(signal.SIGTERM) != self.on_signal:
+            signal.signal(signal.SIGTERM, self.on_signal)
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGTERM. May raise Stopped, but only within the code of the task.
 
         If the frame is that of `_run`, the task's function has returned or has not begun.
         """
         if self._attempt is None or frame is None or frame.f_code is Server._run.__code__:
             return
-        self._attempt.hear()
+        self._attempt.on_signal()
 
     def leave(self) -> None:
         """Make SIGTERM end a child that user code forked, like any other process."""
-        if handler_of(signal.SIGTERM) == self.hear:
+        if handler_of(signal.SIGTERM) == self.on_signal:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         unblock()
 
@@ -327,10 +327,10 @@ def summary(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The error of a task as text; see `slotwise.story`, which is imported before any task."""
-    from slotwise.story import story
+    """The error of a task as text; see `slotwise.story`, which is imported first."""
+    from slotwise.story import format_traceback
 
-    return story(error)
+    return format_traceback(error)
 
 
 if __name__ == "__main__":

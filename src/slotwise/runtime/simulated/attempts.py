@@ -10,7 +10,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import Event, TaskFailed, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.runtime.simulated.copying import Copying
-from slotwise.runtime.simulated.durations import Truths
+from slotwise.runtime.simulated.durations import ActualDurations
 from slotwise.runtime.simulated.host_commands import AttemptKey, key_of
 from slotwise.runtime.simulated.outages import Reports, Unreachables
 from slotwise.runtime.simulated.reading import Reading
@@ -35,7 +35,7 @@ class Attempts:
     ) -> None:
         """`cluster` has all hosts that are ever there, `absent` those not there now."""
         self._tell, self._unreachable = tell, span
-        self._truths = Truths(jobs, simulation)
+        self._truths = ActualDurations(jobs, simulation)
         self._speed_of = simulation.speed_of
         self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]

@@ -28,9 +28,9 @@ from slotwise.model.event import (
 )
 from slotwise.model.host_changes import hosts_ever, in_order
 from slotwise.model.job import Job
-from slotwise.model.typed import TIME_MOST, is_number
+from slotwise.model.typed import MAX_TIME, is_number
 from slotwise.runtime.simulated.attempts import Attempts
-from slotwise.runtime.simulated.begun import Begun
+from slotwise.runtime.simulated.begun import LaunchDeduplicator
 from slotwise.runtime.simulated.gangs import Gangs
 from slotwise.runtime.simulated.host_commands import (
     Abandon,
@@ -85,7 +85,7 @@ class SimulatedBackend:
             ever, grown, truth, self._unreachable, self._tell, self._absent
         )
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
-        self._begun, self._gangs = Begun(grown), Gangs(jobs)
+        self._begun, self._gangs = LaunchDeduplicator(grown), Gangs(jobs)
         self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if hosts are tracked
         self._killed: set[AttemptKey] = set()  # Their next entry in the heap is ignored.
         self._stop_requested: set[AttemptKey] = set()
@@ -301,7 +301,7 @@ class SimulatedBackend:
             self._attempts.begin(launch, self.now)
         later = repeats(launch) if repeats else None
         if later is not None:
-            if not is_number(later) or not 0 <= later <= TIME_MOST:
+            if not is_number(later) or not 0 <= later <= MAX_TIME:
                 raise InputError(
                     f"repeats gives {later} for {launch}; let it give seconds >= 0"
                 )

@@ -9,7 +9,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import Job, PhaseId
 
 
-class Begun:
+class LaunchDeduplicator:
     """The last attempt launched of each task; the attempts of a task come in order."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:

@@ -12,7 +12,7 @@ from slotwise.model.job import Job, PhaseId
 from slotwise.runtime.simulated.simulation import Simulation
 
 
-class Truths:
+class ActualDurations:
     """The true work of all tasks, drawn for a whole phase when first needed.
 
     It depends only on the seed, the job, the phase and the number of a task, not on the order

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from slotwise.runtime.simulated.links import PATH_MOST, Way
+from slotwise.runtime.simulated.links import MAX_PATH, Way
 
 NOBODY = -1
 _NUMBERS = ("end", "left", "number", "rate", "since", "size", "in_rack", "in_core")
@@ -49,7 +49,7 @@ class FlowTable:
         self._free: list[int] = []
         self._nowhere = nowhere
         self.paths: list[tuple[int, ...]] = []
-        self.links = np.full((rows, PATH_MOST), nowhere)
+        self.links = np.full((rows, MAX_PATH), nowhere)
         self.number = np.full(rows, NOBODY)
         self.end = np.full(rows, inf)
         self.size, self.left, self.since, self.rate = (np.zeros(rows) for _ in range(4))

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from slotwise.model.cluster import Cluster
 from slotwise.model.network import Network
 
-PATH_MOST = 5
+MAX_PATH = 5
 """The longest path: out of a host, out of its rack, the core, into a rack, into a host."""
 
 

@@ -13,7 +13,7 @@ from math import ceil, inf
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
-from slotwise.model.typed import TIME_MOST, check_name, is_number, shown
+from slotwise.model.typed import MAX_TIME, check_name, is_number, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Outage:
     def __post_init__(self) -> None:
         check_name("the host of an outage", self.host)
         place = f"outage {self.host}={shown(self.at)}+{shown(self.seconds)}"
-        if not is_number(self.at) or not 0 <= self.at <= TIME_MOST:
+        if not is_number(self.at) or not 0 <= self.at <= MAX_TIME:
             raise InputError(
                 f"{place}: it begins at {shown(self.at)}; give seconds >= 0, at most"
-                f" {TIME_MOST:g}"
+                f" {MAX_TIME:g}"
             )
-        if not is_number(self.seconds) or not 0 < self.seconds <= TIME_MOST:
+        if not is_number(self.seconds) or not 0 < self.seconds <= MAX_TIME:
             raise InputError(
                 f"{place}: it lasts {shown(self.seconds)} s; give seconds > 0, at most"
-                f" {TIME_MOST:g}"
+                f" {MAX_TIME:g}"
             )
 
     @property

@@ -15,7 +15,7 @@ from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.model.option_names import option_name
 from slotwise.model.typed import (
-    NUMBER_MOST,
+    MAX_NUMBER,
     check_all,
     check_name,
     check_positive,
@@ -98,8 +98,8 @@ class Simulation:
         for name in "remote_factor", "rack_factor":
             value = getattr(self, name)
             if value is not None:
-                remedy = f"it must be >= 1, at most {NUMBER_MOST:g}"
-                check_range(option_name(name), value, 1, NUMBER_MOST, remedy)
+                remedy = f"it must be >= 1, at most {MAX_NUMBER:g}"
+                check_range(option_name(name), value, 1, MAX_NUMBER, remedy)
         if self.save_seconds is not None:
             check_time(option_name("save_seconds"), self.save_seconds)
         if not isinstance(self.speeds, Mapping):
