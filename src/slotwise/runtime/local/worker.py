@@ -327,7 +327,7 @@ def summary(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The error of a task as text; see `slotwise.story`, which is imported first."""
+    """The error of a task as text; see `slotwise.story`, which is imported before any task."""
     from slotwise.story import format_traceback
 
     return format_traceback(error)
