@@ -2,7 +2,7 @@
 
 Each takes a workload (a `Workload`, the path of a workload file, or a list of jobs) or a log,
 and returns a value. Bad input raises InputError, with place, value and remedy, before anything
-begins. Longer than 400 lines: these functions share how their arguments are read.
+begins.
 """
 
 from __future__ import annotations

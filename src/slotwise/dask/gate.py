@@ -1,7 +1,4 @@
-"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run.
-
-Longer than 400 lines: the hooks of Dask and the turn share its fields.
-"""
+"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run."""
 
 from __future__ import annotations
 

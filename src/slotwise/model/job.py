@@ -1,7 +1,4 @@
-"""Jobs, their phases and tasks: the work to do.
-
-Longer than 400 lines: they are one value, and each part is checked against the others.
-"""
+"""Jobs, their phases and tasks: the work to do."""
 
 from __future__ import annotations
 

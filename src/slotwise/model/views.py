@@ -4,8 +4,6 @@ Units: what a phase or a pool holds, demands and may hold is counted in slots (`
 `slots_on_lost_hosts`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A
 task holds `width` slots of one host, so `running` and `max_share` of a phase are multiples of
 its width. It launches one task, or all tasks of a gang, at once: `unit` slots.
-
-Longer than 400 lines: nearly all of it says what the values of one snapshot mean.
 """
 
 from __future__ import annotations

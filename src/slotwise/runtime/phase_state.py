@@ -1,7 +1,4 @@
-"""The progress of one phase: its pending, running and done tasks, and their measured times.
-
-Longer than 400 lines: a phase changes only through its methods, which share its fields.
-"""
+"""The progress of one phase: its pending, running and done tasks, and their measured times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The shares of all pools in one kind of slot: a tree with service orders and time-outs.
-
-Longer than 400 lines: one walk up the tree counts slots and keeps the orders and the clocks.
-"""
+"""The shares of all pools in one kind of slot: a tree with service orders and time-outs."""
 
 from __future__ import annotations
 
