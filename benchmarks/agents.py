@@ -38,11 +38,11 @@ from dask import bag
 from measuring import seconds_of
 from shuffles import exchange, place, shuffle, shuffle_rates, terasort, three_workers
 from shuffles import seconds_of as seconds_of_job
-from slotwise.model.cluster import Cluster, Host
-from slotwise.programs.mapreduce.planning import plan_mapreduce
-from slotwise.runtime.agents.slots import AgentSlots
-from slotwise.runtime.local.processes import Processes
-from slotwise.runtime.local.workers import Workers
+from slotwise.backends.agents.slots import AgentSlots
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Workers
+from slotwise.core.cluster import Cluster, Host
+from slotwise.jobs.mapreduce.planning import plan_mapreduce
 from wordcount import write_text
 
 HOSTS, SLOTS = 2, 2

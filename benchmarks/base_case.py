@@ -19,9 +19,9 @@ from experiments.flex.experiment import (
     fifo_completion,
     problem_of,
 )
-from slotwise.allocation.packing import completions
-from slotwise.allocation.search.exhaustive import best_order
-from slotwise.allocation.search.orders import by_area, by_height
+from slotwise.policy.packing import completions
+from slotwise.policy.search.exhaustive import best_order
+from slotwise.policy.search.orders import by_area, by_height
 from slotwise.workload.generators import FlexGenerator
 
 SEEDS = 40

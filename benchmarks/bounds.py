@@ -16,7 +16,10 @@ import numpy as np
 
 from check import COUNTED, Result, serve
 from measuring import best_of
-from slotwise.allocation.bounds import (
+from slotwise.core.cluster import Cluster
+from slotwise.core.objective import Aggregate, Cost, Hinge, Line, Objective, Steps
+from slotwise.insight.bound import Work, objective_bound
+from slotwise.policy.bounds import (
     BoundJobs,
     busy_time_bound,
     caps_bound,
@@ -25,13 +28,9 @@ from slotwise.allocation.bounds import (
     lower_bound,
     price_bound,
 )
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.solve import solve
-from slotwise.analysis.bound import Work, objective_bound
-from slotwise.model.cluster import Cluster
-from slotwise.objective.cost import Cost, Hinge, Line, Steps
-from slotwise.objective.objective import Aggregate, Objective
-from slotwise.workload.flow_generator import FlowGenerator
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.search.solve import solve
+from slotwise.workload.generators import FlowGenerator
 
 SLOTS_A_JOB = 10
 METRICS = (

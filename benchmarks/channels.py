@@ -39,12 +39,11 @@ import pyarrow as pa
 from certificates import contexts
 from check import MEDIA, Result, serve
 from measuring import in_turn, ratio
-from slotwise.programs.channels.files import FileReader, FileWriter
-from slotwise.programs.channels.ring import CAPACITY, SharedRing
-from slotwise.programs.channels.spilling import Spilling
-from slotwise.programs.channels.streams import Reader, Writer
-from slotwise.programs.channels.tcp import Listener, _SocketSink, _SocketSource, connect
-from slotwise.programs.channels.wire import Wire
+from slotwise.jobs.channels.files import FileReader, FileWriter, Spilling
+from slotwise.jobs.channels.ring import CAPACITY, SharedRing
+from slotwise.jobs.channels.streams import Reader, Writer
+from slotwise.jobs.channels.tcp import Listener, _SocketSink, _SocketSource, connect
+from slotwise.jobs.channels.wire import Wire
 
 ROUNDS = 5
 BATCH = pa.record_batch({"a": np.arange(1 << 17), "b": np.linspace(0, 1, 1 << 17)})

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from check import Result, serve
 from measuring import LOOP, in_yardsticks, yardsticks
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, Launch, Locality, Reallocate
-from slotwise.model.event import JobArrived, TaskFinished
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.snapshot import Snapshot
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision, Launch, Locality, Reallocate
+from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.state import State
+from slotwise.policy.scheduler import make_scheduler
 
 SLOTS, ENDED, TIMES = 100, 30, 5
 

@@ -20,12 +20,11 @@ from scipy.sparse import coo_array
 
 from check import COUNTED, Result, serve
 from measuring import LOOP, in_yardsticks, yardsticks
-from slotwise.allocation.search.budget import Budget
-from slotwise.assignment.dmrs.algorithm import by_completion, guarantee, skewness
-from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import TaskLister
-from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.policy.dmrs.algorithm import by_completion, guarantee, linear_program, skewness
+from slotwise.policy.dmrs.list_schedule import TaskLister
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.policy.search.budget import Budget
 
 RELEASES = ("together", "two groups", "spread")
 HIGHS_UP_TO = 200

@@ -30,24 +30,18 @@ from check import COUNTED, Result, serve
 from measuring import LOOP, best_of, in_turn, in_yardsticks, ratio, yardsticks
 from oracles.packing_scheme import pack_by_the_book
 from oracles.plain_flex import share_plainly
-from slotwise.allocation.compiled import has_numba
-from slotwise.allocation.flex import Flex, contended_first
-from slotwise.allocation.grant import grant
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.packing import (
-    CompiledPacker,
-    EventPacker,
-    completions,
-)
-from slotwise.allocation.packing.scheme import COMPILED_FROM
-from slotwise.allocation.problem import Claims
-from slotwise.allocation.search.exhaustive import search
-from slotwise.allocation.search.orders import by_area
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.objective.cost import Line
-from slotwise.objective.costs import Floats
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster
+from slotwise.core.costs import Floats
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.objective import Line, Objective
+from slotwise.policy.allocator import Claims
+from slotwise.policy.compiled import has_numba
+from slotwise.policy.flex import Flex, contended_first
+from slotwise.policy.grant import grant
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.packing import COMPILED_FROM, CompiledPacker, EventPacker, completions
+from slotwise.policy.search.exhaustive import search
+from slotwise.policy.search.orders import by_area
 
 GOALS = {172: 1.0, 2_000: 5.0, 10_000: 10.0, 100_000: 100.0}
 """Milliseconds for a decision by phases; the last two with numba."""
@@ -204,7 +198,7 @@ def print_searches() -> None:
     problems = [ten_jobs(seed) for seed in range(SEARCHES)]
     taken = {"Python": mean_of(search, problems)}
     if has_numba():
-        from slotwise.allocation.search.exhaustive_compiled import search_compiled
+        from slotwise.policy.search.exhaustive_compiled import search_compiled
 
         search_compiled(problems[0], by_area(problems[0]), float("inf"))
         taken["compiled"] = mean_of(search_compiled, problems)

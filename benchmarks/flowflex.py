@@ -20,22 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from slotwise.allocation.compiled import compiled, has_numba
-from slotwise.allocation.flowflex.allocator import FlowFlex
-from slotwise.allocation.flowflex.flows import FlowProblem
-from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.list_schedule import RUN_LIST, PhaseLister, run_list
-from slotwise.allocation.flowflex.paper import by_deadline
-from slotwise.allocation.fluid import claims_of_progress, progress_of
-from slotwise.allocation.problem import Claims
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job
-from slotwise.model.pool import Pool
-from slotwise.model.pool_tree import PoolTree
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.plans import plan
-from slotwise.workload.flow_generator import FlowGenerator
+from slotwise.policy.allocator import Claims
+from slotwise.policy.compiled import compiled, has_numba
+from slotwise.policy.flowflex.allocator import FlowFlex, whole_flows
+from slotwise.policy.flowflex.flows import FlowProblem
+from slotwise.policy.flowflex.list_schedule import RUN_LIST, PhaseLister, run_list
+from slotwise.policy.flowflex.paper import by_deadline, least_cost
+from slotwise.policy.fluid import claims_of_progress, progress_of
+from slotwise.workload.generators import FlowGenerator
 
 PHASES, SLOTS = 20, 25
 GOALS = {20: 0.5, 200: 1.0, 2_000: 15.0}

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import check as checking
 import slotwise
-from slotwise.record.log import following
+from slotwise.backends.simulated.simulation import Simulation
+from slotwise.core.log import following
+from slotwise.core.placement import place_blocks
 from slotwise.results import Result
-from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.workload.placement import place_blocks
 from slotwise.workload.swim import racked_cluster
 from slotwise.workload.workload import Workload
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from check import COUNTED, Result, serve
 from measuring import LOOP, in_yardsticks, yardsticks
-from slotwise.allocation.due_dates.minimax import minimax
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.solve import solve
-from slotwise.objective.cost import Line
+from slotwise.core.objective import Line
+from slotwise.policy.due_dates import minimax
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.search.solve import solve
 
 SIZES = (172, 1_000, 10_000)
 MAX_PROGRAM = 172

@@ -16,18 +16,15 @@ from functools import partial
 import numpy as np
 
 from measuring import best_of
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.network import Network
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated import network as network_module
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.simulated.filling import rates_of_few, rates_of_many
-from slotwise.runtime.simulated.links import Links
-from slotwise.runtime.simulated.network import FlowNetwork
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
-from slotwise.workload.placement import place_blocks
+from slotwise.backends.simulated import network as network_module
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.backends.simulated.network import FlowNetwork, Links, rates_of_few, rates_of_many
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.placement import place_blocks
+from slotwise.core.state import State
+from slotwise.policy.scheduler import make_scheduler
 
 HOSTS, RACK = 3_000, 40
 BYTES, HOST = 64 << 20, 125_000_000.0

@@ -17,8 +17,8 @@ from queue import SimpleQueue
 import slotwise
 from check import COUNTED, Result, serve
 from measuring import in_turn, ratio
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.programs.calls import Calls
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.jobs.calls import Calls
 
 SLOTS = 2
 SPAWN = multiprocessing.get_context("spawn")  # Forking with the pool's threads is unsafe.

@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 from statistics import fmean
 
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.packing import completions
-from slotwise.allocation.search.orders import by_area, by_contended_area, by_height
-from slotwise.objective.cost import Line
+from slotwise.core.objective import Line
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.packing import completions
+from slotwise.policy.search.orders import by_area, by_contended_area, by_height
 
 SIZES = (10, 50, 200)
 PROBLEMS = 12

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from check import Result, serve
-from slotwise.runtime.local.processes import Processes
-from slotwise.runtime.local.workers import Workers
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Workers
 
 SPEEDS = (0.9, 0.75, 0.5, 0.25, 0.1)
 ROUNDS = 7

@@ -21,16 +21,16 @@ from dataclasses import replace
 
 from check import Result, serve
 from measuring import LOOP, best_of, in_yardsticks, yardsticks
-from slotwise.assignment import flow_network
-from slotwise.assignment.flow import Flow
-from slotwise.assignment.flow_network import PlacementNetwork, place
-from slotwise.assignment.flow_round import Round
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Locality, Reallocate
-from slotwise.model.event import JobArrived
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.runtime.state import State
-from slotwise.workload.placement import place_blocks
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Locality, Reallocate
+from slotwise.core.events import JobArrived
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.placement import place_blocks
+from slotwise.core.state import State
+from slotwise.policy.assignment import flow_network
+from slotwise.policy.assignment.flow import Flow
+from slotwise.policy.assignment.flow_network import PlacementNetwork, place
+from slotwise.policy.assignment.flow_round import Round
 
 SIZES = ((1_000, 200), (20_000, 2_000), (100_000, 12_500))
 RACK, PHASE, REPEATS = 40, 1_000, 3

@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 
 from check import Result, serve
 from measuring import LOOP, best_of, in_turn, in_yardsticks, ratio, seconds_of, yardsticks
-from slotwise.allocation.claims import allocate
-from slotwise.allocation.fair import Fair, share_by_pools
-from slotwise.allocation.fair_vectorized import share_at_once
-from slotwise.allocation.problem import Claims, Group
-from slotwise.model.cluster import Cluster
-from slotwise.model.event import JobArrived
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool
-from slotwise.runtime.state import State
+from slotwise.core.cluster import Cluster
+from slotwise.core.events import JobArrived
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import Pool
+from slotwise.core.state import State
+from slotwise.policy.allocator import Claims, Group
+from slotwise.policy.claims import allocate
+from slotwise.policy.fair import Fair, share_at_once, share_by_pools
 
 INF = float("inf")
 HALVINGS = 25

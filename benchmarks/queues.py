@@ -14,16 +14,16 @@ from dataclasses import replace
 import numpy as np
 
 from check import Result, serve
+from experiments.endings import Endings
 from measuring import LOOP, in_turn, ratio, yardstick, yardsticks
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Enqueue
-from slotwise.model.event import Event
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.runtime.endings import Endings
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Decision, Enqueue
+from slotwise.core.events import Event
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.state import State
+from slotwise.policy.scheduler import make_scheduler
 
 SIZES = ((20, 16, 20), (50, 40, 50))
 NAMES = ("fair", "flex", "dmrs", "dmrs-best", "identical-machine")

@@ -17,18 +17,20 @@ from itertools import permutations, product
 import numpy as np
 
 from oracles.lowest_level import lowest_level
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.packing import pack
-from slotwise.allocation.rap import is_convex
-from slotwise.allocation.rap.dynamic_programme import dynamic_programme
-from slotwise.allocation.rap.fox import fox
-from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
-from slotwise.allocation.rap.gains import Gains, minimax_gains, minisum_gains
-from slotwise.allocation.rap.galil_megiddo import galil_megiddo
-from slotwise.allocation.rap.moldable import Moldable
-from slotwise.allocation.search.generic import generic_order
-from slotwise.objective.cost import Cost, Hinge, Line, Steps
-from slotwise.objective.objective import Aggregate
+from slotwise.core.objective import Aggregate, Cost, Hinge, Line, Steps
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.packing import pack
+from slotwise.policy.rap import (
+    Gains,
+    dynamic_programme,
+    fox,
+    frederickson_johnson,
+    galil_megiddo,
+    is_convex,
+    minimax_gains,
+    minisum_gains,
+)
+from slotwise.policy.search.orders import Moldable, generic_order
 
 SIZES = ((10, 100), (172, 1_000), (1_000, 10_000), (10_000, 100_000), (10_000, 1_000))
 KINDS = ("response", "tardiness", "tardy", "SLA")

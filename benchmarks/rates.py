@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 
 import slotwise
 from experiments.dmrs.profiles import write_input
-from slotwise.estimation.rates import estimate_rates
-from slotwise.model.observation import Observation
-from slotwise.record.history import read_history
+from slotwise.core.history import read_history
+from slotwise.core.job import Observation
+from slotwise.core.rates import estimate_rates
 
 SIZES = (1_000, 30_000, 1_000_000, 4_000_000, 12_000_000, 24_000_000)
 SPLIT_BYTES = 3_000_000

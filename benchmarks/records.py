@@ -19,7 +19,7 @@ from pathlib import Path
 
 from check import Result, serve
 from measuring import in_turn, ratio, seconds_of
-from slotwise.programs import MapReduce, plan_mapreduce
+from slotwise.jobs import MapReduce, plan_mapreduce
 from wordcount import read_output, run_job, write_text
 
 Pairs = Iterable[tuple[str, int]]

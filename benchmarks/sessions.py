@@ -32,7 +32,7 @@ from rich.table import Table
 from check import Result, serve
 from measuring import descendants, in_turn, processor_seconds, ratio, seconds_of
 from slotwise import Calls, Session
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.core.job import Job, Phase, Tasks
 
 SLOTS, ROUNDS = 2, 3
 SPAWN = multiprocessing.get_context("spawn")  # Forking with the pools' threads is unsafe.

@@ -24,20 +24,20 @@ import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
 from agent_processes import TOKEN, Loopback
-from slotwise.model.cluster import Cluster, Host
-from slotwise.programs.addresses import join_address
-from slotwise.programs.builtin.teragen import KEY_BYTES, TeraGen
-from slotwise.programs.execution import Execution
-from slotwise.programs.hosts.files import Wanted, fetch
-from slotwise.programs.hosts.greeting import reader_token
-from slotwise.programs.mapreduce.planning import plan_mapreduce
-from slotwise.programs.mapreduce.program import BatchMapReduce
-from slotwise.programs.shuffle.partitioned import PartitionedWriter
-from slotwise.programs.work_folder import work_folder_name
-from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
-from slotwise.runtime.loop import run
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.agents.backend import AgentsBackend, cluster_of
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.loop import run
+from slotwise.core.state import State
+from slotwise.jobs.blocks import PartitionedWriter
+from slotwise.jobs.builtin.teragen import KEY_BYTES, TeraGen
+from slotwise.jobs.execution import Execution
+from slotwise.jobs.hosts.auth import reader_token
+from slotwise.jobs.hosts.files import Wanted, fetch
+from slotwise.jobs.hosts.sockets import join_address
+from slotwise.jobs.mapreduce.planning import plan_mapreduce
+from slotwise.jobs.mapreduce.program import BatchMapReduce
+from slotwise.jobs.work_folder import work_folder_name
+from slotwise.policy.scheduler import make_scheduler
 
 NAMES = "abc"
 """The hosts."""

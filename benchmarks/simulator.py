@@ -21,16 +21,16 @@ import simpy
 
 from check import Result, serve
 from measuring import in_turn, ratio
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision
-from slotwise.model.event import Event
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
-from slotwise.workload.placement import place_blocks
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.placement import place_blocks
+from slotwise.core.pools import Pool
+from slotwise.core.state import State
+from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.swim import racked_cluster
 
 SLOTS_A_HOST, HOSTS_A_RACK = 8, 20

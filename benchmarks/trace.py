@@ -25,16 +25,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 import simulator
-from slotwise.analysis.metrics import MetricsCollector, Outcome
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job
-from slotwise.objective.objective import Objective
-from slotwise.record.log import Header
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
-from slotwise.workload.placement import place_blocks
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job
+from slotwise.core.log import Header
+from slotwise.core.loop import run
+from slotwise.core.objective import Objective
+from slotwise.core.placement import place_blocks
+from slotwise.core.state import State
+from slotwise.insight.metrics import MetricsCollector, Outcome
+from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 
 HOSTS, SLOTS_A_HOST, HOSTS_A_RACK, REPLICAS = 3000, 2, 40, 3

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from slotwise.programs.transfer import TransferFolders, get, put
-from slotwise.runtime.local.processes import Processes
-from slotwise.runtime.local.workers import Workers
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Workers
+from slotwise.jobs.transfer import TransferFolders, get, put
 
 MEGABYTES = (1, 10, 100)
 ROUNDS = 7

@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
 
-from slotwise.allocation.fair import Fair
-from slotwise.allocation.fifo import Fifo
-from slotwise.allocation.flex import Flex
-from slotwise.allocation.problem import Allocator, Claims
-from slotwise.assignment.greedy import Greedy
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.runtime.endings import Endings
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import Scheduler
+from experiments.endings import Endings
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.state import State
+from slotwise.policy.allocator import Allocator, Claims
+from slotwise.policy.assignment.assigner import Greedy
+from slotwise.policy.fair import Fair, Fifo
+from slotwise.policy.flex import Flex
+from slotwise.policy.scheduler import Scheduler
 
 SLOTS, JOBS, DRAWS = 10, 60, 8
 LOAD = 0.9

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import slotwise
 from check import Result, serve
-from slotwise.programs import Execution, plan_mapreduce
+from slotwise.jobs import Execution, plan_mapreduce
 
 PROCESSES = 2
 SPLIT_BYTES = 64 << 20

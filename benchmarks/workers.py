@@ -25,8 +25,8 @@ import pebble
 from rich.console import Console
 from rich.table import Table
 
-from slotwise.runtime.local.processes import Processes
-from slotwise.runtime.local.workers import Workers
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Workers
 
 TASKS, ROUNDS, SLOTS = 10_000, 3, 2
 SPAWN = multiprocessing.get_context("spawn")  # Forking with the pools' threads is unsafe.

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from slotwise.model.cluster import Cluster
+from slotwise.core.cluster import Cluster
 
 HERE = "127.0.0.1"
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from rich.console import Console
 
 import slotwise
-from slotwise.analysis.measured import measured_jobs
-from slotwise.model.cluster import Cluster
-from slotwise.report import write_pictures
-from slotwise.report.progress import Progress
-from slotwise.report.tables import comparison_table
+from slotwise.core.cluster import Cluster
+from slotwise.insight.measured import measured_jobs
+from slotwise.insight.report import write_pictures
+from slotwise.insight.report.progress import Progress
+from slotwise.insight.report.tables import comparison_table
 from slotwise.results import Result
 from slotwise.workload.workload import Workload
 

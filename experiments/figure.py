@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 Experiment = Callable[[], Any]
 """One unit of work. It and its outcome are pickled, so that worker processes can run it."""

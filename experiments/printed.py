@@ -20,7 +20,7 @@ from rich.progress import (
 from experiments.figure import Figure
 from experiments.reproduce import ProgressCallback
 from experiments.reproduction import Reproduction
-from slotwise.model.errors import MissingExtraError
+from slotwise.core.errors import MissingExtraError
 
 WIDTH_ELSEWHERE = 200
 """Maximum width, in columns, of a table that is written to a pipe or a file."""

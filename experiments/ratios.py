@@ -14,10 +14,10 @@ from rich.table import Table
 
 from experiments.figure import Experiment, Row
 from experiments.flex.experiment import FlexSetting, SchemeValues, experiment
-from slotwise.report.numbers import MISSING
+from slotwise.insight.report.text import MISSING
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 SCHEMES = ("fifo", "fair", "flex")
 BEST_ORDER, BOUND = YARDSTICKS = ("best order", "bound")

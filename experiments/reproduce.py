@@ -23,7 +23,7 @@ from experiments.hammr.placement_figures import HAMMR_PLACEMENTS
 from experiments.reproduction import Reproduction
 from experiments.slides.figures import SLIDES, SLIDES_LOCALITY_ON_DASK
 from experiments.unknown.figures import UNKNOWN_SIZES
-from slotwise.model.errors import InputError
+from slotwise.core.errors import InputError
 
 _ALL: tuple[Figure, ...] = (
     *FLEX_5,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figure import Figure, Row
-from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.core.errors import InputError, MissingExtraError
 
 _PNG_SCALE = 2.0
 

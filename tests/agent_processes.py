@@ -15,20 +15,19 @@ from pathlib import Path
 from ssl import Purpose
 from typing import ClassVar
 
-from slotwise.model.cluster import Cluster, Host
-from slotwise.programs.execution import Execution
-from slotwise.programs.hosts.greeting import Security
-from slotwise.programs.hosts.security import tls_context
-from slotwise.runtime.agents.agent import BEAT_SECONDS, AgentConfig, line_for
-from slotwise.runtime.agents.backend import AgentsBackend
-from slotwise.runtime.agents.slots import AgentHost, AgentSlots, connect
-from slotwise.runtime.live_backend import LiveBackend
-from slotwise.runtime.live_job import Pickle
-from slotwise.runtime.local import worker
-from slotwise.runtime.local.arrivals import Entry
-from slotwise.runtime.local.backend import LocalBackend
+from slotwise.backends.agents.agent import BEAT_SECONDS, AgentConfig, line_for
+from slotwise.backends.agents.backend import AgentsBackend
+from slotwise.backends.agents.slots import AgentHost, AgentSlots, connect
+from slotwise.backends.executing import Pickle
+from slotwise.backends.live import LiveBackend
+from slotwise.backends.local import worker
+from slotwise.backends.local.arrivals import Entry
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.core.cluster import Cluster, Host
+from slotwise.jobs.execution import Execution
+from slotwise.jobs.hosts.auth import Security, tls_context
 
-COMMAND = (sys.executable, "-P", "-m", "slotwise.runtime.agents.agent")
+COMMAND = (sys.executable, "-P", "-m", "slotwise.backends.agents.agent")
 TOKEN = os.urandom(16)
 TIMEOUT = 120.0
 """Seconds; a test that waits for this long has failed."""

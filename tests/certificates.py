@@ -12,7 +12,7 @@ from ssl import Purpose, SSLContext
 
 import pytest
 
-from slotwise.programs.hosts.security import tls_context
+from slotwise.jobs.hosts.auth import tls_context
 
 
 def make_certificate(folder: Path) -> Mapping[str, str]:

@@ -22,8 +22,8 @@ from distributed import Client, Nanny, Scheduler, Status, Worker
 import dask
 from gate_observer import GateObserver
 from graph_mixes import GRAPHS, Mix, client_of
+from slotwise.core.pools import Pool
 from slotwise.dask import Gate, GateOptions
-from slotwise.model.pool import Pool
 
 POOLS = (
     (),

@@ -19,21 +19,20 @@ from oracles.guarantees import (
     assert_nothing_is_reserved_in_vain,
     assert_taken_rightly,
 )
-from slotwise.allocation.claims import allocate
-from slotwise.assignment.dmrs.queueing import Queueing
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision
-from slotwise.model.event import Event
-from slotwise.model.job import Job
-from slotwise.model.pool import Pool
-from slotwise.model.snapshot import Snapshot
-from slotwise.objective.objective import Objective
-from slotwise.record.log import Header, Log
-from slotwise.runtime.backend import Backend
-from slotwise.runtime.loop import Decider, run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event
+from slotwise.core.job import Job
+from slotwise.core.log import Header, Log
+from slotwise.core.loop import Backend, Decider, run
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.state import State
+from slotwise.policy.claims import allocate
+from slotwise.policy.dmrs.queueing import Queueing
+from slotwise.policy.scheduler import make_scheduler
 
 settings.register_profile(
     "fixed",

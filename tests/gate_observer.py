@@ -17,9 +17,8 @@ from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.dask.options import client_name
-from slotwise.model.pool import Pool
-from slotwise.model.pool_tree import PoolTree
 
 
 class GateObserver(SchedulerPlugin):

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from slotwise import Dataflow, Output
-from slotwise.programs.dataflow.evaluate import evaluate
-from slotwise.programs.dataflow.graph import Connection, Stream
-from slotwise.programs.dataflow.stages import StagedGraph
+from slotwise.jobs.dataflow.graph import Connection, Stream
+from slotwise.jobs.dataflow.group import evaluate
+from slotwise.jobs.dataflow.stages import StagedGraph
 
 
 def itself(number: int) -> int:

@@ -20,8 +20,8 @@ import pytest
 
 import slotwise
 from slotwise import Job, Phase, Tasks
-from slotwise.model.observation import Observation
-from slotwise.record.history import append_history, read_history
+from slotwise.core.history import append_history, read_history
+from slotwise.core.job import Observation
 from slotwise.workload.file import read_workload
 
 PACKAGE = str(Path(slotwise.__file__).parent)
@@ -205,7 +205,8 @@ CASES: dict[str, tuple[int, Prepared]] = {
 @pytest.fixture(autouse=True)
 def _one_change_for_ten_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes are slight where 10 phases are ready, not 100, so that small tests suffice."""
-    monkeypatch.setattr("slotwise.allocation.adjusting.PART", 10)
+    monkeypatch.setattr("slotwise.policy.adjusting.SLIGHT", 10)
+    monkeypatch.setattr("slotwise.core.changes.SLIGHT", 10)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -30,6 +30,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ import slotwise
 from public_names import contract
 from public_names.documented import documented_imports
 from slotwise.cli.main import app
-from slotwise.record.log import RULES
+from slotwise.core.log import RULES
 
 LOGS = sorted(contract.DATA.glob("*.jsonl"))
 RENEW = "if this is meant, renew the text: .venv/bin/python tests/test_public_names.py"
@@ -60,6 +61,17 @@ def test_the_contract_is_as_written(name: str) -> None:
     found = list(contract.sections()[name]())
     difference = difflib.unified_diff(written, found, name, "found", lineterm="", n=2)
     assert written == found, "\n".join([RENEW, *difference])
+
+
+@pytest.mark.parametrize(
+    "line", (contract.HERE / "earlier_imports.txt").read_text().splitlines()[1:]
+)
+def test_imports_that_earlier_documents_showed_work(line: str) -> None:
+    """Each name is the one at its present path, not a copy."""
+    module, names = line.split(": ")
+    found = import_module(module)
+    assert found is sys.modules[found.__name__]
+    assert all(hasattr(found, name) for name in names.split(", "))
 
 
 @pytest.mark.parametrize(("module", "names"), sorted(documented_imports().items()))

@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from slotwise import Cluster, Job, Objective, Phase, Pool, Tasks
-from slotwise.allocation.fluid import fluid_schedule
-from slotwise.allocation.grant import grant
-from slotwise.analysis.bound import Work, objective_bound
-from slotwise.model.pool_tree import PoolTree
+from slotwise.core.pools import PoolTree
+from slotwise.insight.bound import Work, objective_bound
+from slotwise.policy.fluid import fluid_schedule
+from slotwise.policy.grant import grant
 
 
 class LargestFirst:

@@ -1,6 +1,7 @@
 """The lower bounds one by one: two jobs on 10 slots, the second arriving at 2 s."""
 
-from slotwise.allocation.bounds import (
+from slotwise.core.objective import Hinge, Line
+from slotwise.policy.bounds import (
     BoundJobs,
     busy_time_bound,
     caps_bound,
@@ -9,7 +10,6 @@ from slotwise.allocation.bounds import (
     lower_bound,
     price_bound,
 )
-from slotwise.objective.cost import Hinge, Line
 
 
 def two(costs, min_share=None):

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import slotwise
 from slotwise import Job, Objective, Phase, Tasks
-from slotwise.allocation.packing import pack
+from slotwise.policy.packing import pack
 
 SLOTS, WORK, MOST = 10, [40.0, 40.0], [8, 8]
 

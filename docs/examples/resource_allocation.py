@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.rap import ResourceProblem, is_convex, solve
-from slotwise.allocation.search.generic import generic_order
-from slotwise.objective.cost import Hinge
+from slotwise.core.objective import Hinge
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.rap import ResourceProblem, is_convex, solve
+from slotwise.policy.search.orders import generic_order
 
 work, due = [12.0, 60.0, 21.0], [6.0, 10.0, 8.0]  # seconds at speed 1, seconds
 

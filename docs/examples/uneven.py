@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from slotwise.allocation.search.budget import Budget
-from slotwise.assignment.dmrs.algorithm import dmrs, guarantee, skewness
-from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.policy.dmrs.algorithm import dmrs, guarantee, linear_program, skewness
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.policy.search.budget import Budget
 
 
 def job(maps, reduces, release=0.0, weight=1.0):

@@ -11,15 +11,15 @@ import numpy as np
 import slotwise
 from experiments.dmrs.profiles import MB, REDUCES, Profile
 from experiments.dmrs.waiting import map_only_eager
-from slotwise.allocation.search.budget import Budget
-from slotwise.analysis.measured import measured_jobs
-from slotwise.assignment.dmrs.jobs import related_machines
-from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool_tree import PoolTree
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import PoolTree
+from slotwise.insight.measured import measured_jobs
+from slotwise.policy.dmrs.jobs import related_machines
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.search.budget import Budget
 from slotwise.results import Result
-from slotwise.runtime.simulated.backend import Simulation
 from slotwise.workload.workload import Workload
 
 GB = 1 << 30

@@ -25,7 +25,7 @@ from experiments.dmrs.profiles import Profile, measure
 from experiments.figure import Experiment, Row
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 10
 """Experiments for each case; the paper states no number."""

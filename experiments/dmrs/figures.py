@@ -23,7 +23,7 @@ from experiments.dmrs.settings import SETTINGS
 from experiments.dmrs.tables import table_of_jobs, table_of_settings
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 
 def _draw_jobs(figure: DmrsFigure, rows: Sequence[DmrsRow]) -> Picture:

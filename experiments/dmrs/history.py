@@ -15,7 +15,7 @@ from experiments.dmrs.history_ratios import first_ratios, later_ratios, mean_rat
 from experiments.figure import Experiment, Row
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from typing import Any
 
 import slotwise
 from experiments.dmrs.profiles import words
-from slotwise.model.decision import Launch
-from slotwise.model.event import JobArrived, TaskFinished
-from slotwise.model.job import PhaseId
-from slotwise.programs.builtin.teragen import TeraGen
-from slotwise.record.history import append_history, read_history
-from slotwise.record.log import Log, Turn
-from slotwise.runtime.state import State
+from slotwise.core.decisions import Launch
+from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.core.history import append_history, read_history
+from slotwise.core.job import PhaseId
+from slotwise.core.log import Log, Turn
+from slotwise.core.state import State
+from slotwise.jobs.builtin.teragen import TeraGen
 from slotwise.workload.workload import ProgramJob
 
 SLOTS = 2

@@ -9,9 +9,9 @@ import altair as alt
 
 from experiments.dmrs.history_experiment import HISTORIES, WRONG
 from experiments.dmrs.history_ratios import first_ratios, mean_ratio, ratio_of
-from slotwise.report.palette import INK, MUTED, cycle
-from slotwise.report.palette import JOBS as COLOURS
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, MUTED, cycle
+from slotwise.insight.report.text import JOBS as COLOURS
 
 if TYPE_CHECKING:
     from experiments.figure import Figure, Row

@@ -15,11 +15,11 @@ from experiments.dmrs.experiment import DMRS
 from experiments.dmrs.live import DASK_HOSTS, SCHEDULERS, SLOW_SPEED, LiveRun, live_runs
 from experiments.dmrs.live_row import DmrsLiveRow
 from experiments.figure import Experiment, Row
-from slotwise.model.cluster import Cluster
-from slotwise.report.numbers import number
+from slotwise.core.cluster import Cluster
+from slotwise.insight.report.text import number
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 2
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from experiments.dmrs.pictures import COLOURS, LABELS
-from slotwise.report.palette import INK, MUTED
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, MUTED
 
 if TYPE_CHECKING:
     from experiments.dmrs.live_row import DmrsLiveRow

@@ -19,8 +19,8 @@ from experiments.dmrs.experiment import (
 )
 from experiments.dmrs.profiles import LABELS as BENCHMARKS
 from experiments.dmrs.settings import MAX_PAPER
-from slotwise.report.palette import INK, MUTED, RUNS, tinted
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, MUTED, RUNS, tinted
 
 if TYPE_CHECKING:
     from experiments.dmrs.figure import DmrsRow

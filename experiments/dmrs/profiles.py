@@ -15,9 +15,9 @@ from types import MappingProxyType
 import numpy as np
 
 import slotwise
-from slotwise.estimation.rates import estimate_rates
-from slotwise.programs.builtin.teragen import TeraGen
-from slotwise.record.history import read_history
+from slotwise.core.history import read_history
+from slotwise.core.rates import estimate_rates
+from slotwise.jobs.builtin.teragen import TeraGen
 
 MB = 1 << 20
 

@@ -17,8 +17,8 @@ from experiments.dmrs.pictures import (
     y_axis,
 )
 from experiments.dmrs.settings import INTERVALS, MAX_PAPER, by_setting, gains_over
-from slotwise.report.palette import INK
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK
 
 if TYPE_CHECKING:
     from experiments.dmrs.figure import DmrsRow

@@ -10,7 +10,7 @@ from experiments.dmrs.experiment import DMRS, ELEPHANTS_OF, RIVALS
 from experiments.dmrs.figure import DmrsRow
 from experiments.dmrs.profiles import LABELS
 from experiments.dmrs.settings import MAX_PAPER, by_setting, gains_over
-from slotwise.report.numbers import number
+from slotwise.insight.report.text import number
 
 PAPER = f"The paper: DMRS is better than its rivals by up to {100 * MAX_PAPER:.0f} %."
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from slotwise.assignment.dmrs.baselines import map_only
-from slotwise.assignment.dmrs.problem import RelatedMachines
-from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.policy.dmrs.planning import map_only
+from slotwise.policy.dmrs.problem import RelatedMachines, Run, Runs
 
 
 def map_only_eager(problem: RelatedMachines) -> Runs:

@@ -10,25 +10,24 @@ from typing import ClassVar
 
 import numpy as np
 
+from experiments.endings import Endings
 from experiments.flex.cluster_jobs import (
     SECONDS_A_MINUTE,
     Drawing,
     SpreadJobs,
     uneven_cluster,
 )
-from slotwise.allocation.fair import Fair
-from slotwise.allocation.flex import Flex
-from slotwise.allocation.problem import Allocator, Claims
-from slotwise.allocation.waterline import water_line
-from slotwise.assignment.greedy import Greedy
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job
-from slotwise.model.shuffle import Shuffle
-from slotwise.runtime.endings import Endings
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import Scheduler
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job, Shuffle
+from slotwise.core.loop import run
+from slotwise.core.state import State
+from slotwise.policy.allocator import Allocator, Claims
+from slotwise.policy.assignment.assigner import Greedy
+from slotwise.policy.fair import Fair
+from slotwise.policy.flex import Flex
+from slotwise.policy.scheduler import Scheduler
+from slotwise.policy.waterline import water_line
 
 SCHEMES: Mapping[str, Callable[[], Allocator]] = MappingProxyType({"fair": Fair, "flex": Flex})
 """The compared schemes."""

@@ -20,10 +20,10 @@ from experiments.flex.cluster_experiment import (
 )
 from experiments.flex.cluster_jobs import GridMix, SpreadJobs
 from experiments.flex.cluster_row import ClusterRow
-from slotwise.model.shuffle import Shuffle
+from slotwise.core.job import Shuffle
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 10
 """Experiments a point; the paper does not state its number."""

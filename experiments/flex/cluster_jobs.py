@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.job import Job, Phase, Tasks
 
 HOSTS_EACH = 13
 SMALL_SLOTS, LARGE_SLOTS = 2, 4

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from slotwise.report.palette import MUTED, RUNS
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import MUTED, RUNS
 
 if TYPE_CHECKING:
     from experiments.flex.cluster_row import ClusterRow

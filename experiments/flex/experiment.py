@@ -6,19 +6,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slotwise.allocation.bounds import BoundJobs, lower_bound
-from slotwise.allocation.fair import Fair
-from slotwise.allocation.fluid import completion_times
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.packing import completions
-from slotwise.allocation.problem import Claims
-from slotwise.allocation.search.exhaustive import best_order
-from slotwise.allocation.search.solve import solve
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.objective.cost import Cost
-from slotwise.objective.costs import Floats
-from slotwise.objective.objective import Aggregate
-from slotwise.objective.penalty import PENALTIES, Size
+from slotwise.core.costs import Floats
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.objective import PENALTIES, Aggregate, Cost, Size
+from slotwise.policy.allocator import Claims
+from slotwise.policy.bounds import BoundJobs, lower_bound
+from slotwise.policy.fair import Fair
+from slotwise.policy.fluid import completion_times
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.packing import completions
+from slotwise.policy.search.exhaustive import best_order
+from slotwise.policy.search.solve import solve
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 
 MEETS = 1e-6

@@ -13,7 +13,7 @@ from experiments.ratios import Point, Published, RatioFigure, RatioRow
 from slotwise.workload.generators import FlexGenerator
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 METRICS = (
     MEAN_RESPONSE,

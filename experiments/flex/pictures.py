@@ -9,9 +9,8 @@ from typing import Any
 import altair as alt
 
 from experiments.ratios import BEST_ORDER, BOUND, RatioFigure, RatioRow
-from slotwise.report.numbers import number
-from slotwise.report.palette import BAD, MUTED, RULE, RUNS
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import BAD, MUTED, RULE, RUNS, number
 
 COLOURS = {"fifo": RUNS[1], "fair": RUNS[0], "flex": RUNS[2]}
 LABELS = {"fifo": "FIFO", "fair": "FAIR", "flex": "FLEX"}

@@ -11,22 +11,21 @@ from types import MappingProxyType
 import numpy as np
 
 from experiments.dask_cluster import dask_cluster
+from experiments.endings import Endings
 from experiments.flowflex.jobs import STATED_SECONDS, GridMixFlows, believed, faster
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.event import Event, JobArrived
-from slotwise.model.job import Job
-from slotwise.objective.objective import Objective
-from slotwise.programs.calls import Sleep
-from slotwise.programs.execution import Execution
-from slotwise.runtime.agents.source import dask_workers
-from slotwise.runtime.backend import Backend
-from slotwise.runtime.endings import Endings
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.agents.source import dask_workers
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import GiveUp, Launch, Preempt
+from slotwise.core.events import Event, JobArrived
+from slotwise.core.job import Job
+from slotwise.core.loop import Backend, run
+from slotwise.core.objective import Objective
+from slotwise.core.state import State
+from slotwise.jobs.calls import Sleep
+from slotwise.jobs.execution import Execution
+from slotwise.policy.scheduler import make_scheduler
 
 EPOCH_SECONDS = 2.0
 """As in the paper, roughly."""
@@ -126,7 +125,7 @@ def _live(
         with LocalBackend(executions, setting.slots) as backend:
             yield backend, LocalBackend.cluster(setting.slots)
         return
-    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+    from slotwise.backends.agents.backend import AgentsBackend, cluster_of
 
     with dask_cluster(setting.hosts) as address, closing(dask_workers(address)) as workers:
         hosts = workers.connect()

@@ -22,11 +22,11 @@ from experiments.flowflex.cluster import (
 )
 from experiments.flowflex.jobs import GridMixFlows
 from experiments.flowflex.rows import FlowClusterRow
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.report.numbers import number
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.insight.report.text import number
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 3
 """Random sets of flows, as in the paper."""

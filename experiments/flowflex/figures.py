@@ -22,10 +22,10 @@ from experiments.flowflex.experiment import (
     experiment,
 )
 from experiments.flowflex.rows import FlowRow
-from slotwise.report.numbers import number
+from slotwise.insight.report.text import number
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 25
 """Experiments a figure, as in the paper; each is measured by all metrics."""

@@ -20,8 +20,8 @@ from experiments.flowflex.stage_encoding import (
     title_of,
 )
 from experiments.flowflex.stage_rows import SLOTS
-from slotwise.report.palette import INK, JOBS, MUTED
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, JOBS, MUTED
 
 PHASE_COLOURS = dict(zip(("a1", "a2", "a3", "a4", "a5", "a6"), JOBS, strict=False))
 

@@ -18,8 +18,8 @@ from experiments.flowflex.stage_encoding import (
     title_of,
 )
 from experiments.flowflex.stage_rows import SLOTS, completions
-from slotwise.report.palette import INK, tinted
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, tinted
 
 TINTS = (0.0, 0.45, 0.2, 0.6, 0.1, 0.35)
 """Tints of one flow's phases by their numbers, so that neighbours can be distinguished."""

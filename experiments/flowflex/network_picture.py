@@ -11,8 +11,8 @@ import altair as alt
 
 from experiments.figure import Figure, Row
 from experiments.flowflex.stage_encoding import DASH, FLOW_COLOURS, NODE_AREA, title_of
-from slotwise.report.palette import INK, MUTED, RULE
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, MUTED, RULE
 
 ROUNDING = 1e-9
 """Relative; an interval that ends within this of a whole second counts as ending with it."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from experiments.flowflex.experiment import ALONE, FLOWFLEX
-from slotwise.report.numbers import number
-from slotwise.report.palette import MUTED, RULE, RUNS
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import MUTED, RULE, RUNS, number
 
 if TYPE_CHECKING:
     from experiments.flowflex.rows import FlowClusterRow, FlowRow

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from experiments.figure import Row
-from slotwise.report.palette import JOBS, MUTED
+from slotwise.insight.report.text import JOBS, MUTED
 
 FLOW_COLOURS = dict(zip("ABC", JOBS, strict=False))
 

@@ -18,21 +18,19 @@ from rich.table import Table
 
 from experiments.figure import Experiment, Row
 from experiments.flowflex.stage_rows import SLOTS, completions
-from slotwise.allocation.flowflex.chains import Chains, chains_of
-from slotwise.allocation.flowflex.flows import FlowProblem
-from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.least_cost import LeastCost, least_cost
-from slotwise.allocation.flowflex.list_schedule import PhaseLister
-from slotwise.allocation.flowflex.paper import by_deadline, shape_shift
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.schedule import Piece
-from slotwise.objective.costs import Ints
-from slotwise.objective.objective import Objective
-from slotwise.report.numbers import number
+from slotwise.core.cluster import Cluster
+from slotwise.core.costs import Ints
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.objective import Objective
+from slotwise.core.schedule import Piece
+from slotwise.insight.report.text import number
+from slotwise.policy.flowflex.allocator import whole_flows
+from slotwise.policy.flowflex.flows import Chains, FlowProblem, chains_of
+from slotwise.policy.flowflex.list_schedule import PhaseLister
+from slotwise.policy.flowflex.paper import LeastCost, by_deadline, least_cost, shape_shift
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 
 HALF = 0.5

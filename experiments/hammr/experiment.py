@@ -20,10 +20,10 @@ from tempfile import TemporaryDirectory
 import slotwise
 from experiments.dask_cluster import dask_cluster
 from experiments.hammr.paced_words import map_words, reduce_words, word_of
-from slotwise.analysis.timeline import timeline_of
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool, Preemption
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.timeline import timeline_of
 from slotwise.results import Result
 from slotwise.workload.workload import DataflowJob, Workload
 

@@ -20,10 +20,10 @@ from experiments.hammr.experiment import (
     mean_held,
     simulated,
 )
-from slotwise.model.cluster import Cluster
+from slotwise.core.cluster import Cluster
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 SPEED = 5.0
 """The factor by which the live word count is faster than the paper's."""

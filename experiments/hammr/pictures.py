@@ -10,8 +10,8 @@ import altair as alt
 
 from experiments.figure import Row
 from experiments.hammr.experiment import COMES, POOLS, SLOTS
-from slotwise.report.palette import INK, MUTED, RUNS
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, MUTED, RUNS
 
 COLOURS = dict(zip(POOLS, RUNS, strict=False))
 

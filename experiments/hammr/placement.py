@@ -21,22 +21,20 @@ from importlib import import_module
 from random import Random
 
 from experiments.slides import cluster as slides
-from slotwise.analysis.traffic import bytes_read
-from slotwise.assignment.assigner import Assigner, waiting
-from slotwise.assignment.delay import Delay
-from slotwise.assignment.flow import Flow
-from slotwise.assignment.greedy import Greedy
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.event import Event
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.network import Network
-from slotwise.model.snapshot import Snapshot
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import Scheduler, make_allocator
-from slotwise.workload.placement import place_blocks
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.decisions import Decision, Launch, Locality
+from slotwise.core.events import Event
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.placement import place_blocks
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.state import State
+from slotwise.insight.metrics import bytes_read
+from slotwise.policy.assignment.assigner import Assigner, Greedy, waiting
+from slotwise.policy.assignment.delay import Delay
+from slotwise.policy.assignment.flow import Flow
+from slotwise.policy.scheduler import Scheduler, make_allocator
 
 MAPS, REDUCES, BLOCK_BYTES, SECONDS, NOISE = 26, 8, 512_000_000, 100.0, 0.1
 NETWORK = Network(host=125e6)

@@ -27,7 +27,7 @@ from experiments.hammr.placement import (
 )
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 PAPER = {FLOW: ("20 of 26", "1.00"), NO_COSTS: ("6.3 of 26", "1.11"), DELAY: ("20.6", "")}
 """Local maps and running time, relative to Hammr with locality: 8m21s and 9m14s. Hadoop's Fair

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from experiments.figure import Row
-from slotwise.report.palette import BEST, MUTED
-from slotwise.report.pictures.picture import Picture, source
+from slotwise.insight.report.pictures.picture import Picture, source
+from slotwise.insight.report.text import BEST, MUTED
 
 SENTENCE = "Means over the runs: maps beside their input, bytes of the others, and times."
 

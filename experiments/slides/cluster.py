@@ -8,20 +8,17 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from random import Random
 
-from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import DEFAULT_LEVELS, Delay, Levels
-from slotwise.assignment.greedy import Greedy
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskFinished
-from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.model.network import Network
-from slotwise.runtime.backend import Backend
-from slotwise.runtime.loop import turn
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import Scheduler, make_allocator
-from slotwise.workload.placement import place_blocks
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt
+from slotwise.core.events import Event, JobArrived, TaskFinished
+from slotwise.core.job import Block, Job, Phase, Tasks
+from slotwise.core.loop import Backend, turn
+from slotwise.core.placement import place_blocks
+from slotwise.core.state import State
+from slotwise.policy.assignment.assigner import Assigner, Greedy
+from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay, Levels
+from slotwise.policy.scheduler import Scheduler, make_allocator
 
 HOSTS, RACKS, MAP_SLOTS, REDUCE_SLOTS, COPIES = 100, 4, 2, 1, 3
 """The slides state 100 nodes; all other numbers are ours. Slots are those of a host."""

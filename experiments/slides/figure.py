@@ -13,10 +13,10 @@ from rich.table import Table
 
 from experiments.figure import Experiment, Row
 from experiments.slides.cluster import TaskTimings, Trial, observe
-from slotwise.report.numbers import MISSING
+from slotwise.insight.report.text import MISSING
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 4
 """Experiments a point; the slides do not state a number."""

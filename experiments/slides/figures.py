@@ -34,14 +34,11 @@ from experiments.slides.figure import (
     percent,
 )
 from experiments.slides.traffic import SLIDES_TRAFFIC
-from slotwise.assignment.delay_analysis import (
-    locality_of_job,
-    locality_of_launch,
-)
-from slotwise.report.numbers import MISSING
+from slotwise.insight.report.text import MISSING
+from slotwise.policy.assignment.delay_analysis import locality_of_job, locality_of_launch
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 SCHEMES = {
     f"FIFO, {WITHOUT}": ("fifo", None),

@@ -25,20 +25,20 @@ from experiments.slides.cluster import (
     Trial,
 )
 from experiments.slides.figure import WITHOUT, SlidesFigure, SlidesPoint, SlidesRow, percent
-from slotwise.assignment.delay import LEVELS, Delay
-from slotwise.assignment.delay_analysis import locality_of_job, wait_for_skips
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import Event
-from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.model.pool import Pool
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import Scheduler, make_allocator
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import Event
+from slotwise.core.job import Block, Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.pools import Pool
+from slotwise.core.state import State
+from slotwise.policy.assignment.delay import LEVELS, Delay
+from slotwise.policy.assignment.delay_analysis import locality_of_job, wait_for_skips
+from slotwise.policy.scheduler import Scheduler, make_allocator
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 HOT = 5
 """The hosts that hold all blocks of hot jobs."""

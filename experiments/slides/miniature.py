@@ -23,13 +23,13 @@ from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
 from experiments.slides.cluster import NOISE, JobType, TaskTimings, Trial, count_tasks
 from experiments.slides.paced_read import PacedRead
-from slotwise.assignment.delay_analysis import locality_of_launch
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.decision import Decision
-from slotwise.model.errors import InputError
-from slotwise.model.event import Event
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.decisions import Decision
+from slotwise.core.errors import InputError
+from slotwise.core.events import Event
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import Pool
+from slotwise.policy.assignment.delay_analysis import locality_of_launch
 from slotwise.workload.workload import ProgramJob
 
 HOSTS, SLOTS, COPIES = 4, 2, 1

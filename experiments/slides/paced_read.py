@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from slotwise.programs.mapreduce.program import MapReduce, Pair
+from slotwise.jobs.mapreduce.program import MapReduce, Pair
 
 
 class PacedRead(MapReduce):

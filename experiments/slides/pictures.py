@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from experiments.slides.figure import GAIN, WITH, WITHOUT
-from slotwise.report.palette import INK, MUTED, RUNS
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import INK, MUTED, RUNS
 
 if TYPE_CHECKING:
     from experiments.figure import Figure, Row

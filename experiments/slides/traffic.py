@@ -28,14 +28,14 @@ from experiments.slides.cluster import (
 )
 from experiments.slides.figure import RUNS, WITH, WITHOUT
 from slotwise import api
-from slotwise.analysis.traffic import traffic_of
-from slotwise.model.event import TaskFinished
-from slotwise.record.log import Log
-from slotwise.runtime.simulated.backend import Simulation
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.events import TaskFinished
+from slotwise.core.log import Log
+from slotwise.insight.metrics import traffic_of
 from slotwise.workload.workload import Placement, Workload
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 SORT = JobType("sort", maps=30, users=80, reduces=5)
 """Eighty sorts, all present at time 0, of the size of the medium jobs of the other figures."""

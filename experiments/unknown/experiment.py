@@ -9,16 +9,16 @@ from typing import Literal
 
 import numpy as np
 
+from experiments.endings import Endings
 from experiments.unknown.workloads import SLOTS, WORKLOADS, drawn
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.event import Event, JobArrived
-from slotwise.model.job import Job
-from slotwise.runtime.endings import Endings
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import GiveUp, Launch, Preempt
+from slotwise.core.events import Event, JobArrived
+from slotwise.core.job import Job
+from slotwise.core.loop import run
+from slotwise.core.state import State
+from slotwise.policy.scheduler import make_scheduler
 
 Knowledge = Literal["stated", "history", "none", "wrong"]
 """What is known of the work: the mean of the tasks of each phase, that of an earlier run of the

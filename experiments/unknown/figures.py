@@ -17,7 +17,7 @@ from experiments.unknown.row import ALL, UnknownRow, rows_of
 from experiments.unknown.workloads import FB_2009, FOLDER_VARIABLE, WORKLOADS, fb_2009
 
 if TYPE_CHECKING:
-    from slotwise.report.pictures.picture import Picture
+    from slotwise.insight.report.pictures.picture import Picture
 
 RUNS = 10
 """Draws of each workload at each load: 200 in all."""

@@ -9,8 +9,8 @@ import altair as alt
 
 from experiments.unknown.experiment import Knower
 from experiments.unknown.row import ALL, UnknownRow
-from slotwise.report.palette import MUTED, job_colours
-from slotwise.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.pictures.picture import Picture, Rows, source
+from slotwise.insight.report.text import MUTED, job_colours
 
 CUT = 1.7
 """Larger ratios are not drawn, since the others would lie on one line."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from experiments.flex.cluster_jobs import GridMix
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.core.job import Job, Phase, Tasks
 from slotwise.workload.swim import SwimRates, read_swim
 
 SLOTS = 20

@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slotwise import earlier_paths
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -19,43 +21,43 @@ if TYPE_CHECKING:
     from slotwise.api import run as run
     from slotwise.api import simulate as simulate
     from slotwise.api import write_report as write_report
-    from slotwise.model.cluster import Cluster as Cluster
-    from slotwise.model.cluster import Host as Host
-    from slotwise.model.errors import InputError as InputError
-    from slotwise.model.errors import MissingExtraError as MissingExtraError
-    from slotwise.model.errors import SlotwiseError as SlotwiseError
-    from slotwise.model.event import HostAdded as HostAdded
-    from slotwise.model.event import HostDrained as HostDrained
-    from slotwise.model.event import HostRemoved as HostRemoved
-    from slotwise.model.job import Block as Block
-    from slotwise.model.job import Job as Job
-    from slotwise.model.job import Phase as Phase
-    from slotwise.model.job import PhaseId as PhaseId
-    from slotwise.model.job import Tasks as Tasks
-    from slotwise.model.network import Network as Network
-    from slotwise.model.pool import Pool as Pool
-    from slotwise.model.pool import Preemption as Preemption
-    from slotwise.model.schedule import Piece as Piece
-    from slotwise.model.schedule import Schedule as Schedule
-    from slotwise.model.shuffle import Shuffle as Shuffle
-    from slotwise.objective.objective import Objective as Objective
+    from slotwise.backends.simulated.simulation import Fault as Fault
+    from slotwise.backends.simulated.simulation import Outage as Outage
+    from slotwise.backends.simulated.simulation import Simulation as Simulation
+    from slotwise.core.cluster import Cluster as Cluster
+    from slotwise.core.cluster import Host as Host
+    from slotwise.core.cluster import Network as Network
+    from slotwise.core.errors import InputError as InputError
+    from slotwise.core.errors import MissingExtraError as MissingExtraError
+    from slotwise.core.errors import SlotwiseError as SlotwiseError
+    from slotwise.core.events import HostAdded as HostAdded
+    from slotwise.core.events import HostDrained as HostDrained
+    from slotwise.core.events import HostRemoved as HostRemoved
+    from slotwise.core.job import Block as Block
+    from slotwise.core.job import Job as Job
+    from slotwise.core.job import Phase as Phase
+    from slotwise.core.job import PhaseId as PhaseId
+    from slotwise.core.job import Shuffle as Shuffle
+    from slotwise.core.job import Tasks as Tasks
+    from slotwise.core.log import read_log as read_log
+    from slotwise.core.objective import Objective as Objective
+    from slotwise.core.pools import Pool as Pool
+    from slotwise.core.pools import Preemption as Preemption
+    from slotwise.core.schedule import Piece as Piece
+    from slotwise.core.schedule import Schedule as Schedule
+    from slotwise.jobs.calls import Calls as Calls
+    from slotwise.jobs.dataflow.ends import Output as Output
+    from slotwise.jobs.dataflow.graph import Dataflow as Dataflow
+    from slotwise.jobs.mapreduce.program import BatchMapReduce as BatchMapReduce
+    from slotwise.jobs.mapreduce.program import MapReduce as MapReduce
     from slotwise.plans import plan as plan
     from slotwise.plans import plan_tasks as plan_tasks
-    from slotwise.programs.calls import Calls as Calls
-    from slotwise.programs.dataflow.body import Output as Output
-    from slotwise.programs.dataflow.graph import Dataflow as Dataflow
-    from slotwise.programs.mapreduce.program import BatchMapReduce as BatchMapReduce
-    from slotwise.programs.mapreduce.program import MapReduce as MapReduce
-    from slotwise.record.log import read_log as read_log
     from slotwise.results import Plan as Plan
     from slotwise.results import Result as Result
     from slotwise.results import RunInterrupted as RunInterrupted
     from slotwise.results import RunLost as RunLost
     from slotwise.results import RunUnrecorded as RunUnrecorded
     from slotwise.results import TaskPlan as TaskPlan
-    from slotwise.runtime.simulated.outages import Outage as Outage
-    from slotwise.runtime.simulated.simulation import Fault as Fault
-    from slotwise.runtime.simulated.simulation import Simulation as Simulation
     from slotwise.sessions.futures import Future as Future
     from slotwise.sessions.session import Session as Session
     from slotwise.workload.file import read_workload as read_workload
@@ -89,32 +91,32 @@ PUBLIC = {
     "mapreduce": "slotwise.workload.workload",
     "command": "slotwise.workload.workload",
     "read_workload": "slotwise.workload.file",
-    "Job": "slotwise.model.job",
-    "Phase": "slotwise.model.job",
-    "PhaseId": "slotwise.model.job",
-    "Tasks": "slotwise.model.job",
-    "Block": "slotwise.model.job",
-    "Pool": "slotwise.model.pool",
-    "Preemption": "slotwise.model.pool",
-    "Shuffle": "slotwise.model.shuffle",
-    "Cluster": "slotwise.model.cluster",
-    "Host": "slotwise.model.cluster",
-    "Network": "slotwise.model.network",
+    "Job": "slotwise.core.job",
+    "Phase": "slotwise.core.job",
+    "PhaseId": "slotwise.core.job",
+    "Tasks": "slotwise.core.job",
+    "Block": "slotwise.core.job",
+    "Pool": "slotwise.core.pools",
+    "Preemption": "slotwise.core.pools",
+    "Shuffle": "slotwise.core.job",
+    "Cluster": "slotwise.core.cluster",
+    "Host": "slotwise.core.cluster",
+    "Network": "slotwise.core.cluster",
     "Placement": "slotwise.workload.workload",
-    "Objective": "slotwise.objective.objective",
+    "Objective": "slotwise.core.objective",
     # Programs
-    "MapReduce": "slotwise.programs.mapreduce.program",
-    "BatchMapReduce": "slotwise.programs.mapreduce.program",
-    "Calls": "slotwise.programs.calls",
-    "Dataflow": "slotwise.programs.dataflow.graph",
-    "Output": "slotwise.programs.dataflow.body",
+    "MapReduce": "slotwise.jobs.mapreduce.program",
+    "BatchMapReduce": "slotwise.jobs.mapreduce.program",
+    "Calls": "slotwise.jobs.calls",
+    "Dataflow": "slotwise.jobs.dataflow.graph",
+    "Output": "slotwise.jobs.dataflow.ends",
     # A simulation
-    "Simulation": "slotwise.runtime.simulated.simulation",
-    "Fault": "slotwise.runtime.simulated.simulation",
-    "Outage": "slotwise.runtime.simulated.outages",
-    "HostAdded": "slotwise.model.event",
-    "HostDrained": "slotwise.model.event",
-    "HostRemoved": "slotwise.model.event",
+    "Simulation": "slotwise.backends.simulated.simulation",
+    "Fault": "slotwise.backends.simulated.simulation",
+    "Outage": "slotwise.backends.simulated.simulation",
+    "HostAdded": "slotwise.core.events",
+    "HostDrained": "slotwise.core.events",
+    "HostRemoved": "slotwise.core.events",
     # Results
     "Plan": "slotwise.results",
     "TaskPlan": "slotwise.results",
@@ -122,17 +124,20 @@ PUBLIC = {
     "RunInterrupted": "slotwise.results",
     "RunLost": "slotwise.results",
     "RunUnrecorded": "slotwise.results",
-    "Schedule": "slotwise.model.schedule",
-    "Piece": "slotwise.model.schedule",
-    "read_log": "slotwise.record.log",
+    "Schedule": "slotwise.core.schedule",
+    "Piece": "slotwise.core.schedule",
+    "read_log": "slotwise.core.log",
     # Errors
-    "SlotwiseError": "slotwise.model.errors",
-    "InputError": "slotwise.model.errors",
-    "MissingExtraError": "slotwise.model.errors",
+    "SlotwiseError": "slotwise.core.errors",
+    "InputError": "slotwise.core.errors",
+    "MissingExtraError": "slotwise.core.errors",
 }
 """Every public name, and where it lives."""
 
 __all__ = ["__version__", *PUBLIC]
+
+
+earlier_paths.install()
 
 
 def __getattr__(name: str) -> Any:

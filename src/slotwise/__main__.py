@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from slotwise.cli.leaving import leave
+from slotwise.cli.streams import leave
 
 
 def main() -> None:

@@ -14,18 +14,16 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Locality
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded
-from slotwise.model.host_changes import with_kinds
-from slotwise.model.network import Network
-from slotwise.model.option_names import option_name
-from slotwise.model.typed import is_number
-from slotwise.programs.execution import HasInputSizes
-from slotwise.record.log import Log, following
-from slotwise.record.remembering import HistoryWriter
-from slotwise.report import page
+from slotwise.backends.local.backend import emulated, names_hosts
+from slotwise.backends.simulated.simulation import Simulation
+from slotwise.core.cluster import Cluster, Network
+from slotwise.core.decisions import Locality
+from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.events import HostAdded, with_kinds
+from slotwise.core.history import HistoryWriter
+from slotwise.core.log import Log, following
+from slotwise.insight.report import page
+from slotwise.jobs.execution import HasInputSizes
 from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.running import (
     Options,
@@ -37,16 +35,14 @@ from slotwise.running import (
     refuse_log,
     warn_user,
 )
-from slotwise.runtime.local.hosts import emulated, names_hosts
-from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.sources import AgentConfig, Slots, Source, cluster_of, processors, read_source
 
 if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
-    from slotwise.analysis.explanation import Explanation
-    from slotwise.analysis.replay import Replay
-    from slotwise.analysis.waits import Wait
-    from slotwise.programs.execution import Execution
-    from slotwise.runtime.live_backend import LiveBackend
+    from slotwise.backends.live import LiveBackend
+    from slotwise.insight.explanation import Explanation
+    from slotwise.insight.replay import Replay
+    from slotwise.insight.waits import Wait
+    from slotwise.jobs.execution import Execution
 
 
 def simulate(
@@ -79,9 +75,9 @@ def _simulate(
     options: Options,
 ) -> Result:
     """Simulate the jobs of a source."""
-    from slotwise.runtime.simulated.backend import SimulatedBackend
-    from slotwise.runtime.simulated.many_tasks import TASKS_MANY, Duration, check_memory
-    from slotwise.workload.placement import place_blocks
+    from slotwise.backends.simulated.backend import SimulatedBackend
+    from slotwise.backends.simulated.many_tasks import TASKS_MANY, Duration, check_memory
+    from slotwise.core.placement import place_blocks
 
     truth = checked_simulation(simulation)
     if truth.network is None:
@@ -187,10 +183,10 @@ def _run_on_dask(
     options: Options,
 ) -> Result:
     """Run the jobs of a source on the hosts of a Dask cluster."""
-    from slotwise.runtime.agents.source import dask_workers
+    from slotwise.backends.agents.source import dask_workers
 
     workers = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
-    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+    from slotwise.backends.agents.backend import AgentsBackend, cluster_of
 
     try:
         hosts = workers.connect()
@@ -212,7 +208,7 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
     """The cluster of a local run: this machine, or the hosts that are emulated on it."""
     stated = source.workload.cluster
     if not emulate_hosts:
-        from slotwise.runtime.local.backend import LocalBackend
+        from slotwise.backends.local.backend import LocalBackend
 
         if slots is None:
             slots = processors()
@@ -245,7 +241,7 @@ def _run(
 
     On this machine, if no other backend is given.
     """
-    from slotwise.runtime.local.backend import LocalBackend
+    from slotwise.backends.local.backend import LocalBackend
 
     if is_emulated:
         source.refuse_unknown_hosts(cluster)
@@ -335,7 +331,7 @@ def compare(
 
 def replay(log: Log | str | Path) -> Replay:
     """Make all decisions of a log again with its own scheduler, and compare them."""
-    from slotwise.analysis.replay import replay_log
+    from slotwise.insight.replay import replay_log
 
     with following(log) as read:
         return replay_log(read)
@@ -357,9 +353,9 @@ def explain(
     Without an instant: the longest waits of the job, or of all jobs, the longest first, each
     with the jobs that held the slots meanwhile and what would have helped.
     """
-    from slotwise.analysis.explain import explain as explain_log
-    from slotwise.analysis.timeline import timeline_of
-    from slotwise.analysis.waits import worst_waits
+    from slotwise.insight.explain import explain as explain_log
+    from slotwise.insight.timeline import timeline_of
+    from slotwise.insight.waits import worst_waits
 
     if at is not None and not is_number(at):
         raise InputError(f"{option_name('at')} is {at!r}; give an instant in seconds")

@@ -6,21 +6,18 @@ import time
 from math import ceil, inf
 from pathlib import Path
 
-from slotwise.allocation.planning import plan_schedules
-from slotwise.allocation.search.budget import Budget
-from slotwise.analysis.bound import Work, objective_bound, sizes_of
-from slotwise.assignment.dmrs.algorithm import guarantee, skewness
-from slotwise.assignment.dmrs.jobs import machines_of, related_machines
-from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.model.errors import InputError
-from slotwise.model.fitting import check_fits
-from slotwise.model.job import Job
-from slotwise.model.option_names import option_name
-from slotwise.model.typed import is_number
-from slotwise.objective.objective import Objective
+from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.job import Job
+from slotwise.core.objective import Objective
+from slotwise.core.pools import check_fits
+from slotwise.insight.bound import Work, objective_bound, sizes_of
+from slotwise.policy.dmrs.algorithm import guarantee, linear_program, skewness
+from slotwise.policy.dmrs.jobs import machines_of, related_machines
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.planning import plan_schedules
+from slotwise.policy.scheduler import check_budget, make_allocator
+from slotwise.policy.search.budget import Budget
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import check_budget, make_allocator
 from slotwise.sources import AgentConfig, Slots, Source, cluster_of, objective_of, read_source
 
 TASK_STEPS = 200_000

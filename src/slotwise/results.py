@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from slotwise.analysis.metrics import MetricsCollector, Outcome
-from slotwise.model.errors import SlotwiseError
-from slotwise.model.schedule import Schedule
-from slotwise.objective.objective import Objective, gap_of, in_words
-from slotwise.record.log import Log
-from slotwise.report.page import write_report
-from slotwise.report.reported import ReportedRun
+from slotwise.core.errors import SlotwiseError
+from slotwise.core.log import Log
+from slotwise.core.objective import Objective, gap_of, in_words
+from slotwise.core.schedule import Schedule
+from slotwise.insight.metrics import MetricsCollector, Outcome
+from slotwise.insight.report.page import write_report
+from slotwise.insight.report.reported import ReportedRun
 
 EXACT = 1e-8
 """A relative gap up to this is rounding, and the value is proven optimal. Lower bounds are
@@ -86,8 +86,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table of the jobs, and the picture of the plan."""
-        from slotwise.analysis.timeline import StepFunction
-        from slotwise.report.notebook import plan_html
+        from slotwise.insight.report.notebook import plan_html
+        from slotwise.insight.timeline import StepFunction
 
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for piece in self.schedule.pieces:
@@ -146,8 +146,8 @@ class TaskPlan:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table of the jobs, and the picture of the plan."""
-        from slotwise.analysis.timeline import StepFunction
-        from slotwise.report.notebook import plan_html
+        from slotwise.insight.report.notebook import plan_html
+        from slotwise.insight.timeline import StepFunction
 
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for job, _, _, _, start, end in self.assignment:
@@ -215,7 +215,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: tables of metrics and jobs, and the picture of the jobs."""
-        from slotwise.report.notebook import runs_html
+        from slotwise.insight.report.notebook import runs_html
 
         return runs_html([self.reported])
 
@@ -239,7 +239,7 @@ class Results(list[Result]):
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the runs side by side, as a table and in pictures."""
-        from slotwise.report.notebook import runs_html
+        from slotwise.insight.report.notebook import runs_html
 
         return runs_html([result.reported for result in self]) if self else "[]"
 

@@ -14,31 +14,23 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from slotwise import __version__
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.assignment.delay import DEFAULT_LEVELS, Delay
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import HostsLostError, InputError
-from slotwise.model.fitting import check_fits
-from slotwise.model.job import Job
-from slotwise.model.option_names import option_name
-from slotwise.model.pool import Preemption
-from slotwise.model.pool_tree import PoolTree
-from slotwise.model.shuffle import Shuffle
-from slotwise.model.typed import check_path, is_whole
-from slotwise.objective.objective import Objective
-from slotwise.opening import is_same_file
-from slotwise.record.log import Header, Log
-from slotwise.record.log_file import LogFile, check_log
-from slotwise.record.remembering import HistoryWriter
+from slotwise.backends.signals import undisturbed
+from slotwise.backends.simulated.simulation import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.errors import HostsLostError, InputError, check_path, is_whole, option_name
+from slotwise.core.files import is_same_file
+from slotwise.core.history import HistoryWriter
+from slotwise.core.job import Job, Shuffle
+from slotwise.core.log import Header, Log, LogFile, check_log
+from slotwise.core.loop import Backend, Record, all_of, initial_state
+from slotwise.core.loop import run as run_loop
+from slotwise.core.objective import Objective
+from slotwise.core.pools import PoolTree, Preemption, check_fits
+from slotwise.core.state import ATTEMPTS_MAX, LOSSES_MAX
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay
+from slotwise.policy.scheduler import EPOCH_SECONDS, WAITERS, check_scheduler, make_scheduler
 from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
-from slotwise.runtime.backend import Backend
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import Record, all_of
-from slotwise.runtime.loop import run as run_loop
-from slotwise.runtime.signals import undisturbed
-from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX
-from slotwise.scheduler import EPOCH_SECONDS, WAITERS, check_scheduler, make_scheduler
 from slotwise.sources import Source, objective_of
 
 
@@ -113,7 +105,7 @@ class RunSpec:
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         state = initial_state(header)
         log, file, meter = Log(header), None, MetricsCollector(header)
-        from slotwise.report.notebook_progress import NotebookProgress, notebook_display
+        from slotwise.insight.report.notebook import NotebookProgress, notebook_display
 
         try:
             with ExitStack() as stack:

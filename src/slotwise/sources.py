@@ -15,22 +15,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from slotwise.estimation.rates import Rates, estimate_rates
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded, HostChange
-from slotwise.model.host_changes import hosts_ever
-from slotwise.model.job import Job, PhaseId
-from slotwise.model.option_names import option_name
-from slotwise.model.pool import Preemption
-from slotwise.model.pool_tree import PoolTree
-from slotwise.model.shuffle import Shuffle
-from slotwise.model.typed import WHOLE, check_name, check_path
-from slotwise.objective.objective import Objective
-from slotwise.programs.calls import Sleep
-from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
-from slotwise.record.history import read_history
-from slotwise.runtime.local.hosts import names_hosts
+from slotwise.backends.local.backend import names_hosts
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.errors import WHOLE, InputError, check_name, check_path, option_name
+from slotwise.core.events import HostAdded, HostChange, hosts_ever
+from slotwise.core.history import read_history
+from slotwise.core.job import Job, PhaseId, Shuffle
+from slotwise.core.objective import Objective
+from slotwise.core.pools import PoolTree, Preemption
+from slotwise.core.rates import Rates, estimate_rates
+from slotwise.jobs.calls import Sleep
+from slotwise.jobs.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import CommandJob, DataflowJob, ProgramJob, Workload
 from slotwise.workload.workload import Described as Described
@@ -270,7 +265,7 @@ def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
     if isinstance(entry, ProgramJob):
         tables = [entry.settings.get("input_hosts")]
     elif isinstance(entry, DataflowJob):
-        from slotwise.programs.dataflow.stated import tables_of
+        from slotwise.jobs.dataflow.loading import tables_of
 
         tables = tables_of(entry.flow)
     for table in tables:
@@ -288,8 +283,8 @@ def _expected(execution: Execution, rates: Rates) -> Job:
 
 def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
     if isinstance(entry, Described):
-        from slotwise.programs.commit import check_overwritten
-        from slotwise.programs.formats.files import absolute
+        from slotwise.jobs.commit import check_overwritten
+        from slotwise.jobs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
         if entry.settings.get("overwrite"):
@@ -316,17 +311,17 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
         "priority": entry.priority,
     }
     if isinstance(entry, CommandJob):
-        from slotwise.programs.commands import plan_commands
+        from slotwise.jobs.commands import plan_commands
 
         return plan_commands(entry.id, entry.command, entry.output, **about, **entry.settings)
     try:
         if isinstance(entry, DataflowJob):
-            from slotwise.programs.dataflow.planning import plan_dataflow
+            from slotwise.jobs.dataflow.planning import plan_dataflow
 
             return plan_dataflow(
                 entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
             )
-        from slotwise.programs.mapreduce.planning import plan_mapreduce
+        from slotwise.jobs.mapreduce.planning import plan_mapreduce
 
         return plan_mapreduce(
             entry.id,
@@ -361,7 +356,7 @@ def _with_suffix(entry: Entry, suffix: str) -> Entry:
 def _check_outputs(writers: Sequence[WritesOutput]) -> None:
     """Refuse outputs that cannot be written, or of which one is at or inside another."""
     if writers:
-        from slotwise.programs.writable import check_writable
+        from slotwise.jobs.commit import check_writable
 
         for writer in writers:
             check_writable(writer)

@@ -14,18 +14,17 @@ from typing import Protocol
 
 import pytest
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.event import TaskEnded, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool
-from slotwise.programs.calls import Calls
-from slotwise.record.log import Log, read_log
-from slotwise.record.log_file import LogFile
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
-from slotwise.scheduler import QUEUEINGS
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.simulated.backend import Fault, SimulatedBackend, Simulation
+from slotwise.core.decisions import GiveUp, Launch, Preempt
+from slotwise.core.events import TaskEnded, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Log, LogFile, read_log
+from slotwise.core.pools import Pool
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.jobs.calls import Calls
+from slotwise.policy.scheduler import QUEUEINGS
 
 SLOTS = 2
 WORK = 0.01
@@ -272,8 +271,8 @@ def test_all_jobs_are_done_each_task_once(stage: Stage, name: str) -> None:
 def test_a_job_of_three_phases_gets_as_many_slots_as_a_job_of_one(stage: Stage) -> None:
     """Both come while a job holds all four slots; of the next four each job gets two."""
     phases = tuple(Phase(f"p{n}", Tasks(4, WORK)) for n in range(3))
-    busy = job("busy", 4, work=0.3)
-    jobs = [busy, Job("three", phases, arrival=0.02), job("one", 12, arrival=0.02)]
+    busy = job("busy", 4, work=1.2)  # All workers have begun before the others come.
+    jobs = [busy, Job("three", phases, arrival=0.5), job("one", 12, arrival=0.5)]
     play = stage(jobs, slots=4)
     order = [launch.phase.job for launch in play.decisions(Launch)]
     assert order[:4] == ["busy"] * 4

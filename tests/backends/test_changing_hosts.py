@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
-from slotwise.model.event import (
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch
+from slotwise.core.events import (
     Event,
     HostAdded,
     HostChange,
@@ -19,10 +20,9 @@ from slotwise.model.event import (
     JobsClosed,
     TaskFinished,
 )
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.programs.calls import Sleep
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.insight.replay import replay_log
+from slotwise.jobs.calls import Sleep
 
 HOSTS = Cluster((Host("a", {"task": 1}),))
 JOB = Job("j", (Phase("p", Tasks(5, 0.1)), Phase("q", Tasks(2, 0.05), after="p")))

@@ -6,8 +6,8 @@ import pytest
 
 from backends.test_backends import Stage
 from backends.test_flowflex import assert_replays, phase
-from slotwise.model.decision import Enqueue, Launch
-from slotwise.model.job import Job
+from slotwise.core.decisions import Enqueue, Launch
+from slotwise.core.job import Job
 
 
 @pytest.mark.parametrize("name", ["dmrs", "dmrs-best"])

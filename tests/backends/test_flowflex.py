@@ -10,16 +10,15 @@ import pytest
 
 import slotwise
 from backends.test_backends import WORK, Live, Play, Stage, Trouble
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.decision import Launch
-from slotwise.model.event import TaskFailed, TaskFinished
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.shuffle import Shuffle
-from slotwise.programs.calls import Calls
-from slotwise.record.log import Log, read_log
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.scheduler import QUEUEINGS
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.core.decisions import Launch
+from slotwise.core.events import TaskFailed, TaskFinished
+from slotwise.core.job import Job, Phase, Shuffle, Tasks
+from slotwise.core.log import Log, read_log
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.jobs.calls import Calls
+from slotwise.policy.scheduler import QUEUEINGS
 from tiers import examples
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
@@ -31,7 +30,7 @@ def short_search(pytestconfig: pytest.Config) -> Iterator[None]:
     """Search little at each decision, except with `--slow`."""
     with pytest.MonkeyPatch.context() as patch:
         if not pytestconfig.getoption("--slow"):
-            for module in ("allocation.flowflex.allocator", "assignment.dmrs.queueing"):
+            for module in ("policy.flowflex.allocator", "policy.dmrs.queueing"):
                 patch.setattr(f"slotwise.{module}.BUDGET_SECONDS", 1e-4)
         yield
 

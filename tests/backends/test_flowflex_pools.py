@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from oracles.dags import OBJECTIVES, flows
 from oracles.dags import Flows as Drawn
 from properties.test_pools import Case, Faults, cases
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.shuffle import Shuffle
-from slotwise.objective.objective import Objective
-from slotwise.runtime.simulated.backend import Simulation
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.job import Job, Phase, Shuffle, Tasks
+from slotwise.core.objective import Objective
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 Simulate = Callable[..., object]
@@ -34,7 +33,7 @@ EXAMPLES = examples(30, slow=1000)
 def quickly() -> object:
     """Little search at each decision: there are thousands of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slotwise.allocation.flowflex.allocator.BUDGET_SECONDS", 1e-4)
+        patch.setattr("slotwise.policy.flowflex.allocator.BUDGET_SECONDS", 1e-4)
         yield
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from backends.test_backends import WORK, Stage, Trouble
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.decision import Launch, Preempt
-from slotwise.model.event import OutputLost, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.record.log import Log
+from slotwise.core.decisions import Launch, Preempt
+from slotwise.core.events import OutputLost, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Log
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 
 GANG = PhaseId("gang", "p")
 

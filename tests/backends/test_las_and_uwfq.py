@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from backends.test_backends import WORK, Stage, Trouble
 from properties.test_pools import Case, cases
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.decision import Reallocate
-from slotwise.model.event import TaskFailed
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool
+from slotwise.core.decisions import Reallocate
+from slotwise.core.events import TaskFailed
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import Pool
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from slotwise.sessions.session import Session
 from tiers import examples
 

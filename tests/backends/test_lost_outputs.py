@@ -11,18 +11,17 @@ from typing import Any, Protocol
 import pytest
 
 import slotwise
-from slotwise.analysis.explain import explain
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.event import OutputLost, TaskFailed, TaskFinished
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.programs.calls import Calls, Results
-from slotwise.record.log import Log, read_log
-from slotwise.record.log_file import LogFile
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.events import OutputLost, TaskFailed, TaskFinished
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.log import Log, LogFile, read_log
+from slotwise.core.state import LOSSES_MAX
+from slotwise.insight.explain import explain
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.jobs.calls import Calls, Results
 from slotwise.results import Result
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import LOSSES_MAX
 
 Losses = Mapping[tuple[str, str, int], int]
 """How often the output of a task is lost, by job, phase and task."""

@@ -20,10 +20,12 @@ import pytest
 
 import slotwise
 from backends.test_backends import Play, body
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Reallocate
-from slotwise.model.event import (
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.backends.simulated.simulation import Outage, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Reallocate
+from slotwise.core.events import (
     Event,
     HostJoined,
     HostLost,
@@ -31,12 +33,9 @@ from slotwise.model.event import (
     TaskFailed,
     TaskFinished,
 )
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.programs.calls import Calls
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.simulated.backend import SimulatedBackend
-from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.insight.replay import replay_log
+from slotwise.jobs.calls import Calls
 from slotwise.workload.workload import Workload
 
 HOSTS = (Host("a", {"task": 1}), Host("b", {"task": 1}))
@@ -129,7 +128,7 @@ def stage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> HostStage:
     """Runs a job on hosts a and b, each of one slot, by fair sharing or a given scheduler."""
-    monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("slotwise.backends.local.unresponsive.LOOK_SECONDS", 0.05)
 
     def simulated(job: Job, cluster: Cluster, outages: Sequence[Outage], twice: bool) -> Play:
         repeats = (lambda launch: 0.0) if twice else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from backends.test_backends import WORK, Stage, Trouble
-from slotwise.analysis.replay import replay_log
-from slotwise.model.decision import Launch
-from slotwise.model.event import TaskFinished
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.record.log import Log
+from slotwise.core.decisions import Launch
+from slotwise.core.events import TaskFinished
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.log import Log
+from slotwise.insight.replay import replay_log
 
 
 def jobs() -> list[Job]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from slotwise.record.log import read_log
+from slotwise.core.log import read_log
 
 FILE = """\
 slotwise: 1

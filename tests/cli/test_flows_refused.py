@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.model import errors
+from slotwise.core import errors
 
 BOOK = Path(__file__).parents[1] / "workload" / "bad_files.txt"
 FILES = {

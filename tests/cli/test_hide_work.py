@@ -10,8 +10,8 @@ import pytest
 
 from cli.test_history_known import arrived, seen
 from slotwise import InputError, simulate
-from slotwise.record.history import append_history
-from slotwise.record.log import read_log
+from slotwise.core.history import append_history
+from slotwise.core.log import read_log
 
 
 def test_a_comparison_says_that_work_was_hidden(slotwise: Any) -> None:

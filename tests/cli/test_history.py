@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from slotwise.api import replay, run
-from slotwise.model.decision import Launch
-from slotwise.model.event import JobArrived, TaskFinished
-from slotwise.model.job import PhaseId
-from slotwise.model.observation import Observation
-from slotwise.record.history import append_history, read_history
-from slotwise.record.log import Log, read_log
-from slotwise.runtime.state import State
+from slotwise.core.decisions import Launch
+from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.core.history import append_history, read_history
+from slotwise.core.job import Observation, PhaseId
+from slotwise.core.log import Log, read_log
+from slotwise.core.state import State
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_a_name_that_is_too_long_is_refused(command: str, slotwise: Any, folder:
 
 PACED = """\
 import time
-from slotwise.programs.builtin.wordcount import WordCount
+from slotwise.jobs.builtin.wordcount import WordCount
 
 class Paced(WordCount):
     def fold_chunk(self, text, table):

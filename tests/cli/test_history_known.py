@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from slotwise import Simulation, compare, plan, plan_tasks, replay, simulate
-from slotwise.model.event import JobArrived
-from slotwise.model.observation import Observation
-from slotwise.record.history import append_history, read_history
-from slotwise.record.log import Log, read_log
+from slotwise.core.events import JobArrived
+from slotwise.core.history import append_history, read_history
+from slotwise.core.job import Observation
+from slotwise.core.log import Log, read_log
 
 PROGRAMS = """\
 slotwise: 1

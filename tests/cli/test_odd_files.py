@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.record.log import read_log
+from slotwise.core.log import read_log
 
 ODD = {
     "a link to itself": "loop",

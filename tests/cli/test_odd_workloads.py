@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.objective.penalty import PENALTIES
+from slotwise.core.objective import PENALTIES
 from tiers import examples
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.record.log import read_log
+from slotwise.core.log import read_log
 
 HOSTS = """\
 slotwise: 1

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from slotwise import __version__, run
-from slotwise.model.cluster import Host
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded, HostRemoved
-from slotwise.record.log import RULES, read_log
-from slotwise.report.progress import Progress
+from slotwise.core.cluster import Host
+from slotwise.core.errors import InputError
+from slotwise.core.events import HostAdded, HostRemoved
+from slotwise.core.log import RULES, read_log
+from slotwise.insight.report.progress import Progress
 
 LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 import slotwise as package
 from slotwise import running
-from slotwise.runtime.loop import run as run_loop
+from slotwise.core.loop import run as run_loop
 
 STOPPED_AT = 12.0
 """At this time the small one of the two jobs is done."""

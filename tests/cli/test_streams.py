@@ -14,7 +14,7 @@ import pytest
 
 import slotwise
 from slotwise.cli.terminal import cluster_left_out
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.core.job import Job, Phase, Tasks
 from slotwise.sources import read_source
 
 JOBS = "slotwise: 1\ncluster: {slots: 2}\njobs: [{id: a, phases: [{name: m, work: 0.2}]}]\n"

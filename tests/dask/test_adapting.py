@@ -10,7 +10,7 @@ import pytest
 from distributed import Client, Event, Future, get_client
 
 from gated_cluster import Cluster, until
-from slotwise.model.pool import Pool
+from slotwise.core.pools import Pool
 
 TASKS = 40
 

@@ -13,9 +13,9 @@ from distributed import Event, worker_client
 import dask
 from gated_cluster import Cluster, until
 from slotwise import Pool
-from slotwise.dask.admitting import Needed
+from slotwise.core.job import PhaseId
 from slotwise.dask.computations import Computations, KeyInfo, KeyTask
-from slotwise.model.job import PhaseId
+from slotwise.dask.holding import Needed
 
 SECONDS = 30
 

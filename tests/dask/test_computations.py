@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
-from slotwise.model.decision import Launch, Locality
-from slotwise.model.event import (
+from slotwise.core.decisions import Launch, Locality
+from slotwise.core.events import (
     Event,
     JobArrived,
     OutputLost,
@@ -15,7 +14,8 @@ from slotwise.model.event import (
     TasksDropped,
     TasksRunnable,
 )
-from slotwise.model.job import PhaseId
+from slotwise.core.job import PhaseId
+from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
 
 
 class Keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.dask.frontier import Frontier
+from slotwise.dask.computations import Frontier
 
 CHANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=80)
 

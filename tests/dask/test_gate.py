@@ -19,7 +19,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
 from gated_cluster import Cluster, until
-from slotwise.model.pool import Pool
+from slotwise.core.pools import Pool
 
 
 def tree(leaves: int, seconds: float) -> Any:

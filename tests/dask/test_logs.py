@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fake_dask import FakeDask
-from slotwise.analysis.replay import replay_log
 from slotwise.cli.main import app
-from slotwise.record.log import following
+from slotwise.core.log import following
+from slotwise.insight.replay import replay_log
 from slotwise.results import Result
 
 

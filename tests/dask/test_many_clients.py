@@ -12,7 +12,7 @@ from distributed import Client
 from fake_dask import FakeDask, objects
 from gated_cluster import Cluster, until
 from slotwise.dask.gate import POOLS_MORE
-from slotwise.dask.header import REST_SECONDS
+from slotwise.dask.options import REST_SECONDS
 from tiers import examples
 
 

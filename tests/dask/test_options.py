@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from slotwise.core.errors import InputError
 from slotwise.dask import install
-from slotwise.dask.header import header_of
 from slotwise.dask.holding import ahead_of
-from slotwise.dask.options import GateOptions, client_name
-from slotwise.model.errors import InputError
+from slotwise.dask.options import GateOptions, client_name, header_of
 
 UNIQUE = "0a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.dask.parking import Restricted
+from slotwise.dask.holding import Restricted
 
 ONE, BOTH = frozenset({"w1"}), frozenset({"w1", "w2"})
 

@@ -14,10 +14,10 @@ from distributed import LocalCluster
 import dask
 import slotwise.dask as gate
 from gated_cluster import Cluster, until
+from slotwise.core.errors import InputError
+from slotwise.core.log import read_log
+from slotwise.core.pools import Pool
 from slotwise.dask.preload import read_options
-from slotwise.model.errors import InputError
-from slotwise.model.pool import Pool
-from slotwise.record.log import read_log
 
 MAX_SECONDS = 60
 

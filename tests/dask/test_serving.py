@@ -17,7 +17,7 @@ from distributed import Client
 
 import slotwise.dask as gate
 from gated_cluster import Cluster, until
-from slotwise.model.errors import InputError
+from slotwise.core.errors import InputError
 
 
 def fetch(cluster: Cluster, path: str) -> str:

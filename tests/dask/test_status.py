@@ -6,17 +6,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from slotwise.dask.header import HOST, header_of
-from slotwise.dask.history import MAX_SAMPLES, GateHistory, PoolShare
-from slotwise.dask.options import GateOptions
-from slotwise.dask.status import MAX_ROWS, GateStatus, GateView, status_of
-from slotwise.model.cluster import ANY_KIND
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import Event, HostResized, JobArrived, TaskFinished, TasksRunnable
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import turn
-from slotwise.scheduler import make_scheduler
+from slotwise.core.cluster import ANY_KIND
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import Event, HostResized, JobArrived, TaskFinished, TasksRunnable
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.loop import initial_state, turn
+from slotwise.dask.options import HOST, GateOptions, header_of
+from slotwise.dask.status import (
+    MAX_ROWS,
+    MAX_SAMPLES,
+    GateHistory,
+    GateStatus,
+    GateView,
+    PoolShare,
+    status_of,
+)
+from slotwise.policy.scheduler import make_scheduler
 
 
 class Story:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from slotwise.allocation.bounds import BoundJobs, busy_time_bound, lower_bound
-from slotwise.objective.cost import Hinge, Line, Steps
-from slotwise.objective.objective import Aggregate
+from slotwise.core.objective import Aggregate, Hinge, Line, Steps
+from slotwise.policy.bounds import BoundJobs, busy_time_bound, lower_bound
 
 CLOSE = 1e-9
 

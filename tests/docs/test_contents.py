@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 import slotwise
 from slotwise import Job, Phase, Tasks
-from slotwise.model.decision import Decision
-from slotwise.model.event import Event
-from slotwise.objective.penalty import PENALTIES
-from slotwise.programs.loading import BUILTINS
-from slotwise.record.codec import encode_job
-from slotwise.scheduler import ASSIGNERS, SCHEDULERS
-from slotwise.workload import dataflow_schema, schema
+from slotwise.core.codec import encode_job
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event
+from slotwise.core.objective import PENALTIES
+from slotwise.jobs.loading import BUILTINS
+from slotwise.policy.scheduler import ASSIGNERS, SCHEDULERS
+from slotwise.workload import schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -70,7 +70,7 @@ def test_every_key_of_a_workload_file_is_documented() -> None:
     page = text_of(DOCS / "workload-file.md")
     entries = [
         value
-        for value in (*vars(schema).values(), *vars(dataflow_schema).values())
+        for value in (*vars(schema).values(), *vars(schema).values())
         if isinstance(value, type) and issubclass(value, BaseModel) and value.model_fields
     ]
     keys = {f.alias or name for entry in entries for name, f in entry.model_fields.items()}

@@ -21,9 +21,8 @@ from experiments.flex.cluster_jobs import (
     SpreadJobs,
     uneven_cluster,
 )
-from slotwise.allocation.problem import Claims
-from slotwise.model.job import Job
-from slotwise.model.shuffle import Shuffle
+from slotwise.core.job import Job, Shuffle
+from slotwise.policy.allocator import Claims
 from tiers import examples
 
 

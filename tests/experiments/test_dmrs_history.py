@@ -29,11 +29,11 @@ from experiments.dmrs.history_ratios import (
 )
 from experiments.figure import Row
 from experiments.reproduction import Reproduction
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Locality
-from slotwise.model.event import JobArrived, TaskFinished
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.record.log import Header, Log, Turn
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Locality
+from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Header, Log, Turn
 
 MAP, REDUCE = PhaseId("j", "map"), PhaseId("j", "reduce")
 JOB = Job(

@@ -24,7 +24,7 @@ from experiments.dmrs.live import (
 )
 from experiments.dmrs.live_figures import DMRS_2_LIVE, rows_of
 from experiments.reproduce import reproduce
-from slotwise.model.observation import Observation
+from slotwise.core.job import Observation
 
 
 def test_jobs_are_of_all_benchmarks_in_two_groups() -> None:

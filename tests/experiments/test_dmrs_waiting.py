@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.dmrs.waiting import eager, map_only_eager
-from slotwise.assignment.dmrs.algorithm import dmrs
-from slotwise.assignment.dmrs.baselines import map_only
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
-from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.policy.dmrs.algorithm import dmrs
+from slotwise.policy.dmrs.planning import map_only
+from slotwise.policy.dmrs.problem import NumericJob, RelatedMachines, Run, Runs, Stage
 
 
 def job(

@@ -14,8 +14,8 @@ from experiments.flex.experiment import (
     problem_of,
 )
 from experiments.flex.figures import METRICS
-from slotwise.allocation.malleable import Malleable
-from slotwise.objective.cost import Line
+from slotwise.core.objective import Line
+from slotwise.policy.malleable import Malleable
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 
 

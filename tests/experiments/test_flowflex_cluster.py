@@ -23,7 +23,7 @@ from experiments.flowflex.cluster_figures import (
     row_of,
 )
 from experiments.flowflex.jobs import GridMixFlows, believed, faster
-from slotwise.model.job import Job, Phase, Tasks
+from slotwise.core.job import Job, Phase, Tasks
 
 TINY = GridMixFlows(flows=3, jobs_most=3, blocks=20)
 SMALL = FlowClusterSetting(TINY, slots=6)

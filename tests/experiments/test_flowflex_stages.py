@@ -20,9 +20,9 @@ from experiments.flowflex.stages import (
     network,
     stacked,
 )
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import PhaseId
-from slotwise.model.schedule import Piece, Schedule
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import PhaseId
+from slotwise.core.schedule import Piece, Schedule
 
 NEAR = 1e-6
 WORK = {"A": 27.0, "B": 18.0, "C": 20.0}

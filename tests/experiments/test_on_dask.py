@@ -19,8 +19,8 @@ from experiments.hammr import experiment as hammr
 from experiments.moosefs import lacks
 from experiments.reproduce import FIGURES, ON_DASK, reproduce
 from experiments.slides import miniature
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.decision import Locality
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.decisions import Locality
 
 
 def test_their_files_are_not_those_of_the_figures_on_one_machine() -> None:

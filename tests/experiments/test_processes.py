@@ -25,8 +25,7 @@ from experiments.flowflex.figures import MINIMAX, MINISUM, FlowFigure
 from experiments.flowflex.jobs import GridMixFlows
 from experiments.ratios import Point
 from experiments.reproduce import reproduce
-from slotwise.workload.flow_generator import FlowGenerator
-from slotwise.workload.generators import FlexGenerator
+from slotwise.workload.generators import FlexGenerator, FlowGenerator
 
 FLEX = replace(
     FLEX_5A,

@@ -20,7 +20,7 @@ from experiments.flex.experiment import FlexSetting, SchemeValues
 from experiments.flex.figures import FLEX_5, FLEX_5A, FLEX_TASKS
 from experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
 from experiments.reproduce import FIGURES, reproduce
-from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.workload.generators import FlexGenerator
 
 COLUMNS = [

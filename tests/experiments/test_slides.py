@@ -26,8 +26,8 @@ from experiments.slides.figures import (
     expected_when_sticky,
 )
 from experiments.slides.traffic import BIN, SORT, TrafficFigure
-from slotwise.assignment.delay import LEVELS
-from slotwise.model.decision import Locality
+from slotwise.core.decisions import Locality
+from slotwise.policy.assignment.delay import LEVELS
 
 STANDARD_ERRORS = 4.0
 

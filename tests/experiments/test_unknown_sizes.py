@@ -26,10 +26,10 @@ from experiments.unknown.experiment import (
 from experiments.unknown.figures import UNKNOWN_SIZES
 from experiments.unknown.row import ALL, FAIR, KNOWING, rows_of
 from experiments.unknown.workloads import FB_2009, JOBS, SLOTS, WORKLOADS, drawn
-from slotwise.model.cluster import Cluster
-from slotwise.model.event import JobArrived
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.runtime.simulated.backend import SimulatedBackend
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.core.cluster import Cluster
+from slotwise.core.events import JobArrived
+from slotwise.core.job import Job, Phase, Tasks
 
 TRACE = "\n".join(
     f"job{n}\t{20 * n}\t20\t{(n % 7) ** 9}\t{n % 3 * 10**6}\t{n * 10**5}" for n in range(160)

@@ -15,16 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 from slotwise.cli.main import app
-from slotwise.record.history import LATEST, read_history
+from slotwise.core.history import LATEST, read_history
 from tiers import examples
 
 BATCH = 5
 
 WRITER = """\
 import sys
-from slotwise.model.observation import Observation
-from slotwise.record import history
-from slotwise.record.history import append_history
+from slotwise.core.job import Observation
+from slotwise.core import history
+from slotwise.core.history import append_history
 
 history.BUSY_SECONDS = 120.0  # A busy disk is no failure.
 path, host, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -146,8 +146,8 @@ jobs:
 
 
 WRITE_OFTEN = """\
-from slotwise.record import remembering
-remembering.WRITE_SECONDS = 0.1
+from slotwise.core import history
+history.WRITE_SECONDS = 0.1
 """
 """Lets the command write its history sooner."""
 

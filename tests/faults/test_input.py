@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from slotwise.model.event import TaskFailed
-from slotwise.record.log import read_log
+from slotwise.core.events import TaskFailed
+from slotwise.core.log import read_log
 
 PROGRAMS = """\
 import os

@@ -14,9 +14,9 @@ import pytest
 
 import slotwise
 from faults.programs import STUCK
-from slotwise.record.log import following
-from slotwise.report.html import page
-from slotwise.report.scene import scene_of
+from slotwise.core.log import following
+from slotwise.insight.report.page import page
+from slotwise.insight.report.reported import scene_of
 from slotwise.results import Result
 
 JOBS = """\

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import slotwise
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled
 from tiers import examples
 
 pytestmark = pytest.mark.local_only("it kills the worker processes of this process")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.event import OutputLost, TaskFailed, TaskFinished
-from slotwise.model.shuffle import Shuffle
-from slotwise.programs import MapReduce, plan_mapreduce
-from slotwise.programs.mapreduce.program import BatchMapReduce
-from slotwise.programs.staged import StagedExecution
-from slotwise.runtime.local.backend import HOST, LocalBackend
-from slotwise.runtime.state import LOSSES_MAX
+from slotwise.backends.local.backend import HOST, LocalBackend
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.events import OutputLost, TaskFailed, TaskFinished
+from slotwise.core.job import Shuffle
+from slotwise.core.state import LOSSES_MAX
+from slotwise.insight.replay import replay_log
+from slotwise.jobs import MapReduce, plan_mapreduce
+from slotwise.jobs.mapreduce.program import BatchMapReduce
+from slotwise.jobs.staged import StagedExecution
 
 Attempt = tuple[str, int, int]
 Harm = Callable[[Path], object]

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from slotwise import task as running
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, JobsClosed, TaskFinished, TaskKilled
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.programs import Calls, Execution, Sleep
-from slotwise.runtime.local.backend import HOST, LocalBackend
-from slotwise.runtime.loop import run
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.local.backend import HOST, LocalBackend
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import GiveUp, Launch, Locality, Preempt
+from slotwise.core.events import Event, JobArrived, JobsClosed, TaskFinished, TaskKilled
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.loop import run
+from slotwise.core.state import State
+from slotwise.jobs import Calls, Execution, Sleep
+from slotwise.policy.scheduler import make_scheduler
 from tiers import examples
 
 LONG = 600.0
@@ -197,7 +197,7 @@ def test_a_task_that_ignores_the_request_is_killed_after_its_grace(
     play: Play, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not earlier; the backend wakes up for it although nothing else happens."""
-    monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", LONG)
+    monkeypatch.setattr("slotwise.backends.local.unresponsive.LOOK_SECONDS", LONG)
 
     def ignore(task: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

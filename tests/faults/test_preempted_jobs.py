@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from slotwise.model.decision import Decision, Preempt
-from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.snapshot import Snapshot
-from slotwise.programs import plan_mapreduce
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.loop import Decider, run
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.core.decisions import Decision, Preempt
+from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.loop import Decider, run
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.state import State
+from slotwise.jobs import plan_mapreduce
+from slotwise.policy.scheduler import make_scheduler
 from tiers import examples
 
 

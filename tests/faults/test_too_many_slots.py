@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from slotwise import Session
-from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.runtime.local.processes import Processes
-from slotwise.runtime.local.workers import Workers
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Workers
+from slotwise.core.errors import InputError, SlotwiseError
 
 
 def test_what_limits_say_is_refused_before_any_process_starts(command: Any) -> None:
@@ -31,7 +31,7 @@ def test_what_limits_say_is_refused_before_any_process_starts(command: Any) -> N
 
 def test_a_session_of_a_million_slots_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the limit is that this machine reaches first."""
-    monkeypatch.setattr("slotwise.runtime.local.processes.WorkerProcess", None)
+    monkeypatch.setattr("slotwise.backends.local.processes.WorkerProcess", None)
     with pytest.raises(InputError, match="1000000 worker processes cannot be started"):
         Session(10**6)
 
@@ -40,7 +40,7 @@ def test_workers_that_had_started_are_ended(
     processes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No process and no open file is left in a program that continues."""
-    monkeypatch.setattr("slotwise.runtime.local.processes.check_room", lambda workers: None)
+    monkeypatch.setattr("slotwise.backends.local.processes.check_room", lambda workers: None)
     before = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] + 20, hard))

@@ -14,10 +14,11 @@ import pytest
 
 import slotwise
 from faults.programs import STUCK
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, GiveUp, Launch, Locality
-from slotwise.model.event import (
+from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.local.unresponsive import SOON_SECONDS
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Decision, GiveUp, Launch, Locality
+from slotwise.core.events import (
     Event,
     HostJoined,
     HostLost,
@@ -26,11 +27,10 @@ from slotwise.model.event import (
     TaskFailed,
     TaskFinished,
 )
-from slotwise.model.job import PhaseId
-from slotwise.programs import plan_mapreduce
-from slotwise.record.log import read_log
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.local.unresponsive import SOON_SECONDS
+from slotwise.core.job import PhaseId
+from slotwise.core.log import read_log
+from slotwise.insight.replay import replay_log
+from slotwise.jobs import plan_mapreduce
 from slotwise.workload.workload import Workload
 
 HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.8))
@@ -76,7 +76,7 @@ jobs:
 
 
 LOOK_OFTEN = """\
-from slotwise.runtime.local import unresponsive
+from slotwise.backends.local import unresponsive
 unresponsive.LOOK_SECONDS = unresponsive.SOON_SECONDS
 """
 """Lets the command notice unresponsive hosts sooner."""
@@ -86,7 +86,7 @@ unresponsive.LOOK_SECONDS = unresponsive.SOON_SECONDS
 def look_often(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Lets runs of this process notice unresponsive hosts sooner, except with --slow."""
     if not request.config.getoption("--slow"):
-        module = "slotwise.runtime.local.unresponsive"
+        module = "slotwise.backends.local.unresponsive"
         monkeypatch.setattr(f"{module}.LOOK_SECONDS", SOON_SECONDS)
 
 

@@ -17,14 +17,17 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import slotwise.programs.mapreduce.planning
-import slotwise.programs.mapreduce.tasks  # noqa: F401  # Otherwise it has the real clock.
+import slotwise.jobs.mapreduce.planning
+import slotwise.jobs.mapreduce.tasks  # noqa: F401  # Otherwise it has the real clock.
 from golden.checked import check_log
 from golden.fake_agents import FakeCluster, Script
 from golden.scripted_time import threads
 from slotwise.api import run
-from slotwise.model.errors import HostsLostError
-from slotwise.model.event import (
+from slotwise.backends.agents.asking import RunInLoop
+from slotwise.backends.agents.backend import AgentsBackend, cluster_of
+from slotwise.backends.agents.dask_workers import DaskWorkers
+from slotwise.core.errors import HostsLostError
+from slotwise.core.events import (
     HostDrained,
     HostRemoved,
     JobCancelled,
@@ -33,18 +36,15 @@ from slotwise.model.event import (
     ObjectiveChanged,
     PoolsChanged,
 )
-from slotwise.model.pool import Pool
-from slotwise.objective.objective import Objective
-from slotwise.record.log_file import LogFile
+from slotwise.core.log import LogFile
+from slotwise.core.loop import initial_state
+from slotwise.core.loop import run as run_loop
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool
+from slotwise.policy.scheduler import make_scheduler
 from slotwise.results import RunLost
 from slotwise.running import Options, RunSpec
-from slotwise.runtime.agents.asking import RunInLoop
-from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
-from slotwise.runtime.agents.dask_workers import DaskWorkers
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import run as run_loop
-from slotwise.scheduler import make_scheduler
-from slotwise.sessions.arriving import arriving
+from slotwise.sessions.intake import arriving
 from slotwise.sources import read_source
 
 
@@ -59,10 +59,10 @@ def write_log(script: Script, log: Path) -> None:
         TemporaryDirectory() as folder,
         asked,
         fake.clock.replaced(
-            runtime__agents__slots={"select": polling},
-            runtime__agents__asking={"asyncio": asking, "wait": fake.wait},
-            runtime__agents__dask_workers={"threading": threads(fake.clock)},
-            runtime__commits={"threading": committing},
+            backends__agents__slots={"select": polling},
+            backends__agents__asking={"asyncio": asking, "wait": fake.wait},
+            backends__agents__dask_workers={"threading": threads(fake.clock)},
+            backends__executing={"threading": committing},
         ),
     ):
         for name, text in script.get("files", {}).items():

@@ -18,13 +18,12 @@ from golden import documented, drawn, features
 from golden.golden import Case
 from golden.runs import COMPACT
 from slotwise import InputError, Result
-from slotwise.analysis.measured import measured_jobs
-from slotwise.analysis.timeline import StepFunction, Timeline, timeline_of
-from slotwise.analysis.traffic import traffic_of
-from slotwise.record.log import Log
-from slotwise.report.explanation import wait_lines
-from slotwise.report.tables import comparison_table, jobs_table
-from slotwise.scheduler import SCHEDULERS
+from slotwise.core.log import Log
+from slotwise.insight.measured import measured_jobs
+from slotwise.insight.metrics import traffic_of
+from slotwise.insight.report.tables import comparison_table, jobs_table, wait_lines
+from slotwise.insight.timeline import StepFunction, Timeline, timeline_of
+from slotwise.policy.scheduler import SCHEDULERS
 
 PAGES = ("workload-file-large-fair", "requests-fair-0")
 """The cases of which a page is made, too: drawing takes longer than all the rest."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from slotwise.analysis.replay import replay_log
-from slotwise.record.log import following
+from slotwise.core.log import following
+from slotwise.insight.replay import replay_log
 
 
 def check_log(log: Path, *places: str) -> None:

@@ -13,7 +13,7 @@ from experiments import demo
 from golden.golden import Case
 from golden.runs import Run
 from slotwise import Cluster, Host, Job, Phase, Shuffle, Simulation, Tasks, Workload
-from slotwise.scheduler import ALLOCATORS, ASSIGNERS, SCHEDULERS
+from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, SCHEDULERS
 
 ROOT = Path(__file__).parents[2]
 FILE = re.compile(r"^```yaml\n# ([\w-]+)\.yaml\n(slotwise: 1\n.*?)^```", re.M | re.S)

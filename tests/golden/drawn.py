@@ -31,9 +31,9 @@ from slotwise import (
     Tasks,
     Workload,
 )
-from slotwise.model.job import PRIORITIES
-from slotwise.objective.penalty import PENALTIES
-from slotwise.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS
+from slotwise.core.job import PRIORITIES
+from slotwise.core.objective import PENALTIES
+from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS
 
 PER_ALLOCATOR, PER_FLOWFLEX, PER_QUEUEING = 16, 7, 6
 """How many runs are drawn for each scheduler. Those of FlowFlex take longest."""

@@ -18,12 +18,12 @@ from typing import Any
 from distributed import Client, Security
 
 from golden.scripted_time import TICK, ScriptedTime
-from slotwise.programs.hosts.greeting import RefusedError
-from slotwise.programs.lost_input import LostInputError
-from slotwise.runtime.agents.slots import AgentHost
-from slotwise.runtime.agents.stream import MessageStream
-from slotwise.runtime.local.processes import STATUSES
-from slotwise.runtime.local.worker import Server
+from slotwise.backends.agents.slots import AgentHost
+from slotwise.backends.agents.stream import MessageStream
+from slotwise.backends.local.processes import STATUSES
+from slotwise.backends.local.worker import Server
+from slotwise.jobs.execution import LostInputError
+from slotwise.jobs.hosts.auth import RefusedError
 
 Script = Mapping[str, Any]
 """See `agents.py`."""

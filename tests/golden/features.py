@@ -33,8 +33,8 @@ from slotwise import (
     Workload,
     mapreduce,
 )
-from slotwise.model.decision import Launch
-from slotwise.model.event import (
+from slotwise.core.decisions import Launch
+from slotwise.core.events import (
     Event,
     HostResized,
     JobCancelled,
@@ -49,9 +49,9 @@ from slotwise.model.event import (
     TasksDropped,
     TasksRunnable,
 )
-from slotwise.model.observation import Observation
-from slotwise.record.history import append_history
-from slotwise.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS, SCHEDULERS
+from slotwise.core.history import append_history
+from slotwise.core.job import Observation
+from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS, SCHEDULERS
 
 HOSTS = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1}, speed=0.5)))
 TAKES = Preemption(least_after=0.2, fair_after=0.5, grace=0.0)

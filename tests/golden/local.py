@@ -38,7 +38,7 @@ from golden.local_jobs import (
 from golden.local_machine import scripted
 from golden.script import At, Does, Script
 from slotwise import Block, Calls, Cluster, Host, Job, Phase, Pool, Preemption, Tasks
-from slotwise.scheduler import ALLOCATORS, QUEUEINGS
+from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 
 UNEVEN = tuple(map(Does, (1.0, 0.5, 1.75, 0.25, 2.0)))
 """Tasks of different lengths, for scripts in which nothing else happens."""

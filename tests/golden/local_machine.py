@@ -24,12 +24,11 @@ from unittest.mock import MagicMock, patch
 from golden.machine import CHANNELS, Machine, Poll
 from golden.script import Does, Script
 from slotwise import task
-from slotwise.programs.lost_input import LostInputError
-from slotwise.programs.task_result import TaskResult
-from slotwise.runtime import commits
-from slotwise.runtime.local import processes
-from slotwise.runtime.local.process import OWN_SIGNALS, GarbledError
-from slotwise.runtime.local.worker import DONE, ERROR, KEPT, STOPPED, TASK, TORN, Server
+from slotwise.backends import executing
+from slotwise.backends.local import processes
+from slotwise.backends.local.process import OWN_SIGNALS, GarbledError
+from slotwise.backends.local.worker import DONE, ERROR, KEPT, STOPPED, TASK, TORN, Server
+from slotwise.jobs.execution import LostInputError, TaskResult
 from slotwise.sessions import loop_thread
 
 PIDS = 1000
@@ -324,7 +323,7 @@ def scripted(script: Script) -> Iterator[Machine]:
                 "CpuThrottle",
                 lambda: MagicMock(is_held=lambda _, pid: is_stopped(pid)),
             ),
-            (commits, "threading", SimpleNamespace(Thread=CommitThread)),
+            (executing, "threading", SimpleNamespace(Thread=CommitThread)),
             (loop_thread, "SimpleQueue", queue.Queue),
         ]
         for module, attribute, by in of_modules:

@@ -24,9 +24,9 @@ from slotwise import (
     plan,
     plan_tasks,
 )
-from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.objective.penalty import PENALTIES
-from slotwise.scheduler import ALLOCATORS
+from slotwise.core.objective import PENALTIES
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.scheduler import ALLOCATORS
 
 STEPS = 30
 """Steps of search: enough to change plans."""

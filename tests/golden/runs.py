@@ -12,15 +12,13 @@ from zlib import crc32
 
 import slotwise
 from slotwise import Cluster, Fault, InputError, Job, Pool, Simulation, Workload
-from slotwise.analysis import metrics
-from slotwise.model.decision import Launch
-from slotwise.model.event import Event, TaskFinished
-from slotwise.record.log import Header
-from slotwise.record.log_file import LogFile
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.core.decisions import Launch
+from slotwise.core.events import Event, TaskFinished
+from slotwise.core.log import Header, LogFile
+from slotwise.core.loop import initial_state, run
+from slotwise.insight import metrics
+from slotwise.policy.scheduler import make_scheduler
 
 COMPACT = (",", ":")
 """The separators of JSON in logs."""

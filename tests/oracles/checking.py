@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from slotwise.allocation.malleable import Malleable
+from slotwise.policy.malleable import Malleable
 
 Pieces = Sequence[tuple[float, float, float]]
 

@@ -13,10 +13,10 @@ from math import inf
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from slotwise.analysis.bound import Work, sizes_of
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, PhaseId
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job, PhaseId
+from slotwise.core.objective import Objective
+from slotwise.insight.bound import Work, sizes_of
 
 
 def grid_value(

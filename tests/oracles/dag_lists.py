@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
 
-from slotwise.analysis.bound import Work, sizes_of
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, PhaseId
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job, Phase, PhaseId
+from slotwise.core.objective import Objective
+from slotwise.insight.bound import Work, sizes_of
 
 Within = Callable[[Job, Cluster], Sequence[Phase]]
 """The order of the phases of one job."""

@@ -1,6 +1,6 @@
 """The optimum of small problems of jobs that are DAGs: a linear program an order of events.
 
-Independent of slotwise: it shares only the shapes of costs (`slotwise.objective`), not the
+Independent of slotwise: it shares only the shapes of costs (`slotwise.core.objective`), not the
 allocation. HiGHS, through scipy, solves the programs.
 
 What a phase may do changes only where a set of phases is done: all that some phase waits for,
@@ -30,11 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from slotwise.analysis.bound import Work, sizes_of
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job
-from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job
+from slotwise.core.objective import MET, Cost, Hinge, Line, Objective, Steps
+from slotwise.insight.bound import Work, sizes_of
 
 Event = frozenset[int]
 """Phases that are done."""

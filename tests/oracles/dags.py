@@ -14,9 +14,9 @@ from itertools import combinations
 import numpy as np
 from hypothesis import strategies as st
 
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.objective import Objective
 
 LINEAR = ("response", "stretch", "slowdown", "lateness")
 """Penalties that are straight lines."""

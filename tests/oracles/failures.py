@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import Event, TaskFailed, TaskFinished
-from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import Event, TaskFailed, TaskFinished
+from slotwise.core.job import PhaseId
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.views import PhaseView
 
 MOST = 3
 """After so many failures in a row a phase may leave the slots of a host to others."""

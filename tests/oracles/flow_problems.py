@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from oracles.dags import Flows as Drawn
 from oracles.problems import costs
-from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
-from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.objective.objective import Aggregate, Objective
+from slotwise.core.objective import Aggregate, Objective
+from slotwise.policy.flowflex.allocator import whole_flows
+from slotwise.policy.flowflex.flows import FlowNode, FlowProblem
 
 EXACT = 1e-9
 """What rounding may add, relatively."""

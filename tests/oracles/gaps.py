@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slotwise.assignment.dmrs.problem import RelatedMachines
-from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.policy.dmrs.problem import RelatedMachines, Run, Runs
 
 
 @dataclass

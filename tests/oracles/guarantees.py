@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import floor, inf
 
-from slotwise.model.decision import Decision, Preempt
-from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView
+from slotwise.core.decisions import Decision, Preempt
+from slotwise.core.pools import ShareKey
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.views import PhaseView
 
 ROUNDING = 1e-9
 

@@ -14,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import takewhile
 
-from slotwise.model.decision import Launch, Locality
-from slotwise.model.event import TaskFailed, TaskKilled
-from slotwise.model.job import PhaseId
-from slotwise.record.log import Log, Turn
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.state import State
+from slotwise.core.decisions import Launch, Locality
+from slotwise.core.events import TaskFailed, TaskKilled
+from slotwise.core.job import PhaseId
+from slotwise.core.log import Log, Turn
+from slotwise.core.loop import initial_state
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.state import State
 
 ROUNDING = 1e-6
 """Seconds; instants of up to a day are added and subtracted."""

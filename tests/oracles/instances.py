@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from slotwise.allocation.malleable import Malleable
-from slotwise.objective.cost import Cost, Hinge, Line, Steps
+from slotwise.core.objective import Cost, Hinge, Line, Steps
+from slotwise.policy.malleable import Malleable
 
 SLOTS, MAKESPAN = 20.0, 10.0
 SHARE_SMALL = 0.6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.rap import ResourceProblem
-from slotwise.objective.costs import Ints
+from slotwise.core.costs import Ints
+from slotwise.policy.rap import ResourceProblem
 
 
 def lowest_level(problem: ResourceProblem) -> Ints:

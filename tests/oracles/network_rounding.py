@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import FlowProblem
-from slotwise.allocation.flowflex.least_cost import LeastCost
-from slotwise.objective.costs import Floats
+from slotwise.core.costs import Floats
+from slotwise.policy.flowflex.flows import FlowProblem
+from slotwise.policy.flowflex.paper import LeastCost
 
 NEAR = 1e-9
 """The relative error of times and costs."""

@@ -1,6 +1,6 @@
 """The optimum of small malleable problems, by one linear program for each order of completion.
 
-Independent of slotwise: it shares the shapes of costs (`slotwise.objective`), not how
+Independent of slotwise: it shares the shapes of costs (`slotwise.core.objective`), not how
 slotwise allocates. HiGHS, through scipy, solves the programs.
 
 Once the order of completion is fixed, the completions cut time into as many columns as there
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csc_array
 
-from slotwise.objective.cost import Cost, Hinge, Line, Steps
+from slotwise.core.objective import Cost, Hinge, Line, Steps
 
 Floats = NDArray[np.float64]
 Ranges = list[tuple[float, float]]

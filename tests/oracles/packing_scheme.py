@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slotwise.allocation.packing import Packing
+from slotwise.policy.packing import Packing
 
 
 def pack_by_the_book(

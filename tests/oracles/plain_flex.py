@@ -9,27 +9,27 @@ from unittest.mock import patch
 
 import numpy as np
 
-from slotwise.allocation import flex
-from slotwise.allocation.due_dates.reservations import Promises
-from slotwise.allocation.flex import Flex, contended_first
-from slotwise.allocation.grant import grant
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.measuring import with_measuring
-from slotwise.allocation.problem import Claims
-from slotwise.allocation.search import solve
-from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.improve import improve
-from slotwise.allocation.search.solution import (
+from slotwise.core.objective import Steps
+from slotwise.core.tolerances import CLOSE
+from slotwise.policy import flex
+from slotwise.policy.allocator import Claims
+from slotwise.policy.claims import with_measuring
+from slotwise.policy.due_dates import Promises
+from slotwise.policy.flex import Flex, contended_first
+from slotwise.policy.grant import grant
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.search import solve
+from slotwise.policy.search.budget import Budget
+from slotwise.policy.search.solve import (
     MAX_PROMISES,
     MalleableSolution,
+    improve,
     in_order,
     is_as_good,
     keeping,
     simplest,
 )
-from slotwise.allocation.search.stepwise import choose_steps
-from slotwise.allocation.tolerances import CLOSE
-from slotwise.objective.cost import Steps
+from slotwise.policy.search.stepwise import choose_steps
 
 
 def share_plainly(allocator: Flex, claims: Claims) -> list[float]:

@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from slotwise.allocation.problem import Claims, Group
+from slotwise.policy.allocator import Claims, Group
 
 INF = float("inf")
 PRIORITY = st.sampled_from([1.0, 2.0])

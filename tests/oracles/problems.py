@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from slotwise.allocation.malleable import Malleable
-from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
-from slotwise.objective.objective import Aggregate
+from slotwise.core.objective import Aggregate, Cost, Curve, Hinge, Line, Steps
+from slotwise.policy.malleable import Malleable
 
 
 @st.composite

@@ -9,11 +9,10 @@ from statistics import fmean
 from oracles.checking import check_packing
 from oracles.instances import Metric, instances
 from oracles.orders import optimum
-from slotwise.allocation.bounds import BoundJobs, lower_bound
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.solution import MalleableSolution
-from slotwise.allocation.search.solve import solve
-from slotwise.objective.cost import Line
+from slotwise.core.objective import Line
+from slotwise.policy.bounds import BoundJobs, lower_bound
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.search.solve import MalleableSolution, solve
 from slotwise.results import EXACT
 
 SAME = 1e-6

@@ -14,8 +14,8 @@ from random import Random
 import numpy as np
 from scipy.optimize import linprog
 
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
-from slotwise.objective.costs import Floats
+from slotwise.core.costs import Floats
+from slotwise.policy.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 VIOLATED = 1e-10
 """Relative to the right side; what misses it by less is rounding."""

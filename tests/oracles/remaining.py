@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
-from slotwise.estimation.corrections import Corrected
-from slotwise.estimation.extrapolation import RUNNING_FLOOR
-from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView
+from slotwise.core.estimation import RUNNING_FLOOR, Corrected
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.views import PhaseView
+from slotwise.policy.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 Names = list[tuple[str, str, int]]
 """The job, the phase and the number of each task."""

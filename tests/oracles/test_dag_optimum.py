@@ -24,9 +24,9 @@ from oracles.dags import (
     paper_flows,
     random_flows,
 )
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.objective import Objective
 from tiers import examples
 
 MAKESPAN = Objective("makespan", "max")

@@ -6,12 +6,12 @@ from itertools import permutations
 
 import pytest
 
-from slotwise.allocation.packing import pack
-from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.schedule import Piece, Schedule
-from slotwise.objective.objective import Objective
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.objective import Objective
+from slotwise.core.schedule import Piece, Schedule
 from slotwise.plans import plan
+from slotwise.policy.packing import pack
 
 
 def two_jobs() -> tuple[Job, Job]:

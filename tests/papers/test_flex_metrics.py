@@ -13,11 +13,11 @@ import pytest
 
 from oracles.instances import MINIMAX, MINISUM, Metric
 from oracles.quality import SAME, Row, line, measure
-from slotwise.allocation.bounds import BoundJobs, lower_bound
-from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.solve import solve
-from slotwise.objective.cost import Line
+from slotwise.core.objective import Line
+from slotwise.policy.bounds import BoundJobs, lower_bound
+from slotwise.policy.malleable import Malleable
+from slotwise.policy.search.budget import Budget
+from slotwise.policy.search.solve import solve
 
 LINEAR = ("response", "stretch", "slowdown", "lateness")
 """Metrics whose costs are linear, so that the packing scheme suffices."""

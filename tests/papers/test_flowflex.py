@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from oracles.dags import OBJECTIVES, Flows, paper_flows
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.objective.objective import Objective
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.objective import Objective
 from slotwise.plans import plan
 from slotwise.results import Plan
 

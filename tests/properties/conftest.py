@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from properties.test_runs import Case
-from slotwise.model.decision import Locality
+from slotwise.core.decisions import Locality
 
 
 @pytest.fixture(scope="session")

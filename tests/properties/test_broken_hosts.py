@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
-from slotwise.model.event import TaskFailed
-from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.runtime.phase_failures import SUSPECT
-from slotwise.runtime.simulated.backend import Fault, Simulation
+from slotwise.backends.simulated.backend import Fault, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch
+from slotwise.core.events import TaskFailed
+from slotwise.core.job import Block, Job, Phase, Tasks
+from slotwise.core.phase_state import SUSPECT
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 BROKEN = "h0"

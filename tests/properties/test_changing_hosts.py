@@ -15,12 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.analysis.timeline import timeline_of
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Reallocate
-from slotwise.model.event import (
+from slotwise.backends.simulated.simulation import Outage, Simulation
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.decisions import Launch, Reallocate
+from slotwise.core.events import (
     HostAdded,
     HostChange,
     HostDrained,
@@ -30,15 +28,15 @@ from slotwise.model.event import (
     JobArrived,
     TaskEnded,
     TaskFinished,
+    with_kinds,
 )
-from slotwise.model.host_changes import with_kinds
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.network import Network
-from slotwise.model.pool import Pool, Preemption
-from slotwise.record.log import Header, Log, Turn
-from slotwise.record.plausible import LogValidator
-from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Header, Log, Turn
+from slotwise.core.log_validation import LogValidator
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.insight.timeline import timeline_of
 from tiers import examples
 
 NAMES = ("fifo", "fair", "flex", "flowflex-fast", "dmrs", "delay")
@@ -192,7 +190,7 @@ def as_read(log: Log) -> Log:
     turns = [Turn.from_plain(json.loads(json.dumps(turn.to_plain()))) for turn in log.turns]
     plausible = LogValidator(header.cluster)
     for turn in turns:
-        plausible.on_event(turn.now, turn.events, turn.decisions)
+        plausible.check_turn(turn.now, turn.events, turn.decisions)
     return Log(header, turns)
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.test_runs import EXAMPLES, NAMES, Case, cases
-from slotwise.model.cluster import Cluster
-from slotwise.model.event import TaskFinished
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.record.log import Log, Turn
-from slotwise.runtime.simulated.backend import Simulation
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.events import TaskFinished
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Log, Turn
 
 
 @given(cases())
@@ -99,7 +99,7 @@ def test_no_decision_knows_the_future(
 @pytest.fixture(scope="session")
 def monkeypatch_truth(watched: Callable[..., object]) -> Callable[..., Log]:
     """Runs jobs on the simulated backend with given durations of tasks."""
-    from slotwise.runtime.simulated.backend import SimulatedBackend
+    from slotwise.backends.simulated.backend import SimulatedBackend
 
     def run(
         jobs: Sequence[Job], truth: dict[PhaseId, list[float]], name: str, assigner: str

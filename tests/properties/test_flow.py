@@ -26,13 +26,13 @@ from properties.test_runs import (
     check_turns,
     reread,
 )
-from slotwise.analysis.replay import replay_log
 from slotwise.api import simulate
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Preempt
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.runtime.simulated.backend import Simulation
-from slotwise.scheduler import ALLOCATORS
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Preempt
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.insight.replay import replay_log
+from slotwise.policy.scheduler import ALLOCATORS
 from slotwise.workload.workload import Placement, Workload
 from tiers import examples
 

@@ -15,26 +15,26 @@ from oracles.dag_lists import list_schedule
 from oracles.dag_optimum import optimum
 from oracles.dags import OBJECTIVES, Flows, flows
 from oracles.network_rounding import rounding
-from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.flows import FlowProblem as Problem
-from slotwise.allocation.flowflex.further_deadlines import bounding_completions
-from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.list_schedule import PhaseLister
-from slotwise.allocation.flowflex.paper import (
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.objective import Objective
+from slotwise.core.schedule import Schedule
+from slotwise.insight.bound import Work, objective_bound
+from slotwise.plans import plan
+from slotwise.policy.flowflex.allocator import whole_flows
+from slotwise.policy.flowflex.flows import FlowProblem as Problem
+from slotwise.policy.flowflex.flows import chains_of
+from slotwise.policy.flowflex.list_schedule import PhaseLister
+from slotwise.policy.flowflex.paper import (
+    bounding_completions,
     by_deadline,
     by_flows,
     deadlines_at,
+    least_cost,
     least_level,
     shape_shift,
 )
-from slotwise.allocation.mcnaughton import merged
-from slotwise.analysis.bound import Work, objective_bound
-from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.schedule import Schedule
-from slotwise.objective.objective import Objective
-from slotwise.plans import plan
+from slotwise.policy.malleable import merged
 from slotwise.results import Plan
 from tiers import examples
 

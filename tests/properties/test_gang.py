@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from properties.test_pools import Faults
 from properties.test_runs import reread
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.assignment.wide import WideTaskReservations
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import (
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.backends.simulated.simulation import Outage, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import (
     HostAdded,
     HostDrained,
     HostRemoved,
@@ -29,17 +28,17 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.model.snapshot import Snapshot
-from slotwise.model.views import PhaseView
-from slotwise.record.log import Log
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend
-from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import ALLOCATORS, make_scheduler
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Log
+from slotwise.core.loop import run
+from slotwise.core.pools import Pool, Preemption
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.state import State
+from slotwise.core.views import PhaseView
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.policy.assignment.wide import WideTaskReservations
+from slotwise.policy.scheduler import ALLOCATORS, make_scheduler
 from tiers import examples
 
 EXAMPLES = examples(15, slow=3000)

@@ -16,11 +16,12 @@ from zlib import crc32
 
 import pytest
 
-from runtime.test_memory import size_of
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import GiveUp, Launch
-from slotwise.model.event import (
+from core.test_memory import size_of
+from slotwise.backends.simulated.backend import Fault, SimulatedBackend, Simulation
+from slotwise.backends.simulated.simulation import Outage
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import GiveUp, Launch
+from slotwise.core.events import (
     HostAdded,
     HostChange,
     HostDrained,
@@ -34,19 +35,16 @@ from slotwise.model.event import (
     TaskFinished,
     TasksAdded,
 )
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.record.log import Header, read_log
-from slotwise.record.log_file import LogFile
-from slotwise.record.plausible import LogValidator
-from slotwise.runtime.finished import Finished
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.learned import Learned
-from slotwise.runtime.loop import turn
-from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
-from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.core.host_state import Finished
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Header, LogFile, read_log
+from slotwise.core.log_validation import LogValidator
+from slotwise.core.loop import initial_state, turn
+from slotwise.core.phase_work import Learned
+from slotwise.core.pools import Pool, Preemption
+from slotwise.core.state import State
+from slotwise.insight.replay import replay_log
+from slotwise.policy.scheduler import make_scheduler
 from tiers import examples
 
 HOUR = 3600.0

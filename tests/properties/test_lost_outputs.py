@@ -15,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.test_outages import Case, cases
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.event import OutputLost, TaskFinished
-from slotwise.model.job import Phase, Tasks
-from slotwise.model.shuffle import Shuffle
-from slotwise.record.log import Log
+from slotwise.core.events import OutputLost, TaskFinished
+from slotwise.core.job import Phase, Shuffle, Tasks
+from slotwise.core.log import Log
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 

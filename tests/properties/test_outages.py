@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Preempt, Reallocate
-from slotwise.model.event import (
+from slotwise.backends.simulated.simulation import Outage, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Preempt, Reallocate
+from slotwise.core.events import (
     HostJoined,
     HostLost,
     LaunchDropped,
@@ -27,12 +26,11 @@ from slotwise.model.event import (
     TaskFailed,
     TaskFinished,
 )
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.model.shuffle import Shuffle
-from slotwise.record.log import Log
-from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
+from slotwise.core.log import Log
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 EXAMPLES = examples(10, slow=1000)

@@ -13,14 +13,13 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
-from slotwise.model.job import PRIORITIES, Block, Job, Phase, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.model.shuffle import Shuffle
-from slotwise.runtime.simulated.backend import Fault, Simulation
+from slotwise.backends.simulated.backend import Fault, Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch
+from slotwise.core.job import PRIORITIES, Block, Job, Phase, Shuffle, Tasks
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 EXAMPLES = examples(6, slow=1000)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import GiveUp
-from slotwise.model.event import (
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.codec import decode, encode
+from slotwise.core.decisions import GiveUp
+from slotwise.core.events import (
     JobCancelled,
     JobChanged,
     JobsClosed,
@@ -24,15 +24,14 @@ from slotwise.model.event import (
     TaskFinished,
     TasksAdded,
 )
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.record.codec import decode, encode
-from slotwise.record.log import Header, Log
-from slotwise.record.plausible import LogValidator
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import turn
-from slotwise.runtime.simulated.backend import SimulatedBackend
-from slotwise.scheduler import make_scheduler
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Header, Log
+from slotwise.core.log_validation import LogValidator
+from slotwise.core.loop import initial_state, turn
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.policy.scheduler import make_scheduler
 from tiers import examples
 
 CLUSTER = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1}, speed=0.5)))

@@ -15,11 +15,10 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
-from slotwise.model.event import (
+from slotwise.backends.simulated.backend import Fault, Simulation
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.decisions import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
+from slotwise.core.events import (
     JobArrived,
     JobsClosed,
     TaskEnded,
@@ -27,12 +26,13 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool
-from slotwise.objective.objective import Objective
-from slotwise.record.log import Header, Log, Turn
-from slotwise.runtime.simulated.backend import Fault, Simulation
-from slotwise.runtime.state import LOSSES_MAX
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Header, Log, Turn
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool
+from slotwise.core.state import LOSSES_MAX
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 EXAMPLES = examples(10, slow=1000)

@@ -14,15 +14,15 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import Event, TaskKilled
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
-from slotwise.runtime.state import State
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import Event, TaskKilled
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.loop import run
+from slotwise.core.pools import Pool, Preemption
+from slotwise.core.state import State
+from slotwise.policy.scheduler import make_scheduler
 from tiers import examples
 
 NAMES = ("las", "uwfq", "flex", "flowflex", "flex-on-fair", "fair", "fifo")

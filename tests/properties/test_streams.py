@@ -10,10 +10,9 @@ from hypothesis import given, settings
 
 import slotwise
 from properties.test_runs import Case, cases, reread
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.timeline import timeline_of
-from slotwise.record.log import Log, read_log
-from slotwise.record.log_file import LogFile
+from slotwise.core.log import Log, LogFile, read_log
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.timeline import timeline_of
 from tiers import examples
 
 

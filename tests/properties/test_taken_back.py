@@ -13,13 +13,13 @@ from math import floor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Preempt
-from slotwise.model.event import TaskFinished, TaskKilled
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.record.log import Log
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Preempt
+from slotwise.core.events import TaskFinished, TaskKilled
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.log import Log
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.replay import replay_log
 from tiers import examples
 
 AFTER, GRACE, LENGTH = 5.0, 3.0, 1000.0

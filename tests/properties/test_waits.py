@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from oracles.hadoop_waits import check_waits
 from properties.test_runs import Case, cases, reread
-from slotwise.analysis.replay import replay_log
-from slotwise.assignment.delay import LEVELS
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.model.pool import Pool
-from slotwise.runtime.simulated.backend import Simulation
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.job import Block, Job, Phase, Tasks
+from slotwise.core.pools import Pool
+from slotwise.insight.replay import replay_log
+from slotwise.policy.assignment.delay import LEVELS
 from tiers import examples
 
 NOWHERE: frozenset[str] = frozenset()

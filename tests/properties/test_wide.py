@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from properties.test_pools import Faults
 from properties.test_runs import reread
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
-from slotwise.model.event import TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, Preemption
-from slotwise.runtime.simulated.backend import Simulation
-from slotwise.runtime.simulated.outages import Outage
-from slotwise.scheduler import ALLOCATORS
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.backends.simulated.simulation import Outage
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch
+from slotwise.core.events import TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
 
 EXAMPLES = examples(20, slow=1000)

@@ -7,12 +7,12 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.metrics import MetricsCollector
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.event import Event, JobArrived, OutputLost, TaskFinished, TaskKilled
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.record.log import Header
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision, Launch, Locality
+from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TaskKilled
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Header
+from slotwise.insight.metrics import MetricsCollector
 from tiers import examples
 
 TASKS = 3

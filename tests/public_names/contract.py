@@ -25,25 +25,23 @@ from typer.testing import CliRunner
 from public_names.documented import ROOT, docstrings, documented_imports, documented_texts
 from public_names.shapes import schema, shape
 from public_names.signatures import Describer, defined_in
-from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.cli.main import app
-from slotwise.dask.header import header_of
-from slotwise.dask.options import AnnotationEntry, GateEntry, GateOptions
+from slotwise.core import codec, log
+from slotwise.core.cluster import Host
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event
+from slotwise.core.history import append_history
+from slotwise.core.job import Block, Job, Observation, Phase, PhaseId, Tasks
+from slotwise.core.objective import PENALTIES
+from slotwise.core.pools import Pool, Preemption
+from slotwise.dask.options import AnnotationEntry, GateEntry, GateOptions, header_of
 from slotwise.dask.preload import dask_setup
 from slotwise.dask.status import GateStatus
-from slotwise.model.cluster import Host
-from slotwise.model.decision import Decision
-from slotwise.model.event import Event
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.observation import Observation
-from slotwise.model.pool import Pool, Preemption
-from slotwise.objective.penalty import PENALTIES
-from slotwise.programs.formats.inputs import INPUT_FORMATS
-from slotwise.programs.formats.outputs import OUTPUT_FORMATS
-from slotwise.programs.loading import BUILTINS
-from slotwise.record import codec, log
-from slotwise.record.history import append_history
-from slotwise.scheduler import ALLOCATORS, ASSIGNERS, SCHEDULERS
+from slotwise.jobs.formats.inputs import INPUT_FORMATS
+from slotwise.jobs.formats.outputs import OUTPUT_FORMATS
+from slotwise.jobs.loading import BUILTINS
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, SCHEDULERS
 from slotwise.workload.schema import WorkloadEntry
 
 HERE = Path(__file__).parent

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any, ClassVar, cast
 
 from slotwise import Session
-from slotwise.runtime.local.call_stream import RemoteTraceback
+from slotwise.backends.local.call_stream import RemoteTraceback
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.sessions.arriving import Names
+from slotwise.sessions.intake import Names
 
 
 def test_names_are_never_used_twice() -> None:

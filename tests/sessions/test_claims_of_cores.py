@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from slotwise import InputError, Session
-from slotwise.sessions import claims_of_cores
-from slotwise.sessions.claims_of_cores import claim_cores, folder_of_user, other_sessions
+from slotwise.sessions import hosts
+from slotwise.sessions.hosts import claim_cores, folder_of_user, other_sessions
 
 OTHER = """
 import sys
-from slotwise.sessions.claims_of_cores import claim_cores
+from slotwise.sessions.hosts import claim_cores
 slots, claim = claim_cores(int(sys.argv[1]), 4)
 print(slots, flush=True)
 sys.stdin.read()
@@ -29,7 +29,7 @@ claim.close()
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The runtime folder of the user."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path / claims_of_cores.FOLDER
+    return tmp_path / hosts.FOLDER
 
 
 @pytest.fixture
@@ -190,5 +190,5 @@ def test_without_a_runtime_folder_the_temporary_one_is_used(
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = folder_of_user()
-    assert found == tmp_path / f"{claims_of_cores.FOLDER}-{os.getuid()}"
+    assert found == tmp_path / f"{hosts.FOLDER}-{os.getuid()}"
     assert found.stat().st_mode & 0o777 == 0o700

@@ -11,7 +11,7 @@ import pytest
 
 from sessions.small_calls import PATIENCE, wait_for_file
 from slotwise import Session
-from slotwise.model.event import JobCancelled
+from slotwise.core.events import JobCancelled
 
 
 def test_the_end_of_the_block_waits_for_all_calls(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from slotwise import (
     read_log,
     replay,
 )
-from slotwise.model.event import HostAdded, HostDrained, HostRemoved, TaskFailed, TaskFinished
+from slotwise.core.events import HostAdded, HostDrained, HostRemoved, TaskFailed, TaskFinished
 from slotwise.task import host_speed
 
 PATIENCE = 120.0

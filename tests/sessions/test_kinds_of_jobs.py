@@ -12,8 +12,8 @@ import pytest
 
 import slotwise
 from slotwise import Calls, InputError, Job, Phase, Session, SlotwiseError, Tasks
-from slotwise.programs.commands import ONE_CORE
-from slotwise.sessions.arriving import arriving
+from slotwise.jobs.commands import ONE_CORE
+from slotwise.sessions.intake import arriving
 
 PATIENCE = 120.0
 

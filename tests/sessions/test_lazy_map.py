@@ -14,7 +14,7 @@ import pytest
 
 from slotwise import Session
 from slotwise.integrations.joblib import SlotwiseBackend
-from slotwise.programs.transfer import MAX_INLINE
+from slotwise.jobs.transfer import MAX_INLINE
 
 
 def test_map_reads_its_input_as_results_are_asked_for(session: Session) -> None:

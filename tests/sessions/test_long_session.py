@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from runtime.test_memory import size_of
+from core.test_memory import size_of
 from sessions.small_calls import double, work
 from slotwise import (
     Calls,
@@ -32,7 +32,7 @@ from slotwise import (
     read_log,
     replay,
 )
-from slotwise.record.plausible import LogValidator
+from slotwise.core.log_validation import LogValidator
 from tiers import examples
 
 PATIENCE = 120.0

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slotwise import Calls, Job, Phase, Session, Tasks, read_log, replay
-from slotwise.model.event import OutputLost
-from slotwise.programs.calls import Results
+from slotwise.core.events import OutputLost
+from slotwise.jobs.calls import Results
 
 PATIENCE = 120.0
 

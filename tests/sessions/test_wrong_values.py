@@ -21,9 +21,9 @@ from slotwise import (
     plan,
     simulate,
 )
-from slotwise.assignment.delay import Delay
-from slotwise.model.shuffle import Shuffle
-from slotwise.objective.objective import Objective
+from slotwise.core.job import Shuffle
+from slotwise.core.objective import Objective
+from slotwise.policy.assignment.delay import Delay
 
 PATIENCE = 120.0
 
@@ -42,7 +42,7 @@ def refuses(call: Callable[[], object], message: str) -> None:
     [
         (None, "None is no job; give one of slotwise.mapreduce(...)"),
         ("echo hello", "'echo hello' is no job"),
-        (Job, "<class 'slotwise.model.job.Job'> is no job"),
+        (Job, "<class 'slotwise.core.job.Job'> is no job"),
         ({"id": "a", "work": 1, "pool": 3}, "jobs[0].pool is 3: give a text"),
         (mapreduce("wordcount", "a", "b", pool=""), "job 'wordcount': pool is ''; give a text"),
         (mapreduce("wordcount", "a", "b", weight="2"), "job 'wordcount': weight is '2'"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slotwise.model.errors import InputError
+from slotwise.core.errors import InputError
 from slotwise.workload.file import parse_workload, read_workload
 
 BOOK = Path(__file__).with_name("bad_files.txt").read_text(encoding="utf-8")

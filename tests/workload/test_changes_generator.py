@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise import Cluster, Host, InputError, Job, Phase, Tasks, replay, simulate
-from slotwise.model.event import HostAdded
-from slotwise.model.host_changes import ChangingHosts
-from slotwise.workload.changes_generator import draw_changes
+from slotwise.core.events import ChangingHosts, HostAdded
 from slotwise.workload.file import read_workload
+from slotwise.workload.generators import draw_changes
 from slotwise.workload.writer import write_workload
 from tiers import examples
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from slotwise.api import run, simulate
-from slotwise.model.cluster import Host
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded, HostDrained, HostRemoved
+from slotwise.backends.simulated.simulation import Simulation
+from slotwise.core.cluster import Host
+from slotwise.core.errors import InputError
+from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.plans import plan, plan_tasks
-from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.file import parse_workload
 
 FILE = """\

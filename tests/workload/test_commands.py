@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import slotwise
-from slotwise.model.errors import InputError
+from slotwise.core.errors import InputError
 from slotwise.workload.file import parse_workload
 from slotwise.workload.workload import CommandJob
 

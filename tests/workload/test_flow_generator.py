@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import slotwise
-from slotwise.analysis.bound import Work, sizes_of
-from slotwise.model.cluster import Cluster
-from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.workload.flow_generator import FlowGenerator, least_time, unweighted, wire
+from slotwise.core.cluster import Cluster
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.insight.bound import Work, sizes_of
+from slotwise.workload.generators import FlowGenerator, least_time, unweighted, wire
 from tiers import examples
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import slotwise
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded, HostRemoved
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool
-from slotwise.record.codec import decode_job, encode_job
-from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.backends.simulated.simulation import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.codec import decode_job, encode_job
+from slotwise.core.errors import InputError
+from slotwise.core.events import HostAdded, HostRemoved
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import Pool
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import Workload
 from slotwise.workload.writer import write_workload

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from slotwise.model.errors import InputError
+from slotwise.core.errors import InputError
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 
 

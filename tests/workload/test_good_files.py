@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.model.network import Network
-from slotwise.model.pool import Pool, Preemption
-from slotwise.model.shuffle import Shuffle
-from slotwise.objective.objective import Objective
-from slotwise.objective.penalty import PENALTIES
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.errors import InputError
+from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
+from slotwise.core.objective import PENALTIES, Objective
+from slotwise.core.pools import Pool, Preemption
 from slotwise.workload.file import parse_workload, read_workload
 from slotwise.workload.workload import Placement, ProgramJob, Workload
 from slotwise.workload.writer import write_workload

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.record.codec import decode_job, encode_job
-from slotwise.workload.copies import Policy
-from slotwise.workload.placement import place_blocks
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.codec import decode_job, encode_job
+from slotwise.core.errors import InputError
+from slotwise.core.job import Block, Job, Phase, Tasks
+from slotwise.core.placement import Policy, place_blocks
 
 
 def cluster_of(*racks: int) -> Cluster:

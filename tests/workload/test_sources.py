@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool, Preemption, TimeOuts
-from slotwise.model.shuffle import Shuffle
-from slotwise.programs.calls import Calls
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job, Phase, Shuffle, Tasks
+from slotwise.core.pools import Pool, Preemption, TimeOuts
+from slotwise.jobs.calls import Calls
 from slotwise.sources import read_source
 from slotwise.workload.workload import Workload, mapreduce
 

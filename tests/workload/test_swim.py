@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.api import simulate
-from slotwise.model.errors import InputError
-from slotwise.model.job import Job
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job
 from slotwise.workload.file import read_workload
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import write_workload

@@ -10,10 +10,13 @@ from typing import Annotated, TypedDict
 import typer
 
 from slotwise import __version__, api
-from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.cli.history import show_history
-from slotwise.cli.logs import explain_log, replay_log, report_logs
-from slotwise.cli.option_texts import parse_slots
+from slotwise.cli.commands import (
+    explain_log,
+    replay_log,
+    report_logs,
+    show_dataflow,
+    show_history,
+)
 from slotwise.cli.options import (
     AggregateName,
     Application,
@@ -25,8 +28,8 @@ from slotwise.cli.options import (
     SlotsText,
     grouped,
     objective_asked,
+    parse_slots,
 )
-from slotwise.cli.show import show_dataflow
 from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
     cluster_left_out,
@@ -41,10 +44,11 @@ from slotwise.cli.terminal import (
     showing_what_came,
 )
 from slotwise.cli.trace import trace
-from slotwise.model.errors import InputError
-from slotwise.report.progress import Progress
+from slotwise.core.errors import InputError
+from slotwise.insight.report.progress import Progress
+from slotwise.policy.dmrs.planning import PLANNERS
+from slotwise.policy.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.sources import read_source
 
 app = Application(

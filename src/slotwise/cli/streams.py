@@ -1,13 +1,17 @@
-"""Handle full disks, closed pipes and unencodable characters on stdout and stderr."""
+"""The streams and signals of the command, without the modules that parse and print.
+
+They handle full disks, closed pipes and unencodable characters on stdout and stderr.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from types import FrameType
 from typing import Any, TextIO
 
-from slotwise.model.errors import SlotwiseError
+from slotwise.core.errors import SlotwiseError
 
 
 class StdoutError(SlotwiseError):
@@ -58,3 +62,9 @@ def _stream(kind: type[io.FileIO], file: int, before: TextIO | None) -> TextIO:
         errors="backslashreplace",
         line_buffering=raw.isatty(),
     )
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """End the process. Nothing has begun yet, or everything is done."""
+    os.write(2, b"slotwise: interrupted\n")
+    os._exit(130)

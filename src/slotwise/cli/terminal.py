@@ -22,15 +22,13 @@ from rich.console import Console
 from rich.table import Table
 
 from slotwise import api
-from slotwise.cli.leaving import leave
-from slotwise.model.errors import SlotwiseError, SlotwiseWarning
-from slotwise.model.option_names import as_in_commands
-from slotwise.report.printable import printable
-from slotwise.report.reasons import in_short
-from slotwise.report.tables import comparison_table, jobs_table
+from slotwise.backends.local.backend import names_hosts
+from slotwise.backends.signals import ENDING
+from slotwise.cli.streams import leave
+from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
+from slotwise.insight.report.tables import comparison_table, jobs_table
+from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunUnrecorded, TaskPlan
-from slotwise.runtime.local.hosts import names_hosts
-from slotwise.runtime.signals import ENDING
 from slotwise.sources import Source
 
 WIDTH_ELSEWHERE = 10_000

@@ -10,10 +10,9 @@ import typer
 
 from slotwise.cli.options import Application
 from slotwise.cli.terminal import exit_codes
-from slotwise.model.errors import InputError
-from slotwise.opening import is_same_file
-from slotwise.record.own_files import refuse_foreign
-from slotwise.workload.changes_generator import draw_changes
+from slotwise.core.errors import InputError
+from slotwise.core.files import is_same_file, refuse_foreign
+from slotwise.workload.generators import draw_changes
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from slotwise.model.errors import MissingExtraError
-from slotwise.model.pool import Pool
-from slotwise.record.codec import encode_pool
+from slotwise.core.codec import encode_pool
+from slotwise.core.errors import MissingExtraError
+from slotwise.core.pools import Pool
 
 try:
     from slotwise.dask.gate import Gate

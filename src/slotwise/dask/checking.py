@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from slotwise.core.job import PhaseId
+from slotwise.core.state import State
 from slotwise.dask.computations import Computations
-from slotwise.dask.holding import HELD, TaskHolds
-from slotwise.dask.parking import Restricted
-from slotwise.model.job import PhaseId
-from slotwise.runtime.state import State
+from slotwise.dask.holding import HELD, Restricted, TaskHolds
 
 STATES: Mapping[str, Collection[str]] = {
     "blocked": ("waiting", "no-worker"),

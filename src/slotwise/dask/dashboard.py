@@ -25,9 +25,8 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
-from slotwise.dask.history import PoolSample, PoolShare
-from slotwise.dask.status import GateStatus
-from slotwise.report.palette import BAD, BEST, INK, MUTED, POOLS, cycle
+from slotwise.dask.status import GateStatus, PoolSample, PoolShare
+from slotwise.insight.report.text import BAD, BEST, INK, MUTED, POOLS, cycle
 
 REFRESH_MILLISECONDS = 1_000
 

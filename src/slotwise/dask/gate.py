@@ -12,29 +12,21 @@ from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from slotwise.dask.adapting import Demanded
-from slotwise.dask.admitting import Needed
+from slotwise.backends.agents.lease import is_lease
+from slotwise.core.cluster import ANY_KIND
+from slotwise.core.decisions import GiveUp, Launch, Preempt
+from slotwise.core.errors import InputError
+from slotwise.core.events import HostResized, JobsClosed, PoolsChanged
+from slotwise.core.log import LogFile
+from slotwise.core.loop import Record, all_of, initial_state, turn
+from slotwise.core.objective import Objective
 from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
-from slotwise.dask.failing_open import fails_open
-from slotwise.dask.header import HOST, header_of
-from slotwise.dask.history import GateHistory
-from slotwise.dask.holding import TaskHolds
-from slotwise.dask.options import GateOptions, due_after
-from slotwise.dask.parking import Restricted
-from slotwise.dask.serving import serve
-from slotwise.dask.status import MAX_LOOK, GateStatus, GateView, status_of
-from slotwise.dask.submitting import submitter_of
-from slotwise.model.cluster import ANY_KIND
-from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostResized, JobsClosed, PoolsChanged
-from slotwise.objective.objective import Objective
-from slotwise.record.log_file import LogFile
-from slotwise.runtime.agents.lease import is_lease
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.loop import Record, all_of, turn
-from slotwise.scheduler import make_scheduler
+from slotwise.dask.holding import Needed, Restricted, TaskHolds
+from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submitter_of
+from slotwise.dask.serving import Demanded, fails_open, serve
+from slotwise.dask.status import MAX_LOOK, GateHistory, GateStatus, GateView, status_of
+from slotwise.policy.scheduler import make_scheduler
 
 CHECK_SECONDS = 1.0
 """How often the watchdog compares what is held with what is free."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,18 +14,29 @@ from typing import Annotated, Any
 import dask.config
 from pydantic import Field, ValidationError, field_validator
 
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.log import Header
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.dask.computations import Submitter
-from slotwise.model.errors import InputError
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.pool import Pool
-from slotwise.model.pool_tree import PoolTree
-from slotwise.objective.objective import Objective
-from slotwise.scheduler import ALLOCATORS
-from slotwise.workload.building import build_objective, build_pools
-from slotwise.workload.complaint import complaint, place, short
-from slotwise.workload.entry import Entry, Name, Place, Positive, Seconds
-from slotwise.workload.schema import ObjectiveEntry, PoolEntry, Priority
-from slotwise.workload.text import Lines, parse_text, read_text
+from slotwise.policy.scheduler import ALLOCATORS, make_allocator
+from slotwise.running import Options, RunSpec
+from slotwise.sources import Source
+from slotwise.workload.file import build_objective, build_pools
+from slotwise.workload.schema import (
+    Entry,
+    Name,
+    ObjectiveEntry,
+    Place,
+    PoolEntry,
+    Positive,
+    Priority,
+    Seconds,
+)
+from slotwise.workload.text import Lines, complaint, parse_text, place, read_text, short
+from slotwise.workload.workload import Workload
 
 
 class Rule(Entry):
@@ -216,3 +228,72 @@ def client_name(client: str) -> str:
 
 
 _CLIENT = re.compile(r"[^-]+-(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+# The header of the log of a gate, from which its state and its scheduler are made.
+
+HOST = "dask"
+"""The one host of the log: slotwise does not choose the worker."""
+
+REST_SECONDS = 0.01
+"""The least time between allocations; free slots are filled by the last one meanwhile.
+
+An allocation of few phases takes up to 1 ms. When a stage of a small graph begins, free slots
+go to others until the next allocation, and each of their tasks keeps its slot to its end.
+"""
+
+SEARCH_REST_SECONDS = 0.05
+"""The same for allocators that search: an allocation takes about 20 ms."""
+
+QUICK_SECONDS = 1e-4
+"""The `phase_seconds` of an allocator that searches are above this."""
+
+
+def header_of(options: GateOptions) -> Header:
+    """The header of a log that begins without slots and jobs."""
+    workload = Workload((), pools=tuple(options.pools))
+    cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
+    given: Options = {"objective": options.objective}
+    spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
+    allocator = make_allocator(options.scheduler, options.objective)
+    is_quick = allocator.phase_seconds <= QUICK_SECONDS
+    rest = REST_SECONDS if is_quick else SEARCH_REST_SECONDS
+    header = spec.header(rest_seconds=rest, is_open=True)
+    # Dask decides how often a task is tried.
+    return replace(header, attempts_max=10**9, losses_max=10**9)
+
+
+# Who sends a graph, and what the rules, the annotation and Dask's priority make of it.
+
+logger = logging.getLogger("slotwise.dask")
+
+
+def submitter_of(
+    options: GateOptions,
+    client: str,
+    annotation: Mapping[str, Any],
+    address: str,
+    priority: float,
+) -> Submitter:
+    """The properties of the job of a graph.
+
+    An annotation that is wrong counts as none, with a warning. A `priority` of Dask above 0 is
+    "very_high", and one below 0 "very_low", unless the annotation states one.
+    """
+    submitter = _stated(options, client, annotation, address)
+    if priority and submitter.priority == "normal":
+        return replace(submitter, priority="very_high" if priority > 0 else "very_low")
+    return submitter
+
+
+def _stated(
+    options: GateOptions, client: str, annotation: Mapping[str, Any], address: str
+) -> Submitter:
+    try:
+        return options.submitter(client, annotation, address)
+    except InputError as error:
+        logger.warning("client %s: %s; it is ignored", client, error)
+    try:
+        return options.submitter(client, {}, address)
+    except InputError:
+        return Submitter(client_name(client))

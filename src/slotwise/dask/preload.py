@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import click
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from slotwise.core.errors import InputError
+from slotwise.core.log import check_writable
 from slotwise.dask.gate import Gate
 from slotwise.dask.options import GateOptions
-from slotwise.model.errors import InputError
-from slotwise.record.log_file import check_writable
 
 
 def read_options(path: str | None) -> GateOptions:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.session import Session

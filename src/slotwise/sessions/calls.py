@@ -7,19 +7,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
-from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.model.event import JobCancelled, PhaseClosed
-from slotwise.model.job import Job, Phase, Tasks
-from slotwise.model.typed import check_number, check_text, check_whole
-from slotwise.runtime.local.arrivals import Entry, StopTask
-from slotwise.runtime.local.call_files import CallFiles, StoredResult
-from slotwise.runtime.local.call_stream import (
+from slotwise.backends.local.arrivals import Entry, StopTask
+from slotwise.backends.local.call_stream import (
     Call,
+    CallFiles,
     CallResult,
     CallStream,
     SharedInput,
+    StoredResult,
     pickled_call,
 )
+from slotwise.core.errors import (
+    InputError,
+    SlotwiseError,
+    check_number,
+    check_text,
+    check_whole,
+)
+from slotwise.core.events import JobCancelled, PhaseClosed
+from slotwise.core.job import Job, Phase, Tasks
 from slotwise.sessions.futures import Control, Future
 
 MAX_CALLS = 100_000

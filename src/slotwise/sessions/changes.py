@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from slotwise.model.errors import InputError
-from slotwise.model.event import (
-    JobChanged,
-    ObjectiveChanged,
-    PoolsChanged,
-)
-from slotwise.model.fitting import check_fits
-from slotwise.model.pool import Pool
-from slotwise.model.pool_tree import PoolTree
-from slotwise.model.typed import check_number, check_seconds, check_text
-from slotwise.objective.objective import Objective
-from slotwise.sessions.checking import check_pools
+from slotwise.core.errors import InputError, check_number, check_seconds, check_text
+from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool, PoolTree, check_fits
 from slotwise.sessions.futures import Future
+from slotwise.sessions.hosts import check_pools
 from slotwise.sessions.intake import SessionCore
 
 

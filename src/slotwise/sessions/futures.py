@@ -7,11 +7,15 @@ from concurrent import futures
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from slotwise.analysis.explanation import Explanation
-from slotwise.report.session_table import ShownJob, future_html
-from slotwise.runtime.local.call_files import StoredResult
-from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input
-from slotwise.runtime.local.worker import pickled, summary
+from slotwise.backends.local.call_stream import (
+    CallResult,
+    StoredResult,
+    input_of_call,
+    number_of_input,
+)
+from slotwise.backends.local.worker import pickled, summary
+from slotwise.insight.explanation import Explanation
+from slotwise.insight.report.session_table import ShownJob, future_html
 from slotwise.sessions.notebook import NotebookCells
 
 T = TypeVar("T")

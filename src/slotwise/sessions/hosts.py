@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
-from collections.abc import Callable, Mapping
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded, HostDrained, HostRemoved
-from slotwise.model.typed import check_number, check_text
-from slotwise.runtime.agents.source import dask_workers
-from slotwise.runtime.live_backend import LiveBackend
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.local.hosts import check_emulated, on_this_machine
-from slotwise.sessions.checking import check_slots
-from slotwise.sessions.claims_of_cores import ClaimOfCores, claim_cores
+from slotwise.backends.agents.source import dask_workers
+from slotwise.backends.live import LiveBackend
+from slotwise.backends.local.backend import LocalBackend, check_emulated, on_this_machine
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.errors import (
+    InputError,
+    check_number,
+    check_seconds,
+    check_text,
+    check_whole,
+)
+from slotwise.core.events import HostAdded, HostDrained, HostRemoved
+from slotwise.core.job import Job
+from slotwise.core.pools import Pool
+from slotwise.running import Options, warn_user
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Slots, processors
+from slotwise.sources import Described, Entry, Slots, processors
+from slotwise.workload.file import read_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ def place_for(
             "slots and dask are both given; a Dask worker has a slot a thread, or dask_slots"
         )
     source = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
-    from slotwise.runtime.agents.backend import AgentsBackend, cluster_of
+    from slotwise.backends.agents.backend import AgentsBackend, cluster_of
 
     try:
         hosts = source.connect()
@@ -135,3 +147,268 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
 
     loop.ask(remove)
     loop.ask(lambda: None)
+
+
+# Sessions on one machine tell each other how many processors they use.
+#
+# Each session has a file in a folder of its user, which holds the number of its slots, and
+# which it keeps locked. The kernel drops the lock when the process ends, however it ends, so a
+# file that is not locked belongs to no session. See docs/decisions/0021-sessions-on-one-
+# machine.md.
+
+FOLDER = "slotwise-sessions"
+"""The name of the folder; outside of the user's runtime folder, with the user's number."""
+
+
+class OtherSession(NamedTuple):
+    """A session that is open on this machine."""
+
+    pid: int
+    slots: int
+
+
+class ClaimOfCores:
+    """The entry of one session. Without a usable folder, sessions do not know of each other."""
+
+    def __init__(self, file: int = -1, path: Path | None = None) -> None:
+        self._file, self._path = file, path
+
+    def update(self, slots: int) -> None:
+        """The session has another number of slots now."""
+        if self._file >= 0:
+            with suppress(OSError):
+                os.pwrite(self._file, f"{os.getpid():10} {slots:10}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Remove the entry. Idempotent."""
+        file, self._file = self._file, -1  # First: two threads may close it.
+        if self._path is not None and file >= 0:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(file)
+
+
+def claim_cores(wanted: int | None, cores: int) -> tuple[int, ClaimOfCores]:
+    """The number of slots of a new session, and its entry. Warns of other sessions.
+
+    It is the wanted number if one is given, with a warning if all sessions together have more
+    slots than there are cores. Otherwise it is that of the cores that the others leave, and at
+    least 1.
+    """
+    folder = folder_of_user()
+    lock = _lock_of(folder)
+    if folder is None or lock < 0:
+        return cores if wanted is None else wanted, ClaimOfCores()
+    try:
+        others = other_sessions(folder)
+        free = cores - sum(other.slots for other in others)
+        slots = max(1, free) if wanted is None else wanted
+        _warn(others, wanted, slots, cores)
+        return slots, _enter(folder, slots)
+    finally:
+        os.close(lock)
+
+
+def folder_of_user() -> Path | None:
+    """The folder with the entries of this user's sessions.
+
+    None, with a warning, if it cannot be made, or if it is not a folder that only this user can
+    change: another user could have made it first.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    user = os.getuid()
+    if runtime and os.path.isdir(runtime):
+        folder = Path(runtime, FOLDER)
+    else:
+        folder = Path(tempfile.gettempdir(), f"{FOLDER}-{user}")
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = os.lstat(folder)
+    except OSError as error:
+        _warn_of(folder, error.strerror or "it cannot be used")
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        problem = "it is not a folder"
+    elif found.st_uid != user:
+        problem = f"it belongs to user {found.st_uid}"
+    elif found.st_mode & 0o077:
+        problem = "other users may use it; set its mode to 0700"
+    else:
+        return folder
+    _warn_of(folder, problem)
+    return None
+
+
+def other_sessions(folder: Path) -> list[OtherSession]:
+    """The sessions that are open; removes the entries of those that have ended abruptly."""
+    found = []
+    for path in sorted(folder.glob("*.session")):
+        try:
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with suppress(ValueError, OSError):
+                found.append(OtherSession(*map(int, os.pread(file, 100, 0).split())))
+        except OSError:
+            pass
+        else:
+            with suppress(OSError):
+                path.unlink()
+        finally:
+            os.close(file)
+    return found
+
+
+def _enter(folder: Path, slots: int) -> ClaimOfCores:
+    """Make an entry; the folder is locked."""
+    try:
+        file, name = tempfile.mkstemp(".session", f"{os.getpid()}-", folder)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        _warn_of(folder, error.strerror or "no entry can be made")
+        return ClaimOfCores()
+    claim = ClaimOfCores(file, Path(name))
+    claim.update(slots)
+    return claim
+
+
+def _lock_of(folder: Path | None) -> int:
+    """A descriptor that holds the lock of the folder, so that sessions open one by one."""
+    if folder is None:
+        return -1
+    try:
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        _warn_of(folder, error.strerror or "it cannot be locked")
+        return -1
+    return file
+
+
+def _warn(others: list[OtherSession], wanted: int | None, slots: int, cores: int) -> None:
+    taken = sum(other.slots for other in others)
+    if not others or (wanted is not None and taken + wanted <= cores):
+        return
+    listed = ", ".join(f"process {other.pid} with {_slots(other.slots)}" for other in others)
+    of_cores = f"this machine has {cores} cores"
+    if wanted is None:
+        text = f"other sessions run here ({listed}), and {of_cores}: this one takes"
+        text += f" {_slots(slots)}; give slots for another number"
+    else:
+        text = f"other sessions run here ({listed}), and {of_cores}: with the {_slots(slots)}"
+        text += f" of this one they have {taken + slots} in all, so each of them will be slower"
+    warn_user(text)
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"
+
+
+def _warn_of(folder: Path, problem: str) -> None:
+    warn_user(
+        f"sessions on this machine cannot tell each other their slots: {folder}: {problem}"
+    )
+
+
+# Whether what users give to a session has the right type; other code checks its values.
+
+
+def check_slots(slots: object) -> None:
+    """InputError unless it is a number of slots, or numbers by kind, a `Cluster` or None."""
+    if isinstance(slots, Mapping):
+        for kind, count in slots.items():
+            check_text("slots: the kind of a slot", kind)
+            check_whole(f"slots: the number of kind {kind!r}", count)
+    elif slots is not None and not isinstance(slots, Cluster):
+        check_whole("slots", slots)
+
+
+def check_pools(pools: Any) -> tuple[Pool, ...]:
+    """The pools. InputError unless all are of the class `Pool`."""
+    if isinstance(pools, Iterable) and not isinstance(pools, str | Mapping):
+        given = tuple(pools)
+        wrong = [pool for pool in given if not isinstance(pool, Pool)]
+        if not wrong:
+            return given
+        pools = wrong[0]
+    raise InputError(f"pools: {pools!r} is no pool; give a list such as [slotwise.Pool('a')]")
+
+
+def refuse_shuffle(options: Options) -> None:
+    """InputError for an option of runs that a session does not have."""
+    if options.get("shuffle") is not None:
+        raise InputError(
+            "shuffle is no option of a session, where reduces begin when all maps are done;"
+            " leave it out, or use slotwise.run"
+        )
+
+
+def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
+    """The job that `Session.run` was given, perhaps as a mapping.
+
+    InputError unless it is of a kind that `run` takes. The classes `Job`, `Phase` and `Tasks`
+    check their own values.
+    """
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"folder is {folder!r}; give a path, as a text or a Path")
+    if isinstance(entry, Mapping):
+        entry = read_job(entry, slots, Path(folder))
+    stated = entry if isinstance(entry, Job | Described) else getattr(entry, "job", None)
+    if not isinstance(stated, Job | Described) or isinstance(entry, type):
+        raise InputError(
+            f"{_short(entry)} is no job; give one of slotwise.mapreduce(...),"
+            " slotwise.command(...), slotwise.Calls(...), slotwise.Job(...) and the job(...) of"
+            " a slotwise.Dataflow, or a mapping like an entry of `jobs` in a workload file."
+            " `submit` takes functions"
+        )
+    check_text("the id of a job", stated.id)
+    job = f"job {stated.id!r}: "
+    check_text(f"{job}pool", stated.pool)
+    check_text(f"{job}priority", stated.priority)
+    check_number(f"{job}weight", stated.weight)
+    check_seconds(f"{job}arrival", stated.arrival)
+    if stated.deadline is not None:
+        check_seconds(f"{job}deadline", stated.deadline)
+    for step in stated.steps:
+        if not isinstance(step, tuple | list) or len(step) != 2:
+            raise InputError(f"{job}step {step!r} is no pair; give (seconds, cost)")
+        for number in step:
+            check_number(f"{job}step {step!r}: {number!r}", number)
+    return cast(Entry, entry)
+
+
+def check_mapping(
+    fn: object, iterables: Iterable[object], chunksize: object, ahead: object
+) -> None:
+    """InputError unless these are a function, iterables and whole numbers or None."""
+    if not callable(fn):
+        raise InputError(f"fn is {fn!r}; give a function")
+    items = list(iterables)
+    if not items:
+        raise InputError("map has no iterables; give one for each argument of the function")
+    for one in items:
+        if not isinstance(one, Iterable) and not hasattr(one, "__getitem__"):
+            raise InputError(f"{_short(one)} is no iterable; give a list, a range or the like")
+    if chunksize is not None:
+        check_whole("chunksize", chunksize)
+    if ahead is not None:
+        check_whole("ahead", ahead)
+
+
+def check_names(function: str, given: Iterable[str], known: Collection[str]) -> None:
+    """TypeError for an option that the public function does not have, as Python raises it."""
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r};"
+                f" known: {', '.join(known)}"
+            )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from slotwise.analysis.explanation import Explanation
-from slotwise.model.decision import Decision, GiveUp, Launch
-from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.model.event import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
-from slotwise.model.job import Job, PhaseId
-from slotwise.model.pool_tree import PoolTree
-from slotwise.model.typed import check_name
-from slotwise.objective.objective import Objective
-from slotwise.programs.execution import Execution
-from slotwise.record.log import Header
-from slotwise.report.session_table import ShownJob, session_html
-from slotwise.running import check_jobs, warn_user
-from slotwise.runtime.local.arrivals import Entry as Put
-from slotwise.runtime.local.call_files import CallFiles
-from slotwise.runtime.local.call_stream import CallResult
-from slotwise.runtime.loop import Record
-from slotwise.sessions.arriving import Names
+from slotwise.backends.local.arrivals import Entry as Put
+from slotwise.backends.local.call_stream import CallFiles, CallResult
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision, GiveUp, Launch
+from slotwise.core.errors import InputError, SlotwiseError, check_name
+from slotwise.core.events import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
+from slotwise.core.history import HistoryWriter, read_history
+from slotwise.core.job import Job, PhaseId, Sizes
+from slotwise.core.log import Header
+from slotwise.core.loop import Record
+from slotwise.core.objective import Objective
+from slotwise.core.pools import PoolTree
+from slotwise.core.rates import Rates, estimate_rates
+from slotwise.core.state import State
+from slotwise.insight.explain import explain_state
+from slotwise.insight.explanation import Explanation
+from slotwise.insight.report.session_table import MAX_ROWS, ShownJob, ShownSession, session_html
+from slotwise.jobs.execution import Execution, HasInputSizes
+from slotwise.running import check_jobs, existing, warn_user
 from slotwise.sessions.calls import PHASE, OpenCalls
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
-from slotwise.sessions.learning import Learning
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
-from slotwise.sessions.shows import explained, shown_job, shown_session
+from slotwise.sources import Described, Entry
 
 
 class SessionCore:
@@ -305,3 +307,117 @@ class SessionCore:
             future, _ = self.jobs.pop(job)
             self.learning.end(job)
             future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
+
+
+# A job as it arrives in a session: now, and with an id of its own.
+
+
+def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
+    """The job as it arrives now, with an id from `unused`, which no job has had.
+
+    Its deadline and steps are as long after its arrival as before.
+    """
+    if isinstance(entry, Job | Described):
+        return cast(Entry, _moved(entry, now, unused))
+    cast(Any, entry).job = _moved(entry.job, now, unused)
+    return entry
+
+
+class Names:
+    """The ids of the jobs of a session."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}  # the last number behind each name
+        self._lock = threading.Lock()
+
+    def unused(self, name: str) -> str:
+        """A name that no job of this session has had: the wanted one, or a number behind it."""
+        base, _, number = name.rpartition("-")
+        if not (base and number.isdecimal()):
+            base, number = name, "1"
+        with self._lock:
+            last, wanted = self._last.get(base, 0), int(number)
+            self._last[base] = max(last + 1, wanted)
+        return name if wanted > last else f"{base}-{last + 1}"
+
+
+def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:
+    later = now - stated.arrival
+    return replace(
+        stated,
+        id=unused(stated.id),
+        arrival=now,
+        deadline=None if stated.deadline is None else stated.deadline + later,
+        steps=tuple((at + later, cost) for at, cost in stated.steps),
+    )
+
+
+# What a session knows of programs from earlier runs, and adds for later ones.
+
+
+class Learning:
+    """Estimates by a history, and the record that adds finished tasks of programs to it.
+
+    rates   the estimates; none without a history
+    record  the record for the loop; None without a history
+    """
+
+    def __init__(self, history: str | Path | None, cluster: Cluster) -> None:
+        """InputError for a history that cannot be read."""
+        self._programs: dict[str, tuple[str, Mapping[str, Sizes]]] = {}
+        self.rates = Rates()
+        self.record: HistoryWriter | None = None
+        if earlier := existing(history):
+            self.rates = estimate_rates(read_history(earlier))
+        if history is not None:
+            self.record = HistoryWriter(history, self._programs, cluster)
+
+    def begin(self, execution: Execution) -> None:
+        """A job is about to arrive: its finished tasks are remembered."""
+        if self.record is not None and isinstance(execution, HasInputSizes):
+            self._programs[execution.job.id] = (execution.program, execution.sizes)
+
+    def end(self, job: str) -> None:
+        """A job is over."""
+        self._programs.pop(job, None)
+
+
+# What a session shows of its jobs; all functions are called in the thread of the loop.
+
+
+def names_left(state: State) -> Iterator[str]:
+    """The jobs that are not over, in order of arrival."""
+    yield from (phases[0].job.id for phases in state.jobs_left())
+    yield from state.awaiting_admission
+
+
+def explained(loop: LoopThread, job: str) -> Explanation:
+    """The slots that a job holds, and why."""
+    phases = loop.state.phases_of(job)
+    pool = phases[0].job.pool if phases else ""
+    return explain_state(loop.state, job, pool, loop.scheduler_name)
+
+
+def shown_job(loop: LoopThread, job: str) -> ShownJob:
+    """A job with the numbers of its tasks."""
+    phases = loop.state.phases_of(job)
+    tasks = sum(phase.phase.tasks.count for phase in phases)
+    running = sum(len(phase.launches) for phase in phases)
+    return ShownJob(explained(loop, job), tasks, running)
+
+
+def shown_session(loop: LoopThread, is_open: bool, over: int, waiting: int) -> ShownSession:
+    """The whole session; `over` and `waiting` are numbers of jobs and calls."""
+    state, kinds = loop.state, loop.state.cluster.capacity
+    slots = sum(state.capacity(kind) for kind in kinds)
+    free = sum(sum(state.free(kind).values()) for kind in kinds)
+    return ShownSession(
+        loop.scheduler_name,
+        is_open,
+        slots,
+        max(0, slots - free),
+        [shown_job(loop, job) for job in islice(names_left(state), MAX_ROWS)],
+        sum(1 for _ in names_left(state)),
+        over,
+        waiting,
+    )

@@ -13,16 +13,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from slotwise.model.errors import SlotwiseError
-from slotwise.model.event import HostChange, Request
-from slotwise.objective.objective import Objective
-from slotwise.record.log import Header
-from slotwise.record.log_file import LogFile
-from slotwise.runtime.initial import initial_state
-from slotwise.runtime.live_backend import LiveBackend
-from slotwise.runtime.local.arrivals import Ask
-from slotwise.runtime.loop import Record, all_of, run
-from slotwise.scheduler import make_scheduler
+from slotwise.backends.live import LiveBackend
+from slotwise.backends.local.arrivals import Ask
+from slotwise.core.errors import SlotwiseError
+from slotwise.core.events import HostChange, Request
+from slotwise.core.log import Header, LogFile
+from slotwise.core.loop import Record, all_of, initial_state, run
+from slotwise.core.objective import Objective
+from slotwise.policy.scheduler import make_scheduler
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from concurrent import futures
 from contextlib import suppress
 from typing import Any
 
-from slotwise.report.notebook_progress import Show
+from slotwise.insight.report.notebook import Show
 
 REDRAW_SECONDS = 0.5
 """Seconds between two looks at whether the display of a session has changed."""

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from slotwise.analysis.explanation import Explanation, Explanations
-from slotwise.model.cluster import Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.pool import Pool
-from slotwise.model.typed import check_whole
-from slotwise.objective.objective import Objective
-from slotwise.report.notebook_progress import notebook_display
+from slotwise.backends.signals import HeldInterrupts
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.errors import InputError, check_whole
+from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool
+from slotwise.insight.explanation import Explanation, Explanations
+from slotwise.insight.report.notebook import notebook_display
+from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.running import Options, RunSpec, check_options, refuse_log, warn_user
-from slotwise.scheduler import ALLOCATORS, QUEUEINGS
-from slotwise.sessions import changes, closing, hosts
-from slotwise.sessions.arriving import arriving
+from slotwise.sessions import changes, hosts
 from slotwise.sessions.calls import Binding, CallSubmitter
-from slotwise.sessions.checking import (
+from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
+from slotwise.sessions.futures import Future
+from slotwise.sessions.hosts import (
     check_mapping,
     check_names,
     check_pools,
@@ -28,13 +34,8 @@ from slotwise.sessions.checking import (
     checked_entry,
     refuse_shuffle,
 )
-from slotwise.sessions.executor import SessionExecutor
-from slotwise.sessions.futures import Future
-from slotwise.sessions.intake import SessionCore
-from slotwise.sessions.lazy_map import AHEAD, map_lazily
-from slotwise.sessions.learning import Learning
+from slotwise.sessions.intake import Learning, SessionCore, arriving, explained, names_left
 from slotwise.sessions.notebook import LiveDisplay
-from slotwise.sessions.shows import explained, names_left
 from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
@@ -65,7 +66,7 @@ class Session:
                     is a slot, and an agent beside the worker runs the tasks
     dask_slots      at most so many slots of each Dask worker; its other threads run tasks of
                     Dask. By default these wait until the session ends
-    scheduler       the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
+    scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
     pools           the pools with their shares; jobs may also name others, with a warning if
                     some are given here
     history         a database of earlier runs, created if it is missing: it gives the estimated
@@ -122,8 +123,8 @@ class Session:
             place.discard()
             raise
         self._single = CallSubmitter(self._intake, Binding(), grows=False)
-        closing.close_at_exit(self._intake)
-        self._drops = weakref.finalize(self, closing.close_unused, self._intake)
+        close_at_exit(self._intake)
+        self._drops = weakref.finalize(self, close_unused, self._intake)
         self._drops.atexit = False
         if self._intake.cells is not None:
             self._intake.cells.watch(self)
@@ -240,7 +241,7 @@ class Session:
         With `cancels`, jobs that are not over are cancelled first. Ctrl-C cancels them, too; a
         further one ends the wait. Then KeyboardInterrupt is raised. Idempotent.
         """
-        closing.close(self._intake, cancels=cancels)
+        close(self._intake, cancels=cancels)
 
     # Changes
 
@@ -360,3 +361,90 @@ class Session:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._intake.__reduce__()  # Raises InputError.
+
+
+# The end of a session: by `close`, at the end of its block, or at the end of the program.
+
+LOOK_SECONDS = 0.05
+"""Seconds between two looks at whether an interrupt has come while `close` waits."""
+
+LEAVE_SECONDS = 1.0
+"""Seconds for which `close` still waits when it is interrupted after jobs were cancelled."""
+
+
+def close(intake: SessionCore, *, cancels: bool) -> None:
+    """Accept no more jobs, wait for those that were submitted, and end the workers.
+
+    With `cancels`, or at an interrupt, the jobs that are not over are cancelled first.
+    """
+    with HeldInterrupts() as held:
+        _close(intake, held, cancels=cancels)
+
+
+def close_at_exit(intake: SessionCore) -> None:
+    """Wait for a session if it is still open at the end of the program.
+
+    If that ends by an interrupt, cancel its jobs.
+    """
+    _OPEN.add(intake)
+    # Anew, so that it is called before what was registered since: the removal of their files.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def close_unused(intake: SessionCore) -> None:
+    """Let a session to which the program refers no more end when its jobs are over.
+
+    The garbage collector may call it, in any thread and within any operation, so the session is
+    closed in another thread.
+    """
+    if intake.loop.is_local and not intake.is_closed:
+        intake.loop.take_step(partial(_accept_no_more, intake))
+
+
+def _accept_no_more(intake: SessionCore) -> None:
+    with intake.lock:
+        intake.is_closed = True
+        intake.end_jobs()
+
+
+_OPEN: weakref.WeakSet[SessionCore] = weakref.WeakSet()
+
+
+def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
+    if not intake.loop.is_local:
+        return  # A forked child owns nothing of it, and a thread may have held the lock.
+    with intake.lock:
+        intake.is_closed = True
+    if cancels:
+        intake.cancel_jobs()
+    _accept_no_more(intake)
+    is_cancelled, until = cancels, inf
+    while not intake.loop.join(LOOK_SECONDS) and time.monotonic() < until:
+        if held.count and not is_cancelled:
+            is_cancelled = True
+            intake.cancel_jobs()
+        if held.count + cancels >= 2:
+            until = min(until, time.monotonic() + LEAVE_SECONDS)
+    intake.free()
+    _OPEN.discard(intake)
+
+
+def _close_all() -> None:
+    try:
+        _close_open(cancels=_ends_by_interrupt())
+    except KeyboardInterrupt:  # It may have come before interrupts were held back.
+        _close_open(cancels=True)
+        raise
+
+
+def _close_open(*, cancels: bool) -> None:
+    with HeldInterrupts() as held:
+        for intake in list(_OPEN):
+            _close(intake, held, cancels=cancels or held.count > 0)
+
+
+def _ends_by_interrupt() -> bool:
+    """Whether a KeyboardInterrupt that nobody has caught ends the program."""
+    is_interactive = hasattr(sys, "ps1")  # There, it has only ended a statement.
+    return not is_interactive and getattr(sys, "last_type", None) is KeyboardInterrupt

@@ -5,30 +5,143 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
-
-from slotwise.model.cluster import GRACE_SECONDS
-from slotwise.model.job import MAX_BYTES, MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES
-from slotwise.model.pool import JobWeights, PoolPolicy
-from slotwise.objective.penalty import PENALTIES
-from slotwise.workload.copies import Policy
-from slotwise.workload.dataflow_schema import DataflowEntry
-from slotwise.workload.entry import (
-    Command,
-    Cost,
-    Count,
-    Entry,
-    InputHosts,
-    Name,
-    Part,
-    Place,
-    Positive,
-    Seconds,
-    Slots,
-    Variable,
-    Word,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
 )
+
+from slotwise.core.cluster import GRACE_SECONDS, MAX_SLOTS
+from slotwise.core.errors import MAX_NUMBER, MAX_TIME, MIN_NUMBER
+from slotwise.core.job import MAX_BYTES, MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES
+from slotwise.core.objective import PENALTIES
+from slotwise.core.placement import Policy
+from slotwise.core.pools import JobWeights, PoolPolicy
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
+
+# What all entries of a workload file share: the types of values, and strict validation.
+
+
+def _not_minute(value: float) -> float:
+    if value < MIN_NUMBER:
+        raise ValueError(f"give a number >= {MIN_NUMBER}")
+    return value
+
+
+def _source_of_hosts(value: str) -> str:
+    if value in ("auto", "moosefs") or value.startswith(("webhdfs://", "swebhdfs://")):
+        return value
+    raise ValueError(
+        "give auto, moosefs, webhdfs://namenode:9870, or lists of hosts by path, in braces { }"
+    )
+
+
+_NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
+Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
+Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
+HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
+InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
+Seconds = Annotated[float, Field(ge=0, le=MAX_TIME)]
+Cost = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER), AfterValidator(_not_minute)]
+Part = Annotated[float, Field(ge=0, le=1)]
+Slots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
+Count = Annotated[int, Field(ge=0, le=MAX_SLOTS)]
+
+
+class Entry(BaseModel):
+    """Common base of all parts of the file: unknown keys and type conversions are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+# The schema of the key `dataflow` of a job in a workload file.
+
+MAX_COPIES = 100_000
+"""The maximum number of copies of a node."""
+
+
+class ReadEntry(Entry):
+    """How a node reads what another one writes."""
+
+    node: Name
+    output: Name | None = None
+    kind: Literal["file", "tcp", "shm", "direct"] | None = None
+    by: Place | None = None
+    broadcast: bool = False
+    sort: bool = False
+
+
+class NodeEntry(Entry):
+    """A node with a function, or a source: input files, or values."""
+
+    name: Name
+    function: Place | None = None
+    reads: list[Name | ReadEntry] | None = None
+    copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] | None = None
+    parameters: dict[str, Any] | None = None
+    outputs: Annotated[list[Name], Field(min_length=1)] | None = None
+    work: Seconds | None = None
+    inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
+    input_format: Name | None = None
+    split_bytes: Annotated[int, Field(ge=1)] | None = None
+    tables: bool | None = None
+    input_hosts: InputHosts | None = None
+    values: list[Any] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [key for key in NODE_KEYS if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError("give one of function, inputs and values")
+        for key in sorted({key for keys in NODE_KEYS.values() for key in keys}):
+            if key not in NODE_KEYS[given[0]] and getattr(self, key) is not None:
+                raise ValueError(f"{key} is not for a node with {given[0]}; remove it")
+        return self
+
+
+NODE_KEYS = {
+    "function": ("reads", "copies", "parameters", "outputs", "work"),
+    "inputs": ("input_format", "split_bytes", "tables", "input_hosts"),
+    "values": ("copies",),
+}
+"""The further keys of each kind of node."""
+
+
+class WriteEntry(Entry):
+    """An output of a node that is output of the job."""
+
+    node: Name
+    output: Name | None = None
+    output_format: Name | None = None
+
+
+class DataflowEntry(Entry):
+    """A graph of nodes, or the place of a slotwise.Dataflow in Python."""
+
+    app: Place | None = None
+    nodes: Annotated[list[NodeEntry], Field(min_length=1)] | None = None
+    write: Annotated[list[Name | WriteEntry], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.app is None) == (self.nodes is None):
+            raise ValueError("give either app or nodes")
+        if (self.nodes is None) != (self.write is None):
+            raise ValueError(
+                "name in write the nodes that are output of the job"
+                if self.write is None
+                else "write is for nodes; the app says what is written: remove it"
+            )
+        return self
+
 
 VERSION = 1
 """The version of the file format."""

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.job import MAX_TASKS, Job, Phase, Tasks
-from slotwise.model.typed import MAX_TIME
-from slotwise.opening import open_to_read
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.errors import MAX_TIME, InputError
+from slotwise.core.files import open_to_read
+from slotwise.core.job import MAX_TASKS, Job, Phase, Tasks
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
 """The columns of a trace that are read; others may follow."""

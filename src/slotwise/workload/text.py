@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, get_args
 
 import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from slotwise.model.errors import InputError
-from slotwise.model.typed import check_path
-from slotwise.opening import open_to_read
+from slotwise.core.errors import InputError, check_path
+from slotwise.core.files import open_to_read
+from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
 
 Path = tuple[str | int, ...]
@@ -111,3 +115,168 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
+
+
+# Convert validation errors of a workload file to one message: place, value, remedy.
+
+MAX_LENGTH = 60
+"""The maximum number of characters of a value or a key that a message shows."""
+
+
+def complaint(
+    error: ValidationError,
+    data: Any,
+    lines: Lines,
+    model: type[BaseModel] = WorkloadEntry,
+    whole: str = "the file",
+) -> str:
+    """Return the message for the first error in the order of the file, of this schema.
+
+    `whole` is how the message calls all of the data.
+    """
+    faults = [(_real(fault, data), fault) for fault in error.errors()]
+    first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
+    # If a value may have one of several types, pydantic reports an error for each of them. The
+    # intended type is assumed to be the one that matches deepest into the value.
+    path = max((p for p, _ in faults if p[: len(first)] == first), key=len)
+    same = [fault for p, fault in faults if p == path]
+    kinds = {fault["type"] for fault in same}
+    # A value of the right type has better remedies than those of other types.
+    if any(not kind.endswith("_type") and kind != "literal_error" for kind in kinds):
+        same = [fault for fault in same if not fault["type"].endswith("_type")]
+    says = ", or ".join(dict.fromkeys(_remedy(fault, path, data, model) for fault in same))
+    return f"{place(path, lines, whole)}{_value(same[0], path, data)}: {says}"
+
+
+def place(path: Path, lines: Lines, whole: str = "the file") -> str:
+    """A path in its usual notation, with its line: jobs[2].phases[0].work (line 14)."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{short(step)}" for step in path)
+    text = "".join(steps)
+    text = text.lstrip(".") or whole
+    known = (lines.get(path[:length]) for length in range(len(path), 0, -1))
+    line = next((line for line in known if line is not None), None)
+    return text if line is None else f"{text} (line {line})"
+
+
+def _real(fault: ErrorDetails, data: Any) -> Path:
+    """The part of pydantic's location that is a path in the file, without names of types."""
+    path: list[str | int] = []
+    for step in fault["loc"]:
+        if isinstance(data, dict) and (step in data or fault["type"] == "missing"):
+            path.append(step)
+            data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            path.append(step)
+            data = data[step]
+    return tuple(path)
+
+
+def _at(path: Path, data: Any) -> Any:
+    """The value at a path in the file, or None."""
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int):
+            data = data[step]
+    return data
+
+
+def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
+    value = _at(path, data)
+    exists = fault["type"] != "missing" or isinstance(value, list)
+    if not exists or fault["type"] == "extra_forbidden" or isinstance(value, dict):
+        return ""
+    plain = value is None or isinstance(value, bool)
+    text = json.dumps(value) if plain else repr(value)
+    return f" is {short(text)}"
+
+
+def short(text: str) -> str:
+    """A text, or its first characters and three dots."""
+    return text if len(text) < MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
+
+
+PAIR = "give a list of two numbers, [time, cost]"
+
+REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "missing": lambda context: "it is missing; add it",
+    "value_error": lambda context: str(context["error"]),
+    "float_type": lambda context: "give a number",
+    "int_type": lambda context: "give a whole number",
+    "int_from_float": lambda context: "give a whole number",
+    "finite_number": lambda context: "give a finite number",
+    "greater_than": lambda context: f"give a number > {context['gt']:.15g}",
+    "greater_than_equal": lambda context: f"give a number >= {context['ge']:.15g}",
+    "less_than_equal": lambda context: f"give a number <= {context['le']:.15g}",
+    "bool_type": lambda context: "give true or false",
+    "list_type": lambda context: "give a list, in brackets [ ]",
+    "dict_type": lambda context: "give keys and values, in braces { }",
+    "tuple_type": lambda context: PAIR,
+    "too_long": lambda context: PAIR,
+    "too_short": lambda context: f"give at least {context['min_length']}",
+    "string_too_short": lambda context: "give at least one character",
+    "string_too_long": lambda context: f"give at most {context['max_length']} characters",
+    "string_pattern_mismatch": lambda context: "remove the control characters",
+    "string_unicode": lambda context: "remove what is not a Unicode character",
+    "literal_error": lambda context: f"give {context['expected']}",
+}
+"""The remedy for each type of pydantic error, given the context of the error."""
+
+
+def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) -> str:
+    kind, value = fault["type"], _at(path, data)
+    keys = [step for step in path if isinstance(step, str)]
+    if kind == "extra_forbidden":
+        return _unknown_key(str(path[-1]), _keys_at(keys[:-1], model))
+    if kind == "model_type":
+        known = ", ".join(_keys_at(keys, model))
+        return f"give keys and values, in braces {{ }}; known keys: {known}"
+    if kind == "string_type":
+        scalar = isinstance(value, bool | int | float)
+        return "give a text, in quotes" if scalar else "give a text"
+    if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
+        return "give a number, without quotes"
+    if kind == "missing" and path == ("slotwise",):
+        return f"it is missing; begin the file with `slotwise: {VERSION}`"
+    if kind == "missing" and isinstance(value, list):
+        return PAIR  # The missing part is an item of a pair.
+    if kind in REMEDIES:
+        return REMEDIES[kind](fault.get("ctx", {}))
+    return fault["msg"].replace("Input should be", "it must be")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+MEANT = {"mapreduce": "program"}
+"""Keys that are meant by words of another spelling."""
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    key = short(key)
+    close = get_close_matches(MEANT.get(key, key), known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+    return f"unknown key {key!r}; {hint}"
+
+
+def _keys_at(steps: Sequence[str], model: type[BaseModel]) -> list[str]:
+    """The keys that the schema allows below these keys."""
+    for step in steps:
+        if step in model.model_fields:
+            model = _model_in(model.model_fields[step].annotation) or model
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in get_args(annotation):
+        found = _model_in(argument)
+        if found:
+            return found
+    return None

@@ -9,16 +9,20 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from slotwise.model.cluster import Cluster
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostChange
-from slotwise.model.job import MAX_BYTES, Job
-from slotwise.model.network import Network
-from slotwise.model.pool import Pool, Preemption
-from slotwise.model.shuffle import Shuffle
-from slotwise.model.typed import check_all, check_path, check_range, check_type, shown
-from slotwise.objective.objective import Objective
-from slotwise.workload.copies import Policy
+from slotwise.core.cluster import Cluster, Network
+from slotwise.core.errors import (
+    InputError,
+    check_all,
+    check_path,
+    check_range,
+    check_type,
+    shown,
+)
+from slotwise.core.events import HostChange
+from slotwise.core.job import MAX_BYTES, Job, Shuffle
+from slotwise.core.objective import Objective
+from slotwise.core.placement import Policy
+from slotwise.core.pools import Pool, Preemption
 
 SETTINGS = (
     "reducers",
@@ -41,7 +45,7 @@ class ProgramJob:
     """A job that runs a program: its input, the program and its output.
 
     Its phases and tasks are determined later, from its input. `settings` are arguments of
-    slotwise.programs.mapreduce.planning.plan_mapreduce.
+    slotwise.jobs.mapreduce.planning.plan_mapreduce.
     """
 
     id: str
@@ -74,7 +78,7 @@ COMMAND_SETTINGS = (
 class CommandJob:
     """A job in which each task runs the same command, and the folder of what they print.
 
-    `settings` are arguments of slotwise.programs.commands.plan_commands.
+    `settings` are arguments of slotwise.jobs.commands.plan_commands.
     """
 
     id: str
@@ -104,7 +108,7 @@ class DataflowJob:
     """A job that runs a graph of nodes: a slotwise.Dataflow, or what a workload file says.
 
     Its phases and tasks are determined later, from the graph and its input. `settings` are
-    arguments of slotwise.programs.dataflow.planning.plan_dataflow.
+    arguments of slotwise.jobs.dataflow.planning.plan_dataflow.
     """
 
     id: str

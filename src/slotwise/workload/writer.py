@@ -9,11 +9,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.errors import InputError
-from slotwise.model.event import HostAdded, HostChange, HostDrained
-from slotwise.model.job import Job, Phase
-from slotwise.opening import open_to_write
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.errors import InputError
+from slotwise.core.events import HostAdded, HostChange, HostDrained
+from slotwise.core.files import open_to_write
+from slotwise.core.job import Job, Phase
 from slotwise.workload.schema import VERSION
 
 MARK = "# Written by slotwise: a file with this line may be replaced by another."

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from slotwise.model.errors import InputError
+from slotwise.core.errors import InputError
 
 MAX_UNFOLDED = 1_000_000
 """A file whose aliases expand to more values than this is rejected."""

@@ -1,1 +1,0 @@
-"""How many slots each job gets: allocators, packing, planning, lower bounds."""

@@ -1,1 +1,0 @@
-"""Due dates: whether they can be kept together, and the slots that keep them."""

@@ -1,1 +1,0 @@
-"""FlowFlex: plans whole flows of phases, for any sum or maximum of their costs."""

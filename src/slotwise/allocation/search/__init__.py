@@ -1,1 +1,0 @@
-"""Solving: priority orders, local search, exhaustive search, branch and bound."""

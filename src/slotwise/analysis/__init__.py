@@ -1,1 +1,0 @@
-"""What it means: all computed from a log."""

@@ -1,1 +1,0 @@
-"""Assignment of tasks to free slots, delay scheduling and preemption."""

@@ -1,1 +1,0 @@
-"""Whole tasks on machines of different speeds: DMRS, its lower bound and other schedulers."""

@@ -1,0 +1,389 @@
+"""An agent: runs the worker processes of its host for a manager that connects to it.
+
+`python -m slotwise.backends.agents.agent` reads a line of JSON from its standard input, which
+is an `AgentConfig`, prints a line with its port, or why it cannot begin, and serves one manager
+after another. When a manager is gone, its worker processes are ended at once. The agent ends
+when its standard input does, or when no manager has come for some time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import queue
+import select
+import shutil
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slotwise import __version__
+from slotwise.backends.agents.stream import Message, MessageStream, too_large, tune
+from slotwise.backends.local.processes import Answer, Processes
+from slotwise.backends.local.worker import reset_signals
+from slotwise.core.errors import SlotwiseError
+from slotwise.jobs.hosts.auth import (
+    RefusedError,
+    Security,
+    greet_peer,
+    reader_token,
+    secured,
+    tls_context,
+)
+from slotwise.jobs.hosts.files import serve_files
+from slotwise.jobs.hosts.notes import serve_notes
+from slotwise.jobs.hosts.sockets import (
+    ADDRESS_VARIABLE,
+    FOLDER_VARIABLE,
+    NAME_VARIABLE,
+    SECURITY_VARIABLE,
+    RefusalLog,
+    UnknownPeers,
+    join_address,
+    listening,
+)
+from slotwise.jobs.work_folder import NAME, WorkFolder, temporary_folder, work_folder_name
+
+BEAT_SECONDS = 1.0
+"""How often an agent tells that it is there, and what its workers are doing."""
+
+FULL_SECONDS = 0.002
+"""The pause when nobody can be accepted because the process has no descriptor left."""
+
+LINGER_SECONDS = 60.0
+"""How long an agent waits for a manager, by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What an agent is told at its start.
+
+    slots    the number of its slots
+    name     the name of its host
+    listen   the address to listen on; the port is any free one
+    token    what a manager must know, in hexadecimal digits; or
+    tls      "ca_file", "cert" and "key": paths, or the texts of the files
+    lingers  seconds after which it ends without a manager
+    folder   where the files of jobs are put, in a folder of their own; by default that of the
+             system for temporary files
+    speed    the part of the time for which workers run while they have tasks; below 1 only to
+             emulate a slow host
+    beats    seconds between its reports
+    """
+
+    slots: int
+    name: str = ""
+    listen: str = "127.0.0.1"
+    token: str | None = None
+    tls: Mapping[str, str] | None = None
+    lingers: float = LINGER_SECONDS
+    folder: str | None = None
+    speed: float = 1.0
+    beats: float = BEAT_SECONDS
+
+    def security(self) -> Security:
+        """What proves that a manager may use this agent. SlotwiseError if nothing does."""
+        if self.tls is not None:
+            return tls_context(self.tls, ssl.Purpose.CLIENT_AUTH)
+        if not self.token:
+            raise SlotwiseError("an agent needs a token or TLS; nobody may connect without")
+        return bytes.fromhex(self.token)
+
+
+class Agent:
+    """Listens for managers, and serves one at a time.
+
+    Connections are greeted in threads of their own, so that nobody who connects and says
+    nothing keeps others waiting. The number of those that are greeted is limited.
+    """
+
+    def __init__(self, given: AgentConfig) -> None:
+        self._given, self._security = given, given.security()
+        self._listener = listening(given.listen)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
+            queue.SimpleQueue()
+        )
+        self._unknown = UnknownPeers(_cut)
+        self._refusals = RefusalLog("slotwise agent")
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._is_over = False
+
+    def open_folder(self) -> WorkFolder:
+        """A new folder for files of jobs. SlotwiseError if there can be none."""
+        root = Path(self._given.folder or temporary_folder())
+        folder = WorkFolder(root / work_folder_name())
+        try:
+            folder.open("an agent")
+        except OSError as error:
+            raise SlotwiseError(
+                f"its agent cannot put files into {root}: {error.strerror}; make room there, or"
+                " give its Dask worker another --local-directory"
+            ) from error
+        return folder
+
+    def serve(self, lifeline: int, first: WorkFolder) -> None:
+        """Serve managers until the lifeline, a descriptor that is never written to, ends.
+
+        `first` is the folder for the first of them. SlotwiseError if there is none for another.
+        """
+        folder: WorkFolder | None = first
+        while not self._is_over:
+            folder = folder or self.open_folder()
+            processes = Processes(environment=self._environment(folder.path), stdout=2)
+            self._files = folder.path
+            try:
+                processes.attend(lifeline, select.POLLIN, self._end)
+                processes.attend(self._listener.fileno(), select.POLLIN, self._accept)
+                processes.attend(self._bell, select.POLLIN, lambda _: None)
+                self._serve_next(processes)
+            finally:
+                processes.close()
+                folder.remove()
+            folder = None
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        """What tasks need to put files where this agent serves them, and to fetch others."""
+        security: dict[str, Any] = {"tls": self._given.tls}
+        if isinstance(self._security, bytes):
+            security = {"token": reader_token(self._security).hex()}
+        return {
+            FOLDER_VARIABLE: str(folder),
+            NAME_VARIABLE: self._given.name,
+            ADDRESS_VARIABLE: join_address(self._given.listen, self.port),
+            SECURITY_VARIABLE: json.dumps(security),
+        }
+
+    def _serve_next(self, processes: Processes) -> None:
+        """Wait for a manager, and serve it until it is gone."""
+        until = time.monotonic() + self._given.lingers
+        while not self._is_over:
+            if (left := until - time.monotonic()) <= 0:
+                self._is_over = True
+                return
+            processes.wait(left)
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
+            while not self._greeted.empty():
+                connected, hello = self._greeted.get()
+                service = Service(connected, hello, processes, self._given, self._files)
+                service.run(self._goes_on)
+                self._is_over |= service.is_dismissed
+                return
+
+    def _goes_on(self) -> bool:
+        """Whether the manager that is served may go on.
+
+        It may not when one has come again, because its connection was lost: this one need not
+        have heard of that.
+        """
+        return not self._is_over and self._greeted.empty()
+
+    def _end(self, event: int) -> None:
+        self._is_over = True
+
+    def _accept(self, event: int) -> None:
+        try:
+            connected, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # There is no descriptor left.
+            self._unknown.drop_oldest()
+            time.sleep(FULL_SECONDS)
+            return
+        try:
+            tune(connected)
+            connected = secured(connected, self._security, is_agent=True)
+        except (OSError, ValueError):  # It is gone.
+            connected.close()
+            return
+        self._unknown.add(connected)
+        threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+
+    def _greet(self, connected: socket.socket) -> None:
+        """Serve a reader, or let `serve` serve a manager."""
+        hello = {
+            "slots": self._given.slots,
+            "python": platform.python_version(),
+            "slotwise": __version__,
+            "pid": os.getpid(),
+            "machine": socket.gethostname(),
+        }
+        try:
+            try:
+                _, theirs = greet_peer(connected, self._security, hello)
+            finally:
+                self._unknown.remove(connected)
+            if theirs["role"] == "reader":
+                serve_files(connected, self._files)
+            elif theirs["role"] == "notes":
+                serve_notes(connected, self._files)
+            else:
+                self._greeted.put((connected, theirs))
+                os.eventfd_write(self._bell, 1)
+        except RefusedError as error:
+            self._refusals.add(error)
+            connected.close()
+
+
+def _cut(connected: socket.socket) -> None:
+    """End the wait of the thread that greets a peer; it closes the connection."""
+    with suppress(OSError):
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # TLS would take part otherwise.
+
+
+class Service:
+    """What an agent does for one manager."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        hello: Mapping[str, Any],
+        processes: Processes,
+        given: AgentConfig,
+        files: Path,
+    ) -> None:
+        self._processes = processes
+        self._stream = MessageStream(connected)
+        self._is_over = self._has_heard = False
+        self.is_dismissed = False  # by the manager; nobody else will come
+        self._given, self._files = given, files
+        # The number of the attempt that each slot runs, as the manager counts them.
+        self._attempts: dict[int, int] = {}
+        options = hello.get("options", ())
+        assert all(isinstance(option, str) for option in options)
+        processes.options = tuple(options)
+        folder = hello.get("folder")
+        if isinstance(folder, str):
+            with suppress(OSError):  # Then workers begin where the agent did.
+                os.chdir(folder)
+
+    def run(self, goes_on: Callable[[], bool]) -> None:
+        """Serve until the manager is gone."""
+        processes, stream = self._processes, self._stream
+        try:
+            processes.add([self._given.speed] * self._given.slots)
+            beats_at, awaited = 0.0, 0
+            while not self._is_over and goes_on():
+                if (now := time.monotonic()) >= beats_at:
+                    self._beat()
+                    beats_at = now + self._given.beats
+                stream.flush()
+                if awaited != stream.events:
+                    awaited = stream.events
+                    processes.attend(stream.channel, awaited, self._hear)
+                for answer in processes.wait(beats_at - now):
+                    self._pass_on(answer)
+                if self._has_heard:  # Not before: an answer must not pass for a later task's.
+                    self._has_heard = False
+                    self._receive()
+        except SlotwiseError as error:
+            stream.send(["failed", str(error)])
+            stream.flush()
+        finally:
+            processes.attend(stream.channel, 0, self._hear)
+            stream.close()
+
+    def _hear(self, event: int) -> None:
+        self._has_heard |= bool(event & ~select.POLLOUT)
+
+    def _receive(self) -> None:
+        try:
+            for message in self._stream.receive():
+                self._obey(message)
+        except EOFError:
+            self._is_over = True
+
+    def _obey(self, message: Message) -> None:
+        """Do what the manager says."""
+        what, *details = message
+        processes = self._processes
+        if what == "start":
+            slot, attempt, key, task, kept, sleeps = details
+            self._attempts[slot] = attempt
+            processes.start(slot, key, task, kept, sleeps=sleeps)
+        elif what == "learn":
+            processes.learn(*details)
+        elif what == "forget":
+            processes.forget(*details)
+        elif what == "clean":
+            (name,) = details
+            if NAME.fullmatch(name):
+                shutil.rmtree(self._files / name, ignore_errors=True)
+        elif what == "end":
+            self.is_dismissed = True
+        elif what == "kill":
+            (slot,) = details
+            self._attempts.pop(slot, None)
+            processes.kill(slot)
+        else:
+            assert what == "tell"
+            slot, attempt, seconds = details
+            if self._attempts.get(slot) == attempt:
+                processes.tell(slot, time.monotonic() + seconds)
+
+    def _pass_on(self, answer: Answer) -> None:
+        attempt = self._attempts.pop(answer.slot, None)
+        if attempt is not None:
+            slot, status, body, _, seconds = answer
+            if status == "error":
+                self._check_folder()  # Then it is no error of the task.
+            if reason := too_large(len(body)):
+                status, body = "unreadable", f"the result cannot be received: {reason}"
+            self._stream.send(["answer", slot, attempt, status, body, seconds])
+
+    def _beat(self) -> None:
+        """Tell which workers are stopped, and what tasks have reported."""
+        self._check_folder()
+        processes = self._processes
+        stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
+        reports = [
+            [slot, attempt, *progress]
+            for slot, attempt in self._attempts.items()
+            if (progress := processes.progress(slot)) is not None
+        ]
+        self._stream.send(["beat", stopped, reports])
+
+    def _check_folder(self) -> None:
+        """SlotwiseError if the folder for files has been removed: so is what tasks left there.
+
+        The host is lost then. The agent serves the next manager with a new folder.
+        """
+        if not self._files.is_dir():
+            raise SlotwiseError(
+                f"has lost its folder {self._files}, which somebody has removed"
+            )
+
+
+def main() -> None:
+    """Serve as the line of JSON on the standard input says."""
+    reset_signals()
+    agent = Agent(AgentConfig(**json.loads(sys.stdin.readline())))
+    try:
+        folder = agent.open_folder()
+    except SlotwiseError as error:
+        print(json.dumps({"failed": str(error)}), flush=True)
+        return
+    print(json.dumps({"port": agent.port, "pid": os.getpid()}), flush=True)
+    try:
+        agent.serve(sys.stdin.fileno(), folder)
+    except SlotwiseError as error:
+        print(f"slotwise agent: {error}", file=sys.stderr)
+
+
+def line_for(given: AgentConfig) -> str:
+    """The line that starts an agent."""
+    return json.dumps(asdict(given)) + "\n"
+
+
+if __name__ == "__main__":
+    main()

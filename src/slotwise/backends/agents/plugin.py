@@ -1,0 +1,186 @@
+"""The plugin of a Dask worker that starts an agent beside it; begun where a session asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask.config
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from slotwise.backends.agents.agent import AgentConfig, line_for
+from slotwise.backends.local.pacing import MIN_SPEED
+from slotwise.core.errors import InputError, SlotwiseError, check_number
+from slotwise.jobs.work_folder import LOOKS, sweep
+
+START_SECONDS = 30.0
+"""How long an agent may take to start."""
+
+END_SECONDS = 10.0
+"""How long an agent may take to end. Then it is killed: a Dask worker can always end."""
+
+SPEED = "slotwise-agent.speed"
+"""In the configuration of Dask on a host: the speed to which its tasks are slowed.
+
+With it, hosts of different speeds can be tried on one machine.
+"""
+
+AGENT = (sys.executable, "-P", "-m", "slotwise.backends.agents.agent")
+"""Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOrder:
+    """What a session tells each Dask worker about the agent that it wants beside it.
+
+    name   of the plugin, which is that of the session
+    token  what proves the manager to the agent where the cluster has no TLS
+    slots  at most so many; by default as many as the worker has threads
+    """
+
+    name: str
+    token: str
+    slots: int | None
+
+
+class AgentPlugin(WorkerPlugin):
+    """Starts an agent beside a Dask worker, which ends with it."""
+
+    def __init__(self, order: AgentOrder) -> None:
+        self.name, self._order = order.name, order
+
+    async def setup(self, worker: Any) -> None:
+        """Start the agent; called by Dask.
+
+        An error is kept for `address`: without its agent only this worker is left out.
+        """
+        self._has_ended = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address: tuple[str, int] | str
+        try:
+            given = self._given(worker)
+            self._address = await asyncio.to_thread(self._start, given)
+        except (SlotwiseError, OSError, ValueError) as error:
+            self._address = str(error)
+            await self.teardown(worker)
+
+    async def teardown(self, worker: Any) -> None:
+        """End the agent and its worker processes; it is killed if it does not end."""
+        process, ends = self._process, time.monotonic() + END_SECONDS
+        if process is not None:
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()
+            while not self._has_ended.is_set() and time.monotonic() < ends:
+                await asyncio.sleep(0.02)
+            process.kill()
+        self._has_ended.set()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its agent could be started, if only for a time."""
+        return isinstance(self._address, tuple)
+
+    def address(self) -> tuple[str, int] | str:
+        """Where the agent listens; or why there is none, with the remedy."""
+        if isinstance(self._address, tuple) and self._has_ended.is_set():
+            return (
+                "its agent has ended, or was killed, perhaps because memory was short; restart"
+                " this Dask worker"
+            )
+        return self._address
+
+    def wait(self) -> None:
+        """Block until the agent has ended."""
+        self._has_ended.wait()
+
+    def _given(self, worker: Any) -> AgentConfig:
+        tls = tls_of(worker.security, "worker")
+        threads: int = worker.state.nthreads
+        return AgentConfig(
+            threads if self._order.slots is None else min(self._order.slots, threads),
+            str(worker.name),
+            urlsplit(worker.address).hostname or "127.0.0.1",
+            None if tls else self._order.token,
+            tls,
+            folder=worker.local_directory,
+            speed=_speed_here(),
+        )
+
+    def _start(self, given: AgentConfig) -> tuple[str, int]:
+        """Start the agent, and wait for its address."""
+        pipe = subprocess.PIPE
+        process = self._process = subprocess.Popen(AGENT, stdin=pipe, stdout=pipe)
+        # The end is noticed also while the event loop of the worker is busy or has ended.
+        threading.Thread(
+            target=self._notice_end, args=(process, given), name="slotwise agent", daemon=True
+        ).start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line_for(given).encode())
+        process.stdin.flush()
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN)
+        line = process.stdout.readline() if poll.poll(START_SECONDS * 1000) else b""
+        if not line:
+            raise SlotwiseError("its agent did not start; see the messages of its Dask worker")
+        told = json.loads(line)
+        if reason := told.get("failed"):
+            raise SlotwiseError(reason)
+        return given.listen, int(told["port"])
+
+    def _notice_end(self, process: subprocess.Popen[bytes], given: AgentConfig) -> None:
+        process.wait()
+        self._has_ended.set()
+        assert given.folder is not None
+        with suppress(OSError):
+            sweep(given.folder, LOOKS)  # If it was killed, its files are still there.
+
+
+async def begin_agent(order: AgentOrder, dask_worker: Any) -> tuple[str, int] | str:
+    """Start an agent beside a worker, unless there is one. Runs in the worker.
+
+    Where it listens; or why it cannot be used, with the remedy. One that could not start is
+    started again: there may be room on the disk now. One that was killed is not.
+    """
+    before = dask_worker.plugins.get(order.name)
+    if before is not None and not before.has_begun:
+        await dask_worker.plugin_remove(order.name)
+    if order.name not in dask_worker.plugins:
+        await dask_worker.plugin_add(AgentPlugin(order), order.name, catch_errors=False)
+    found: tuple[str, int] | str = dask_worker.plugins[order.name].address()
+    return f"host {str(dask_worker.name)!r}: {found}" if isinstance(found, str) else found
+
+
+async def end_agent(name: str, dask_worker: Any) -> None:
+    """End the agent beside a worker, if there is one. Runs in the worker."""
+    if name in dask_worker.plugins:
+        await dask_worker.plugin_remove(name)
+
+
+def tls_of(security: Any, role: str) -> dict[str, str] | None:
+    """The certificates of a role in a Dask cluster; None without TLS."""
+    given = security.get_tls_config_for_role(role)
+    names = {"ca_file": given["ca_file"], "cert": given["cert"], "key": given["key"]}
+    return names if all(names.values()) else None
+
+
+def _speed_here() -> float:
+    """The speed that the configuration of Dask states for this host; 1 by default.
+
+    InputError for a speed that cannot be emulated.
+    """
+    speed = dask.config.get(SPEED, 1.0)
+    check_number(SPEED, speed)
+    if not MIN_SPEED <= speed <= 1:
+        raise InputError(f"{SPEED} is {speed:g}; give a number from {MIN_SPEED:g} to 1")
+    return float(speed)

@@ -1,0 +1,280 @@
+"""The slots of agents, as one manager sees them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from slotwise.backends.agents.stream import Message, MessageStream, too_large, tune
+from slotwise.backends.executing import Pickle
+from slotwise.backends.local.arrivals import Wakeup
+from slotwise.backends.local.process import interpreter_options
+from slotwise.backends.local.processes import Answer, milliseconds
+from slotwise.backends.local.workers import UserCodeError
+from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
+from slotwise.jobs.hosts.sockets import join_address
+
+SILENT_SECONDS = 3.0
+"""After this time without a message, the workers of an agent count as stopped."""
+
+CONNECT_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class AgentHost:
+    """A connection to an agent.
+
+    name       the name of its host
+    slots      the number of its slots
+    address    where its agent listens: "10.0.0.3:41234"
+    addresses  the host part of this, and the name of its machine
+    first      the number of the first of them here
+    keys       the runners that it has been sent
+    heard      when it was heard of last
+    stopped    those of its slots whose workers are stopped
+    awaited    what `poll` waits for on the connection
+    """
+
+    name: str
+    slots: int
+    stream: MessageStream
+    address: str = ""
+    addresses: tuple[str, ...] = ()
+    first: int = 0
+    keys: set[str] = field(default_factory=set)
+    heard: float = field(default_factory=time.monotonic)
+    stopped: frozenset[int] = frozenset()
+    awaited: int = select.POLLIN
+
+
+def connect(name: str, address: tuple[str, int], security: Security) -> AgentHost:
+    """Connect to the agent of a host. RefusedError if it cannot be used; blocks meanwhile."""
+    try:
+        connected = socket.create_connection(address, CONNECT_SECONDS)
+    except OSError as error:
+        raise RefusedError(
+            f"host {name!r}: its agent cannot be reached at {join_address(*address)}: {error};"
+            " let this machine connect to all ports of that host, or restart its Dask worker"
+        ) from error
+    try:
+        tune(connected)
+        hello = {"folder": os.getcwd(), "options": interpreter_options()}
+        connected, theirs = greet_agent(connected, security, "manager", hello)
+        check_python(str(theirs.get("python")))
+    except RefusedError as error:
+        connected.close()
+        raise RefusedError(f"host {name!r}: {error}") from error
+    places = address[0], str(theirs.get("machine", ""))
+    slots, listens = int(theirs["slots"]), join_address(*address)
+    return AgentHost(name, slots, MessageStream(connected), listens, places)
+
+
+def check_python(theirs: str) -> None:
+    """RefusedError for a version of Python that cannot read pickled functions of this one."""
+    mine = platform.python_version()
+    if theirs.split(".")[:2] != mine.split(".")[:2]:
+        raise RefusedError(
+            f"it runs Python {theirs} and this program Python {mine}; functions cannot be sent"
+            " between them; use the same version on all hosts"
+        )
+
+
+class AgentSlots:
+    """The slots of all agents; a task in each at a time.
+
+    A message of a killed attempt that comes late is dropped by the number of the attempt. A
+    host whose connection has ended is in `take_gone` once; its slots are then to be removed.
+    """
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._bell = Wakeup()
+        self._poll.register(self._bell.channel, select.POLLIN)
+        self._hosts: dict[int, AgentHost] = {}  # by channel
+        self._host_of: dict[int, AgentHost] = {}  # by slot
+        self._gone: list[str] = []
+        self.addresses: dict[str, str] = {}  # by host, where its agent listens
+        self.why: dict[str, str] = {}  # by host that has left, what its agent gave as a reason
+        self._runners: dict[str, bytes] = {}
+        self._running: dict[int, int] = {}  # by slot, the number of the attempt
+        self._progress: dict[int, tuple[float, float | None]] = {}
+        self._attempts = 0
+        self._count = 0
+
+    def add(self, host: AgentHost) -> Sequence[int]:
+        """Add the slots of an agent."""
+        host.first, self._count = self._count, self._count + host.slots
+        numbers = range(host.first, self._count)
+        self._hosts[host.stream.channel] = host
+        self.addresses[host.name] = host.address
+        self._host_of |= dict.fromkeys(numbers, host)
+        self._poll.register(host.stream.channel, select.POLLIN)
+        return numbers
+
+    def take_gone(self) -> list[str]:
+        """The hosts whose connections have ended since the last call."""
+        gone, self._gone = self._gone, []
+        return gone
+
+    def remove(self, slots: Iterable[int]) -> None:
+        """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
+        hosts = []
+        for slot in slots:
+            hosts.append(self._host_of.pop(slot))
+            self._running.pop(slot, None)
+            self._progress.pop(slot, None)
+        for host in hosts[:1]:  # A host may have no slots.
+            self._dismiss([host])
+            self._leave(host)
+
+    def leave(self, other: AgentHost) -> None:
+        """End the earlier connection to the same agent, which goes on with this one."""
+        for host in list(self._hosts.values()):
+            if (host.name, host.address) == (other.name, other.address):
+                self._leave(host)
+
+    def learn(self, key: str, runner: bytes) -> None:
+        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        self._runners[key] = runner
+
+    def start(
+        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+    ) -> None:
+        """Start a task in a free slot, with the next `wait`.
+
+        UserCodeError for more data than can be sent.
+        """
+        if reason := too_large(len(task) + len(kept)):
+            raise UserCodeError(reason)
+        host = self._host_of[slot]
+        self._attempts += 1
+        self._running[slot] = self._attempts
+        self._progress.pop(slot, None)
+        if key not in host.keys:
+            host.keys.add(key)
+            host.stream.send(["learn", key, self._runners[key]])
+        host.stream.send(
+            ["start", slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
+        )
+
+    def wait(self, timeout: float | None = None) -> list[Answer]:
+        """Block until some tasks or hosts have ended, or `wake` is called.
+
+        At most `timeout` seconds; None means forever. What was to be sent is sent first.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        answers: list[Answer] = []
+        while True:
+            self._flush()
+            left = None if until is None else until - time.monotonic()
+            is_woken = False
+            for channel, event in self._poll.poll(milliseconds(left)):
+                if channel == self._bell.channel:
+                    self._bell.reset()
+                    is_woken = True
+                elif event & ~select.POLLOUT:
+                    is_woken |= not self._receive(self._hosts[channel], answers)
+            if is_woken or answers or (until is not None and time.monotonic() >= until):
+                return answers
+
+    def wake(self) -> None:
+        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
+        self._bell.ring()
+
+    def tell(self, slot: int, until: float) -> None:
+        """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
+        if slot in self._running:
+            host, seconds = self._host_of[slot], until - time.monotonic()
+            host.stream.send(["tell", slot - host.first, self._running[slot], seconds])
+
+    def kill(self, slot: int) -> None:
+        """Stop the task in a slot by SIGKILL; `wait` reports nothing. The slot is free then."""
+        host = self._host_of[slot]
+        self._running.pop(slot, None)
+        host.stream.send(["kill", slot - host.first])
+
+    def forget(self, key: str) -> None:
+        """Drop the runner of a key: its job is over."""
+        self._runners.pop(key, None)
+        for host in self._hosts.values():
+            if key in host.keys:
+                host.keys.remove(key)
+                host.stream.send(["forget", key])
+
+    def clean(self, folder: str) -> None:
+        """Remove the files of a job from all hosts; its folder has this name on each."""
+        for host in self._hosts.values():
+            host.stream.send(["clean", folder])
+
+    def is_stopped(self, slot: int) -> bool:
+        """Whether the worker of a slot was stopped from outside, or its agent is silent."""
+        host = self._host_of[slot]
+        is_silent = time.monotonic() - host.heard > SILENT_SECONDS
+        return is_silent or slot - host.first in host.stopped
+
+    def progress(self, slot: int) -> tuple[float, float | None] | None:
+        """What the task in a slot has reported, about a second ago."""
+        return self._progress.get(slot)
+
+    def dismiss(self) -> None:
+        """Let the agents end, because no manager will come to them any more."""
+        self._dismiss(self._hosts.values())
+
+    def close(self) -> None:
+        """Leave all agents, which then end their workers. Idempotent."""
+        for host in list(self._hosts.values()):
+            self._leave(host)
+        self._bell.close()
+
+    def _flush(self) -> None:
+        for channel, host in self._hosts.items():
+            host.stream.flush()
+            if host.awaited != (events := host.stream.events):
+                self._poll.modify(channel, events)
+                host.awaited = events
+
+    def _receive(self, host: AgentHost, answers: list[Answer]) -> bool:
+        """Take what an agent has sent; False if it is gone."""
+        host.heard = time.monotonic()
+        try:
+            for message in host.stream.receive():
+                self._hear(host, message, answers)
+        except (EOFError, AssertionError, ValueError, TypeError, LookupError):
+            self._gone.append(host.name)
+            self._leave(host)
+            return False
+        return True
+
+    def _hear(self, host: AgentHost, message: Message, answers: list[Answer]) -> None:
+        what, *details = message
+        if what == "answer":
+            local, attempt, status, body, seconds = details
+            slot = host.first + local
+            if self._running.get(slot) == attempt:
+                del self._running[slot]
+                answers.append(Answer(slot, status, body, 0.0, seconds))
+        elif what == "beat":
+            stopped, reports = details
+            host.stopped = frozenset(stopped)
+            for local, attempt, done, total in reports:
+                if self._running.get(host.first + local) == attempt:
+                    self._progress[host.first + local] = done, total
+        else:
+            assert what == "failed"
+            (self.why[host.name],) = details
+            raise EOFError
+
+    def _dismiss(self, hosts: Iterable[AgentHost]) -> None:
+        for host in hosts:
+            host.stream.send(["end"])
+            host.stream.flush()
+
+    def _leave(self, host: AgentHost) -> None:
+        if self._hosts.pop(host.stream.channel, None) is not None:
+            self._poll.unregister(host.stream.channel)
+            host.stream.close()

@@ -1,0 +1,557 @@
+"""The jobs in execution on a real backend: attempts, results, kept values and commits.
+
+A backend starts, tells and kills attempts, and hears of their ends. All else about a job that
+runs is here, the same for every real backend.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+from slotwise.backends.signals import undisturbed
+from slotwise.core.decisions import Launch
+from slotwise.core.errors import InputChanged, SlotwiseError, WorkFolderError
+from slotwise.core.events import (
+    Event,
+    LaunchDropped,
+    OutputLost,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.core.job import PhaseId
+from slotwise.jobs.calls import Sleep
+from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError, ReportsWaiting
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What an attempt needs to start: the runner and its key, arguments, and the kept value."""
+
+    runner_key: str
+    runner: Callable[..., object]
+    arguments: tuple[object, ...]
+    kept: Pickle
+    sleeps: bool
+
+
+class Executing:
+    """All jobs in execution. Its methods report the events that follow from what they are told.
+
+    A job is committed when its last task has succeeded, and that event is reported only after
+    the commit: the output of a completed job is in place. A job that writes output is committed
+    in a thread of its own; its last task holds its slot, as schedulers see it, until the event.
+    Errors of the job's own code and of the disk are reported as task failures.
+
+    A gang is broken when an attempt of it ends without a result. What its other tasks have
+    returned is discarded, and what they still return counts as killed: all of them are done
+    again, with the next attempt. The scheduler has them stopped.
+
+    now      the clock of the backend
+    report   takes an event
+    wake     ends the wait of the backend, from any thread: `hear_commits` has something to do
+    forget   is told the key of a runner that is not needed any more, and the name of the folder
+             of its job on hosts that have their own
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        report: Callable[[Event], None],
+        wake: Callable[[], None],
+        forget: Callable[[str, str], None],
+    ) -> None:
+        self._now, self._report, self._forget_runner = now, report, forget
+        self._jobs: dict[str, LiveJob] = {}
+        # Attempts reported as lost that may still run.
+        self._abandoned: dict[Launch, LiveJob] = {}
+        self._commits = Commits(wake)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs
+
+    def __getitem__(self, job: str) -> LiveJob:
+        """A job that is not over."""
+        return self._jobs[job]
+
+    def add(self, execution: Execution) -> None:
+        """Add a job."""
+        self._jobs[execution.job.id] = LiveJob.of(execution)
+
+    def begin(self, launch: Launch, obstacle: str = "", address: str = "") -> Start | None:
+        """Begin an attempt; None if this is reported as dropped or as a failure.
+
+        It is dropped if it comes again, or late: an attempt is begun once, and neither it nor
+        an earlier one of its task may begin again. A new attempt that cannot begin, because the
+        backend has an obstacle or another attempt of the task counts, is lost: the state takes
+        it for one that runs. `address` is that of the agent of its host, if there is one.
+        """
+        phase, task, attempt = launch.phase, launch.task, launch.attempt
+        objection, is_new = self._objection(launch)
+        if objection and not is_new:
+            host = launch.host
+            self._report(LaunchDropped(self._now(), phase, task, attempt, host, objection))
+            return None
+        live = self._jobs[phase.job]
+        name, execution = phase.phase, live.execution
+        if objection:
+            reason = f"{execution.describe(name, task)}: it cannot be started: {objection}"
+            self._report(TaskFailed(self._now(), phase, task, attempt, reason, lost=True))
+            return None
+        live.running.add((name, task))
+        live.begun[name][task] = attempt
+        if obstacle:
+            self.failed(launch, f"it cannot be started: {obstacle}", lost=True)
+            return None
+        if live.skips is not None and live.skips(name, task):
+            self._done(live, launch, 0.0)
+            return None
+        if live.begins is not None:
+            live.begins(name, task, attempt, address)
+        try:
+            arguments = execution.arguments(name, task, attempt)
+        except Exception as error:
+            self.failed(launch, f"it cannot be started: {_sentence(error)}")
+            return None
+        kept = live.kept.get((name, task), b"")
+        sleeps = isinstance(execution, Sleep)
+        return Start(live.runner_key, execution.runner, arguments, kept, sleeps)
+
+    def slots_of(self, launch: Launch) -> int:
+        """The slots that an attempt occupies."""
+        live = self._jobs.get(launch.phase.job)
+        return 1 if live is None else live.execution.job.by_name[launch.phase.phase].slots
+
+    def grow(self, phase: PhaseId, count: int) -> None:
+        """Add tasks to a phase, unless its job is over."""
+        live = self._jobs.get(phase.job)
+        if live is not None:
+            live.begun[phase.phase].extend([0] * count)
+            live.tasks_left += count
+
+    def close_phase(self, phase: PhaseId) -> None:
+        """A phase gets no more tasks; end its job if it has waited only for more."""
+        live = self._jobs.get(phase.job)
+        if live is not None:
+            live.open -= 1
+            if live.is_done:
+                live.execution.close(succeeded=True)
+                self._forget(live)
+
+    def sleeps(self, launch: Launch) -> bool:
+        """Whether the task of an attempt only sleeps."""
+        return isinstance(self._jobs[launch.phase.job].execution, Sleep)
+
+    def finished(self, launch: Launch, result: object, seconds: float) -> None:
+        """An attempt has succeeded, after `seconds`; if it is the last of its job, commit."""
+        live = self._jobs[launch.phase.job]
+        if live.is_broken(launch):
+            self.killed(launch)
+        elif live.given_up:
+            self._done(live, launch, seconds)
+        elif not live.is_last:
+            self._store(live, launch, result, seconds)
+        else:
+            with undisturbed():  # No signal comes between the commit and its record.
+                self._store(live, launch, result, seconds)
+
+    def failed(
+        self, launch: Launch, reason: object, *, lost: bool = False, is_own: bool = False
+    ) -> None:
+        """An attempt has failed, or was lost with its worker or its host.
+
+        If the task itself has ended or stopped its worker (`is_own`), the attempt has failed,
+        although it was lost. The reason is a text, or one of the errors of `lost_input`: with a
+        LostInputError, the lost output is reported, too. With an InputChanged, the job fails.
+        """
+        live = self._jobs[launch.phase.job]
+        name, task = launch.phase.phase, launch.task
+        lacks_input = False
+        lost = lost or isinstance(reason, LostAttemptError)
+        if isinstance(reason, LostInputError):
+            try:
+                lacks_input, lost = self._lacks(live, reason), True
+            except (OSError, WorkFolderError) as error:
+                reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
+        if live.absorbs is not None and live.absorbs(name, task, str(reason), lost):
+            self._done(live, launch, 0.0)
+            return
+        live.discard(launch)
+        text = f"{live.execution.describe(name, task)}: {reason}"
+        now, attempt, lost = self._now(), launch.attempt, lost and not is_own
+        final = type(reason) is InputChanged  # Not only as one host sees it.
+        failure = TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input, final)
+        self._report(failure)
+        self._break(live, launch)
+        self._one_less(live, launch)
+
+    def lost_output(self, job: str, phase: str, tasks: Iterable[int], reason: str) -> None:
+        """The intermediate output of these tasks is lost, for example with their host.
+
+        It is reported of tasks that are done and whose output may still be read. No effect if
+        the job is over or its output is being committed. Raises OSError if the loss cannot be
+        recorded.
+        """
+        live = self._jobs.get(job)
+        if live is None or live.given_up or live.later is not None or live.loses is None:
+            return
+        lost = tuple(live.loses(phase, live.needed(phase, tasks)))
+        if lost:
+            if live.execution.job.by_name[phase].is_gang:
+                lost = self._lose_gang(live, phase)
+            else:
+                for task in lost:
+                    live.begun[phase][task] -= DONE
+                live.tasks_left += len(lost)
+            self._report(OutputLost(self._now(), PhaseId(job, phase), lost, reason))
+
+    def lost_files(self, host: str) -> None:
+        """All files on a host are lost: the output of its done tasks that is there."""
+        for job, live in list(self._jobs.items()):
+            by_phase: dict[str, list[int]] = {}
+            for (phase, task), place in live.places.items():
+                if place == host and live.begun[phase][task] >= DONE:
+                    by_phase.setdefault(phase, []).append(task)
+            for phase, tasks in by_phase.items():
+                self.lost_output(job, phase, tasks, f"host {host} has left with its files")
+
+    def abandoned(self, launch: Launch, reason: str) -> None:
+        """An attempt is lost, but may still run; `over` is told when it does not any more."""
+        self._abandoned[launch] = self._jobs[launch.phase.job]
+        self.failed(launch, reason, lost=True)
+
+    def over(self, launch: Launch) -> None:
+        """An abandoned attempt has ended on its host, too: discard its output."""
+        self._abandoned.pop(launch).discard(launch)
+
+    def killed(self, launch: Launch) -> None:
+        """An attempt was killed."""
+        self.stopped(launch, b"", 0.0)
+
+    def stopped(self, launch: Launch, kept: Pickle, work: float) -> None:
+        """An attempt stopped on request. If it kept a value, its seconds of work are kept."""
+        live = self._jobs[launch.phase.job]
+        if live.execution.job.by_name[launch.phase.phase].is_gang:
+            kept = b""  # All of it is done again.
+        if kept:
+            live.kept[launch.phase.phase, launch.task] = kept
+        live.discard(launch)
+        saved = work if kept else 0.0
+        self._report(
+            TaskKilled(self._now(), launch.phase, launch.task, launch.attempt, kept=saved)
+        )
+        self._break(live, launch)
+        self._one_less(live, launch)
+
+    def give_up(self, job: str) -> None:
+        """Begin no more attempts of a job; close it when none runs."""
+        live = self._jobs[job]
+        live.given_up = True
+        self._close_if_given_up(live)
+
+    def hear_commits(self) -> None:
+        """Report the last tasks of jobs whose commits have ended."""
+        for launch, seconds, error in self._commits.ended():
+            live = self._jobs[launch.phase.job]
+            later, live.later = live.later, None
+            for attempt in later or ():
+                live.discard(attempt)
+            if error is None:
+                self._done(live, launch, seconds)
+            elif isinstance(error, Exception):
+                self._unkept(launch, error)
+            else:
+                raise error
+
+    def end_commits(self) -> None:
+        """Wait for the commits in progress: their output stays, complete."""
+        self._commits.join()
+
+    def is_committing(self, host: str) -> bool:
+        """Whether the output of a job is being committed whose last task ran on a host."""
+        return self._commits.is_on(host)
+
+    def close(self) -> None:
+        """Remove the output of jobs that are not done. Nothing runs any more. Idempotent."""
+        while self._jobs:
+            _, live = self._jobs.popitem()
+            live.later = None
+            live.execution.close(succeeded=False)
+        while self._abandoned:
+            self.over(next(iter(self._abandoned)))
+
+    def _objection(self, launch: Launch) -> tuple[str, bool]:
+        """Why an attempt may not begin, empty if it may; and whether it is a new one."""
+        live = self._jobs.get(launch.phase.job)
+        if live is None or live.given_up:
+            return "its job is over", False
+        begun = live.begun[launch.phase.phase][launch.task]
+        is_new = launch.attempt > begun % DONE
+        if begun >= DONE:
+            return "the task is done", is_new
+        if (launch.phase.phase, launch.task) in live.running:
+            return f"attempt {begun} of the task runs", is_new
+        if not is_new:
+            return f"attempt {begun} of the task was begun before, and is over", False
+        return "", True
+
+    def _store(self, live: LiveJob, launch: Launch, result: object, seconds: float) -> None:
+        """Store a result; after the last one, commit."""
+        name, task, execution = launch.phase.phase, launch.task, live.execution
+        try:
+            execution.finished(name, task, launch.attempt, result)
+            if live.waits is not None:
+                seconds -= live.waits.waited(name, task, launch.attempt)
+            if live.is_last:
+                if hasattr(execution, "output"):
+                    live.later = []
+                    commit = partial(execution.close, succeeded=True)
+                    self._commits.begin(commit, launch, seconds)
+                    return
+                execution.close(succeeded=True)
+        except Exception as error:
+            self._unkept(launch, error)
+            return
+        self._done(live, launch, seconds)
+
+    def _break(self, live: LiveJob, launch: Launch) -> None:
+        """An attempt has ended without a result: its gang, if it has one, is done again.
+
+        The output of those of its tasks that are done is reported as lost.
+        """
+        phase = launch.phase
+        is_gang = live.execution.job.by_name[phase.phase].is_gang
+        if not is_gang or live.given_up or live.is_broken(launch):
+            return
+        done = live.break_gang(phase.phase, launch.attempt)
+        for task in done:
+            live.discard(replace(launch, task=task))
+        if done:
+            self._report(OutputLost(self._now(), phase, tuple(done)))
+
+    def _lose_gang(self, live: LiveJob, phase: str) -> tuple[int, ...]:
+        """Output of a gang is lost. Its done tasks, whose results are discarded, too."""
+        attempt = max(begun % DONE for begun in live.begun[phase])
+        done = live.break_gang(phase, attempt)
+        for task in done:
+            with suppress(OSError):
+                live.execution.discard(phase, task, attempt)
+        return tuple(done)
+
+    def _lacks(self, live: LiveJob, lost: LostInputError) -> bool:
+        """Report output that an attempt has found lost, unless this was done before.
+
+        Whether the attempt lacks output of other tasks, which are done again. Raises OSError.
+        """
+        begun = live.begun[lost.phase]
+        tasks = [task for task, attempt in lost.outputs if begun[task] == DONE + attempt]
+        self.lost_output(live.execution.job.id, lost.phase, tasks, str(lost))
+        return bool(lost.outputs)
+
+    def _unkept(self, launch: Launch, error: Exception) -> None:
+        self.failed(launch, f"its result cannot be kept: {_sentence(error)}")
+
+    def _done(self, live: LiveJob, launch: Launch, seconds: float) -> None:
+        """A task is done, with its result stored; forget a job that is complete."""
+        name, task = launch.phase.phase, launch.task
+        live.tasks_left -= 1
+        live.begun[name][task] = DONE + launch.attempt
+        if live.folder:
+            live.places[name, task] = launch.host
+        live.kept.pop((name, task), None)
+        self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
+        if live.is_done and not live.given_up:
+            self._forget(live)
+        else:
+            self._one_less(live, launch)
+
+    def _one_less(self, live: LiveJob, launch: Launch) -> None:
+        live.running.discard((launch.phase.phase, launch.task))
+        self._close_if_given_up(live)
+
+    def _close_if_given_up(self, live: LiveJob) -> None:
+        if live.given_up and not live.running:
+            self._forget(live)
+            live.execution.close(succeeded=False)
+
+    def _forget(self, live: LiveJob) -> None:
+        del self._jobs[live.execution.job.id]
+        if live.runner_key == live.execution.job.id:
+            self._forget_runner(live.runner_key, live.folder)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{place}"
+    if isinstance(error, SlotwiseError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+# A job on a real backend that is not over.
+
+DONE = 1 << 31
+"""Added to the number of the last attempt of a task that is done: no later one is valid."""
+
+Pickle = bytes | bytearray
+"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job that is not over: its execution, and the numbers of its open and running tasks.
+
+    begun    the number of the last attempt of each task that was begun, by phase; 0: none
+    running  the tasks of which an attempt runs, or has ended and is being committed
+    kept     the values kept by stopped attempts of tasks that are not done, by phase and number
+    waits    the execution, if it reports how long its tasks waited
+    open     the number of phases that may still get tasks
+    skips    whether a task is done without an attempt; None: none is
+    absorbs  whether a task counts as done although its attempt failed; None: none does
+    loses    forgets output of tasks that is lost; None: there is no intermediate output
+    begins   is told where attempts are about to begin; None: it does not matter
+    broken   for each gang that was broken, its last attempt that does not count
+    folder   the name of its folder on each host that has its own; empty if it needs none
+    places   the hosts of the done tasks whose output is there, by phase and number
+    later    while the output is being committed: attempts to discard afterwards; else None
+    """
+
+    execution: Execution
+    tasks_left: int
+    begun: dict[str, array[int]]
+    runner_key: str
+    running: set[tuple[str, int]] = field(default_factory=set)
+    given_up: bool = False
+    kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
+    waits: ReportsWaiting | None = None
+    open: int = 0
+    skips: Callable[[str, int], bool] | None = None
+    absorbs: Callable[[str, int, str, bool], bool] | None = None
+    loses: Callable[[str, Collection[int]], Collection[int]] | None = None
+    begins: Callable[[str, int, int, str], None] | None = None
+    broken: dict[str, int] = field(default_factory=dict)
+    folder: str = ""
+    places: dict[tuple[str, int], str] = field(default_factory=dict)
+    later: list[Launch] | None = None
+
+    @classmethod
+    def of(cls, execution: Execution) -> Self:
+        """A job with no attempt begun."""
+        counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
+        begun = {name: array("I", [0]) * count for name, count in counts.items()}
+        found: Any = execution  # A protocol that is checked at run time takes far longer.
+        return cls(
+            execution,
+            sum(counts.values()),
+            begun,
+            getattr(found, "runner_key", execution.job.id),
+            waits=found if hasattr(found, "waited") else None,
+            open=sum(phase.grows for phase in execution.job.phases),
+            skips=getattr(found, "skips", None),
+            absorbs=getattr(found, "absorbs", None),
+            loses=getattr(found, "lose", None),
+            begins=getattr(found, "begins_at", None),
+            folder=getattr(found, "folder", ""),
+        )
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job is done when its next task is."""
+        return self.tasks_left == 1 and not self.open
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all tasks are done, and no more come."""
+        return not self.tasks_left and not self.open
+
+    def needed(self, phase: str, tasks: Iterable[int]) -> list[int]:
+        """The done ones of these tasks whose output a task that is not done may read."""
+        done = [task for task in sorted(set(tasks)) if self.begun[phase][task] >= DONE]
+        needed: set[int] = set()
+        for reader in self.execution.job.phases:
+            if reader.continues == phase:
+                needed.update(t for t in done if self.begun[reader.name][t] < DONE)
+            elif phase in reader.waits_for and (
+                reader.grows or any(begun < DONE for begun in self.begun[reader.name])
+            ):
+                return done
+        return sorted(needed)
+
+    def is_broken(self, launch: Launch) -> bool:
+        """Whether an attempt belongs to a gang that was broken after it began."""
+        return launch.attempt <= self.broken.get(launch.phase.phase, 0)
+
+    def break_gang(self, phase: str, attempt: int) -> list[int]:
+        """All tasks of a gang are to be done again. The numbers of those that were done.
+
+        `attempt` and earlier ones do not count any more.
+        """
+        self.broken[phase] = attempt
+        begun = self.begun[phase]
+        done = [task for task, last in enumerate(begun) if last >= DONE]
+        for task in done:
+            begun[task] -= DONE
+        self.tasks_left += len(done)
+        return done
+
+    def discard(self, launch: Launch) -> None:
+        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
+        if self.later is not None:
+            self.later.append(launch)
+            return
+        with suppress(OSError):
+            self.execution.discard(launch.phase.phase, launch.task, launch.attempt)
+
+
+# Commits of outputs in threads, so that other jobs go on meanwhile.
+
+
+class Commits:
+    """The commits in progress, one for each job. `wake` is called by the thread of each."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._threads: dict[str, tuple[threading.Thread, Launch]] = {}
+        self._ended: deque[tuple[Launch, float, BaseException | None]] = deque()
+
+    def begin(self, close: Callable[[], None], launch: Launch, seconds: float) -> None:
+        """Call `close` in a thread; `launch` is the last attempt of the job."""
+
+        def commit() -> None:
+            problem: BaseException | None = None
+            try:
+                close()
+            except BaseException as error:
+                problem = error
+            self._ended.append((launch, seconds, problem))
+            self._wake()
+
+        job = launch.phase.job
+        thread = threading.Thread(target=commit, name=f"commit of {job}")
+        self._threads[job] = thread, launch
+        thread.start()
+
+    def ended(self) -> Iterator[tuple[Launch, float, BaseException | None]]:
+        """The last attempts of jobs whose commits have ended, the seconds, and the errors."""
+        while self._ended:
+            launch, seconds, error = self._ended.popleft()
+            self._threads.pop(launch.phase.job)[0].join()
+            yield launch, seconds, error
+
+    def join(self) -> None:
+        """Wait for the commits in progress."""
+        with undisturbed():
+            for thread, _ in self._threads.values():
+                thread.join()
+
+    def is_on(self, host: str) -> bool:
+        """Whether the output of a job is being committed whose last task ran on a host."""
+        return any(launch.host == host for _, launch in self._threads.values())

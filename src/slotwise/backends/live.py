@@ -1,0 +1,486 @@
+"""The backends that run for real: all but where their worker processes are."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from math import inf
+from types import TracebackType
+from typing import Self
+
+from slotwise.backends.executing import Executing
+from slotwise.backends.local.arrivals import Arrivals, Ask, Entry, StopTask
+from slotwise.backends.local.unresponsive import ResponseChange, ResponseMonitor
+from slotwise.backends.local.workers import Reply, Slots, Workers
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import GiveUp, Launch, Preempt
+from slotwise.core.events import (
+    Event,
+    HostAdded,
+    HostChange,
+    HostDrained,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    PhaseClosed,
+    Request,
+    TasksAdded,
+)
+from slotwise.core.job import PhaseId
+from slotwise.jobs.execution import Execution
+
+
+class LiveBackend(ABC):
+    """Runs launches in worker processes, one task in each at a time.
+
+    An attempt that occupies several slots runs in one worker, and as many more of its host do
+    nothing meanwhile. Every worker of a host runs tasks of every kind. A preempted task is
+    asked to stop, and killed at the instant that the decision gives. If it stops by itself, the
+    value that it kept is passed to its next attempt.
+
+    A host is unresponsive if all of its workers are, while there are others. Within the grace
+    of the cluster it may resume without consequences. After that, its tasks are reported as
+    lost, and their later results are ignored; its processes are killed when the host is back. A
+    single worker that is stopped for longer than the grace is killed, and its task is reported
+    as lost.
+
+    An attempt is begun once. A repeated or late launch is dropped and reported as dropped. A
+    new attempt that cannot begin is reported as lost.
+    `Executing` stores results and commits jobs. `close` ends all processes and removes the
+    output of jobs that are not done.
+
+    If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
+    So may changes of hosts: added ones get worker processes, those that leave lose them.
+
+    SlotwiseError if the worker processes cannot be started.
+
+    is_here  whether all hosts are this machine
+    """
+
+    is_local = True
+
+    def __init__(
+        self, executions: Iterable[Execution], cluster: Cluster, slots: Slots, *, is_open: bool
+    ) -> None:
+        """Begin with these hosts; `slots` has none yet, and is closed with the backend."""
+        given = list(executions)
+        self._arrivals = Arrivals(given, is_open=is_open)
+        self._events: list[Event] = []  # events that `wait` returns next
+        self._slots = SlotTable()
+        self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
+        self._drained: set[str] = set()  # hosts that leave when their last task has ended
+        self._workers = Workers(slots)
+        try:
+            for execution in given:
+                execution.open()
+            for host in cluster.hosts:
+                self._slots.add(host, self._begin_host(host))
+        except BaseException:
+            slots.close()
+            for execution in given:
+                execution.close(succeeded=False)
+            raise
+        self._jobs = Executing(
+            now=lambda: self.now,
+            report=lambda event: self._events.append(event),
+            wake=self._workers.wake,
+            forget=self._forget,
+        )
+        for execution in given:
+            self._jobs.add(execution)
+        self._monitor = ResponseMonitor(
+            self._slots.of_host,
+            cluster.grace,
+            self._workers.is_stopped,
+            is_local=self.is_local,
+        )
+        self._zero = time.monotonic()
+
+    @abstractmethod
+    def _begin_host(self, host: Host) -> Sequence[int]:
+        """The numbers of the slots of a host that comes."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the backend was created."""
+        return time.monotonic() - self._zero
+
+    def put(self, entry: Entry) -> None:
+        """Let a job arrive now, after its `open` was called, or hear a request, or act.
+
+        May be called from any thread until `close`, if the backend is open.
+        """
+        self._arrivals.put(entry)
+        self._workers.wake()
+
+    def on_event(self, event: Request | HostChange) -> None:
+        """Tell the state of an event in this turn; for functions that were asked for."""
+        if isinstance(event, HostChange):
+            self._change_hosts(event)
+        else:
+            self._events.append(event)
+            self._apply(event)
+
+    def answer_all(self) -> None:
+        """Call what was asked, but not heard before the end."""
+        for entry in self._arrivals.take(self.now):
+            if isinstance(entry, Ask):
+                entry.function()
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """Start an attempt, stop one (now or at its `until`), or give up a job."""
+        if isinstance(decision, Launch):
+            self._launch(decision)
+        elif isinstance(decision, Preempt):
+            self._stop(decision)
+        else:
+            self._jobs.give_up(decision.job)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """The next events. Waits for them at most until `until` or until a job arrives.
+
+        It also wakes up to kill attempts that still run at the end of their grace period, and
+        reports these at once.
+        """
+        due = inf if until is None else until
+        due = min(due, self._arrivals.next_at)
+        while True:
+            wake = min(due, self._monitor.next_look, self._arrivals.next_at)
+            if self._ends:
+                wake = min([wake, *self._ends_heard().values()])
+            timeout = 0.0 if self._events else max(0.0, wake - self.now)
+            outcomes = self._workers.wait(timeout)
+            now = self.now
+            if self._monitor.unresponsive:
+                outcomes = self._not_abandoned(outcomes)
+            if self._monitor.next_look <= now:
+                self._look()
+            for outcome in outcomes:
+                self._hear(outcome)
+            if self._ends:
+                for slot, end in list(self._ends_heard().items()):
+                    if end <= now:
+                        self._kill(slot)
+            self._jobs.hear_commits()
+            if self._drained:
+                self._let_go_of_drained()
+            self._take_arrivals(now)
+            if self._events or due <= now:
+                events, self._events = self._events, []
+                return events
+
+    def _forget(self, key: str, folder: str) -> None:
+        """A job is over: its runner is not needed, nor its folder on hosts."""
+        self._workers.forget(key)
+
+    def _take_arrivals(self, now: float) -> None:
+        """Report the jobs that have arrived by now, and what other threads have put.
+
+        A function that was asked for sees the state after all that was put before. The state
+        hears of what it does, as of a change of the hosts, before the next entry is taken.
+        """
+        for entry in self._arrivals.take(now):
+            if isinstance(entry, HostChange):
+                self._change_hosts(entry)
+                return
+            if isinstance(entry, Request):
+                self.on_event(entry)
+            elif isinstance(entry, StopTask):
+                slot = self._slots.slot_of(entry.phase, entry.task)
+                if slot is not None:
+                    self._kill(slot)
+            elif isinstance(entry, Ask):
+                if self._events:  # The state hears of these first.
+                    self._arrivals.put_back(entry)
+                else:
+                    entry.function()
+                return
+            else:
+                if entry.job.id not in self._jobs:
+                    self._jobs.add(entry)
+                self._events.append(JobArrived(entry.job.arrival, entry.job))
+
+    def _apply(self, request: Request) -> None:
+        """Let a job grow, or end it if it has waited only for more tasks."""
+        if isinstance(request, TasksAdded):
+            self._jobs.grow(request.phase, request.count)
+        elif isinstance(request, PhaseClosed):
+            self._jobs.close_phase(request.phase)
+
+    def _change_hosts(self, change: HostChange, why: str = "was removed") -> None:
+        """Start the workers of a host, or end them: at once, or when its last task has ended.
+
+        A task whose output is being committed is not lost with its host, which is reported as
+        drained. No effect on a host that is not there. SlotwiseError if workers cannot be
+        started; then the host is not added.
+        """
+        slots = self._slots
+        if isinstance(change, HostAdded):
+            host = change.host
+            assert host.name not in slots.of_host, "a host is added once until it leaves"
+            numbers = self._begin_host(host)
+            slots.add(host, numbers)
+            self._monitor.add(host.name, numbers)
+        elif change.host not in slots.of_host:
+            return
+        elif isinstance(change, HostDrained):
+            if change.host in self._drained:
+                return
+            self._drained.add(change.host)
+        else:
+            is_drained = change.host in self._drained
+            self._remove(change.host, why)
+            if self._jobs.is_committing(change.host):
+                if is_drained:
+                    return
+                change = HostDrained(change.at, change.host)
+        self._events.append(change)
+
+    def _remove(self, host: str, why: str = "was removed") -> None:
+        """End the workers of a host; its attempts are lost."""
+        slots = self._slots
+        for slot in slots.on(host, slots.held):
+            self._jobs.failed(self._release(slot), f"host {host} {why}", lost=True)
+        abandoned = [slots.release_abandoned(s) for s in slots.on(host, slots.abandoned)]
+        self._workers.remove(slots.remove(host))
+        for launch in abandoned:
+            self._jobs.over(launch)
+        self._monitor.remove(host)
+        self._drained.discard(host)
+
+    def _let_go_of_drained(self) -> None:
+        """End the workers of drained hosts whose last tasks have ended, or were lost."""
+        for host in sorted(self._drained):
+            if not self._slots.on(host, self._slots.held):
+                self._remove(host)
+
+    def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
+        """What a task that runs has reported; only in the thread of the loop."""
+        slot = self._slots.slot_of(phase, task)
+        return None if slot is None else self._workers.progress(slot)
+
+    def close(self) -> None:
+        """End all processes; remove the output of unfinished jobs. Idempotent."""
+        self._jobs.end_commits()
+        self._workers.close()
+        self._jobs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _address(self, host: str) -> str:
+        """Where the agent of a host listens; empty if it has none."""
+        return ""
+
+    def _placed(self, reason: object, host: str) -> object:
+        """Why an attempt on a host has failed, with the host where there are many."""
+        return reason
+
+    def _launch(self, launch: Launch) -> None:
+        width = self._jobs.slots_of(launch)
+        obstacle, address = self._slots.obstacle(launch.host, width), self._address(launch.host)
+        start = self._jobs.begin(launch, obstacle, address)
+        if start is None:
+            return
+        slot = self._slots.take(launch, width)
+        self._monitor.take_stopped(slot)
+        key, runner = start.runner_key, start.runner
+        self._workers.start(slot, key, runner, start.arguments, start.kept, sleeps=start.sleeps)
+
+    def _stop(self, preempt: Preempt) -> None:
+        """Kill an attempt, or ask it to stop. No effect if it has just ended by itself.
+
+        If several instants were given at which to kill an attempt, the earliest applies.
+        """
+        slot = self._slots.slot_of(preempt.phase, preempt.task)
+        if slot is None or self._slots.held[slot].attempt != preempt.attempt:
+            return
+        end = -inf if preempt.until is None else preempt.until
+        if end <= self.now:
+            self._ends[slot] = end
+            if slot in self._ends_heard():
+                self._kill(slot)
+        elif end < self._ends.get(slot, inf):
+            self._ends[slot] = end
+            self._workers.tell(slot, self._zero + end)
+
+    def _ends_heard(self) -> dict[int, float]:
+        """When attempts are killed; those of unresponsive hosts only after these are back."""
+        unresponsive = self._monitor.unresponsive
+        if not unresponsive:
+            return self._ends
+        host_of = self._slots.host_of
+        return {s: at for s, at in self._ends.items() if host_of[s].name not in unresponsive}
+
+    def _kill(self, slot: int) -> None:
+        self._workers.kill(slot)
+        self._jobs.killed(self._release(slot))
+
+    def _release(self, slot: int) -> Launch:
+        """Free the slots of an attempt that is over. The launch of the attempt."""
+        self._ends.pop(slot, None)
+        return self._slots.release(slot)
+
+    def _abandon(self, slot: int, reason: str) -> None:
+        """End the attempt in a slot of an unresponsive host, which may still run it."""
+        self._ends.pop(slot, None)
+        self._jobs.abandoned(self._slots.abandon(slot), reason)
+
+    def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
+        """The replies of attempts that are not abandoned.
+
+        A host that replies may be back, so the next look is now.
+        """
+        for outcome in outcomes:
+            if self._slots.host_of[outcome.slot].name in self._monitor.unresponsive:
+                self._monitor.next_look = -inf
+            if outcome.slot in self._slots.abandoned:
+                self._free_abandoned(outcome.slot)
+                outcomes = [one for one in outcomes if one is not outcome]
+        return outcomes
+
+    def _look(self) -> None:
+        """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
+        now = self.now
+        for host, change in self._monitor.look(now):
+            if change is ResponseChange.LOST:
+                self._events.append(HostLost(now, host))
+            elif change is ResponseChange.OVERDUE:
+                seconds = self._monitor.seconds(host, now)
+                for slot in self._slots.on(host, self._slots.held):
+                    self._abandon(slot, f"host {host} has not responded for {seconds:.1f} s")
+            else:
+                for slot in self._slots.on(host, self._slots.abandoned):
+                    self._workers.kill(slot)
+                    self._free_abandoned(slot)
+                self._events.append(HostJoined(now, host))
+        for slot, seconds in self._monitor.stuck(now).items():
+            self._workers.kill(slot)
+            if slot in self._slots.held:
+                reason = f"its worker process has been stopped for {seconds:.1f} s (SIGSTOP)"
+                self._jobs.failed(self._release(slot), reason, lost=True, is_own=True)
+
+    def _free_abandoned(self, slot: int) -> None:
+        """An abandoned attempt has ended on its host, too."""
+        self._jobs.over(self._slots.release_abandoned(slot))
+
+    def _hear(self, outcome: Reply) -> None:
+        if outcome.slot in self._slots.abandoned:  # Its host has just become overdue.
+            self._free_abandoned(outcome.slot)
+            return
+        launch = self._release(outcome.slot)
+        if outcome.status == "stopped":
+            assert isinstance(outcome.value, bytes | bytearray)
+            work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
+            self._jobs.stopped(launch, outcome.value, work)
+        elif outcome.status == "done":
+            self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
+        else:
+            reason = self._placed(outcome.value, launch.host)
+            is_own = outcome.status == "exited"
+            is_lost = is_own or outcome.status == "lost"
+            self._jobs.failed(launch, reason, lost=is_lost, is_own=is_own)
+
+    def _computed(self, launch: Launch, outcome: Reply) -> float:
+        """The seconds of an attempt, without those during which it was stopped from outside."""
+        stopped = self._monitor.take_stopped(outcome.slot)
+        sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
+        return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
+
+
+# Which attempt holds which slots of which host on this machine.
+
+
+class SlotTable:
+    """The slots of all hosts, free or held by attempts. Slots are numbers of workers.
+
+    An attempt that occupies several slots runs in one of them; the workers of the others do
+    nothing. The slot of an attempt that is abandoned is not free until it has ended.
+
+    of_host    the slots of each host; a host without slots is there, too
+    host_of    the host of each slot
+    held       the attempt that runs in a slot
+    abandoned  attempts reported as lost that unresponsive hosts may still run, by slot
+    """
+
+    def __init__(self) -> None:
+        self.of_host: dict[str, list[int]] = {}
+        self.host_of: dict[int, Host] = {}
+        self.held: dict[int, Launch] = {}
+        self.abandoned: dict[int, Launch] = {}
+        self._free: dict[str, list[int]] = {}  # by host; the next one is last
+        self._idle: dict[int, list[int]] = {}  # the further slots of an attempt
+
+    def add(self, host: Host, slots: Sequence[int]) -> None:
+        """Add a host with free slots."""
+        self.of_host[host.name] = list(slots)
+        self._free[host.name] = list(reversed(slots))
+        for slot in slots:
+            self.host_of[slot] = host
+
+    def remove(self, host: str) -> list[int]:
+        """Remove a host where no attempt runs; its slots."""
+        del self._free[host]
+        slots = self.of_host.pop(host)
+        for slot in slots:
+            assert slot not in self.held
+            assert slot not in self.abandoned
+            del self.host_of[slot]
+        return slots
+
+    def obstacle(self, host: str, width: int) -> str:
+        """Why no task that occupies `width` slots can begin on a host; empty if one can."""
+        if host not in self._free:
+            return f"{host} is not there"
+        free = len(self._free[host])
+        if free >= width:
+            return ""
+        if free:
+            return f"fewer than {width} workers of {host} are free"
+        return f"no worker of {host} is free"
+
+    def take(self, launch: Launch, width: int) -> int:
+        """Let an attempt hold free slots; the slot of its worker."""
+        free = self._free[launch.host]
+        slot = free.pop()
+        if width > 1:
+            self._idle[slot] = [free.pop() for _ in range(width - 1)]
+        self.held[slot] = launch
+        return slot
+
+    def release(self, slot: int) -> Launch:
+        """Free the slots of an attempt that is over; the launch of the attempt."""
+        free = self._free[self.host_of[slot].name]
+        free += self._idle.pop(slot, ())
+        free.append(slot)
+        return self.held.pop(slot)
+
+    def abandon(self, slot: int) -> Launch:
+        """Free the slots of an attempt, except the one in which it may still run."""
+        launch = self.abandoned[slot] = self.release(slot)
+        self._free[self.host_of[slot].name].remove(slot)
+        return launch
+
+    def release_abandoned(self, slot: int) -> Launch:
+        """Free the slot of an abandoned attempt, which has ended."""
+        self._free[self.host_of[slot].name].append(slot)
+        return self.abandoned.pop(slot)
+
+    def slot_of(self, phase: PhaseId, task: int) -> int | None:
+        """The slot in which a task runs; None if it does not run."""
+        wanted = (phase, task)
+        held = self.held.items()
+        return next((s for s, launch in held if (launch.phase, launch.task) == wanted), None)
+
+    def on(self, host: str, slots: Iterable[int]) -> list[int]:
+        """Those of these slots that belong to a host."""
+        return [slot for slot in slots if self.host_of[slot].name == host]

@@ -1,0 +1,126 @@
+"""The jobs of a real backend: those known at the start, and those that threads add later."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from slotwise.backends.local.call_stream import CallStream
+from slotwise.core.events import HostChange, JobsClosed, Request, TasksAdded
+from slotwise.core.job import PhaseId
+from slotwise.jobs.execution import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class StopTask:
+    """Stop the attempt of a task, if one runs. The task is pending again."""
+
+    phase: PhaseId
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call a function in the thread of the loop."""
+
+    function: Callable[[], None]
+
+
+Entry = Execution | Request | HostChange | StopTask | Ask
+"""What another thread may ask for: a job, an event as it stands, or an action.
+
+A `CallStream` may be put many times: it stands for the calls added since it was last taken.
+"""
+
+
+class Arrivals:
+    """What arrives at a backend, in order: jobs at their arrival, requests when they are put.
+
+    Unless it `is_open`, `JobsClosed` follows the last job. `put` may be called from any thread;
+    all else belongs to the thread of the loop.
+    """
+
+    def __init__(self, executions: Iterable[Execution], *, is_open: bool) -> None:
+        self._given = deque(sorted(executions, key=lambda execution: execution.job.arrival))
+        self._is_open = is_open
+        self._has_closed = False
+        self._inbox: deque[Entry] = deque()
+
+    @property
+    def next_at(self) -> float:
+        """When the next arrival is due, as far as known; entries that were put are due."""
+        if self._inbox:
+            return -inf
+        if self._given:
+            return self._given[0].job.arrival
+        return inf if self._is_open or self._has_closed else -inf
+
+    def put(self, entry: Entry) -> None:
+        """Add a job that arrives now, or a request."""
+        assert self._is_open or isinstance(entry, Ask), "jobs arrive later only if it is open"
+        self._inbox.append(entry)
+
+    def put_back(self, entry: Entry) -> None:
+        """Let an entry that was taken be the next one again."""
+        self._inbox.appendleft(entry)
+
+    def take(self, now: float) -> Iterator[Entry]:
+        """What has arrived by now and was not taken before."""
+        while self._given and self._given[0].job.arrival <= now:
+            yield self._given.popleft()
+        if not (self._given or self._is_open or self._has_closed):
+            self._has_closed = True
+            yield JobsClosed(now)
+        inbox = self._inbox
+        while inbox:
+            entry = inbox.popleft()
+            if isinstance(entry, CallStream):
+                yield from _new_calls(entry, now)
+            else:
+                yield entry
+
+
+def _new_calls(stream: CallStream, now: float) -> Iterator[Entry]:
+    """What adds the new calls of a stream to its job, which arrives with the first of them."""
+    is_new, count = not stream.taken, stream.take_new()
+    if is_new and count:
+        yield stream
+        count -= 1
+    if count:
+        yield TasksAdded(now, stream.phase, count)
+
+
+# Ends the wait of a poll from another thread.
+
+
+class Wakeup:
+    """An event descriptor, `channel`, that is readable from `ring` until `reset`."""
+
+    def __init__(self) -> None:
+        self.channel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._lock = threading.Lock()
+        self._has_rung = False
+
+    def ring(self) -> None:
+        """May be called from any thread; no effect after `close`."""
+        if not self._has_rung:
+            self._has_rung = True
+            with self._lock:
+                if self.channel >= 0:
+                    os.eventfd_write(self.channel, 1)
+
+    def reset(self) -> None:
+        """It has rung: call this before looking for the reason."""
+        self._has_rung = False
+        os.eventfd_read(self.channel)
+
+    def close(self) -> None:
+        """Close the descriptor. Idempotent."""
+        with self._lock:
+            if self.channel >= 0:
+                os.close(self.channel)
+                self.channel = -1

@@ -1,0 +1,474 @@
+"""A job whose tasks are calls of Python functions, added while it runs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import partial
+from glob import escape, glob
+from itertools import count
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Protocol, TypeVar, cast
+
+from slotwise import task as running
+from slotwise.backends.local.worker import pickled, summary
+from slotwise.core.errors import SlotwiseError, WorkFolderError
+from slotwise.core.job import Job, PhaseId
+from slotwise.core.tracebacks import error_line, format_traceback
+from slotwise.jobs.hosts.sockets import NAME_VARIABLE, lacking
+from slotwise.jobs.pickling import sending
+from slotwise.jobs.transfer import (
+    Handle,
+    TransferFolders,
+    content,
+    discard,
+    get,
+    loaded,
+    pack,
+    unpack,
+)
+
+# The files of large arguments and results of calls, which calls and the caller map.
+
+
+class StoredResult:
+    """A large value in a file, which is removed when nothing refers to this object any more.
+
+    The future of a result, and the calls that wait for a value, or run with it, refer to it.
+    """
+
+    __slots__ = ("__weakref__", "_content", "handle")
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self._content: memoryview[int] | None = None
+        removes = weakref.finalize(self, _remove, handle.path, os.getpid())
+        removes.atexit = False  # The folder is removed then.
+
+    def value(self) -> object:
+        """The result. Raises what unpickling raises."""
+        if self._content is None:
+            return get(self.handle)
+        return loaded(self.handle, self._content)
+
+    def hold(self) -> None:
+        """Map the file, so that the result stays when the file is removed."""
+        if self._content is None:
+            self._content = content(self.handle)
+
+
+class CallFiles:
+    """The files of large arguments and results of all calls of a session.
+
+    If the process is killed, the next session of the same user removes them.
+    """
+
+    def __init__(self, *, is_local: bool = True) -> None:
+        """Calls elsewhere, not in processes that see these files, get pickles."""
+        self._is_here = is_local
+        self._folders = TransferFolders()
+        self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
+        self._numbers, self._arguments = count(), count()
+        with suppress(WorkFolderError):  # Without a folder, large results travel as pickles.
+            self._folders.open("a session")
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders for results, the preferred one first; the last one is on disk."""
+        return self._folders.paths
+
+    def new_number(self) -> int:
+        """A number for a job of calls: its files begin with it."""
+        return next(self._numbers)
+
+    def new_folder(self) -> str:
+        """The path of a folder on disk that does not exist yet, removed with the files."""
+        return os.path.join(self.folders[-1], f"folder-{self.new_number()}")
+
+    def pack(self, value: object) -> bytes | StoredResult:
+        """A value for a call: its pickle, or a file if it is large. Raises like `pickle`."""
+        folders = self.folders if self._is_here else ()
+        packed = pack(value, folders, f"argument-{next(self._arguments)}")
+        return self.keep(packed) if isinstance(packed, Handle) else packed
+
+    def keep(self, handle: Handle) -> StoredResult:
+        """Take over the file of a result."""
+        stored = StoredResult(handle)
+        self._stored.add(stored)
+        return stored
+
+    def discard(self, name: str) -> None:
+        """Remove the file of an attempt that has failed or was stopped, if there is one."""
+        discard(self.folders, name)
+
+    def discard_all(self, prefix: str) -> None:
+        """Remove the files whose names begin like this. O(files)."""
+        for folder in self.folders:
+            for path in glob(f"{escape(os.path.join(folder, prefix))}*"):
+                _remove(path, os.getpid())
+
+    def close(self) -> None:
+        """Remove all files. Results that a future refers to stay, as mapped memory."""
+        for stored in list(self._stored):
+            with suppress(OSError):
+                stored.hold()
+        self._folders.remove()
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:  # A forked child does not own it.
+        with suppress(OSError):
+            os.unlink(path)
+
+
+T = TypeVar("T")
+
+Call = tuple[bytes | StoredResult, ...]
+"""The pickle of a function with its arguments, and its inputs; large ones are in files."""
+
+LOSSES_MAX = 4
+"""How often a call may lose its worker process before it fails."""
+
+
+SMALL = frozenset((type(None), bool, int, float))
+"""Types of values that are pickled without a search for large parts, which takes longer."""
+
+FUNCTIONS = frozenset((FunctionType, BuiltinFunctionType))
+"""Types of functions that hold nothing large, as a partial may do."""
+
+
+class Settled(Protocol):
+    """What hears of the calls of a stream. All methods are called by the loop's thread."""
+
+    def may_start(self, task: int) -> bool:
+        """A call is about to start; False if it was cancelled."""
+        ...
+
+    def stopped(self, task: int) -> None:
+        """A call was stopped before it was done; it will start again."""
+        ...
+
+    def done(self, task: int, result: CallResult) -> None:
+        """A call is done."""
+        ...
+
+
+class CallResult:
+    """What a call returned or raised, as a pickle; a large value is in a file."""
+
+    __slots__ = ("is_value", "packed")
+
+    def __init__(self, is_value: bool, packed: bytes | StoredResult) -> None:
+        """`is_value` if it returned; otherwise it raised."""
+        self.is_value, self.packed = is_value, packed
+
+    def value(self) -> object:
+        """What the call returned. Raises what unpickling raises."""
+        assert self.is_value
+        packed = self.packed
+        return packed.value() if isinstance(packed, StoredResult) else pickle.loads(packed)
+
+    def error(self) -> BaseException:
+        """What the call raised; its cause has the traceback in the worker process."""
+        assert not self.is_value
+        packed, text = pickle.loads(cast(bytes, self.packed))
+        try:
+            error = pickle.loads(packed)
+            error.__cause__ = RemoteTraceback(text)
+            if isinstance(error, BaseException):
+                return error
+            problem = f"its pickle gives {error!r}"
+        except BaseException as unreadable:
+            problem = summary(unreadable)
+        told = f"{error_line(text)} (the exception itself cannot be read: {problem})"
+        substitute = SlotwiseError(told)
+        substitute.__cause__ = RemoteTraceback(text)
+        return substitute
+
+
+class CallStream:
+    """A job of one phase whose tasks are calls; `add` may be called from any thread.
+
+    An exception that a call raises is its result, and the call is not repeated. A call that
+    loses its worker process is repeated; after `LOSSES_MAX` times it fails, and the other calls
+    continue.
+    """
+
+    runner_key = "slotwise call"
+
+    def __init__(self, job: Job, settled: Settled, files: CallFiles) -> None:
+        self.job = job
+        self.runner: Callable[..., object] = CallRunner(files.folders)
+        self._settled = settled
+        self._files, self._number = files, files.new_number()
+        self._calls: dict[int, Call] = {}
+        self._losses: dict[int, int] = {}
+        self.phase = PhaseId(job.id, job.phases[0].name)
+        self.count = self.taken = 0  # The calls added, and those of which the loop knows.
+        self._is_put = False
+
+    def add(self, call: Call) -> bool:
+        """Add a call, as the task with the number `count`; the caller holds a lock.
+
+        Whether the stream must be put for the loop; otherwise it was put for earlier calls.
+        """
+        self._calls[self.count] = call
+        self.count += 1
+        was_put, self._is_put = self._is_put, True
+        return not was_put
+
+    def take_new(self) -> int:
+        """How many calls were added since the last time. Called by the loop's thread."""
+        self._is_put = False  # Before they are counted: for later ones it is put again.
+        count = self.count
+        new, self.taken = count - self.taken, count
+        return new
+
+    def open(self) -> None:
+        """Do nothing: calls reserve no resources."""
+
+    def skips(self, phase: str, task: int) -> bool:
+        """Whether a call was cancelled, so that its task is done without a worker."""
+        if self._settled.may_start(task):
+            return False
+        self._calls.pop(task, None)
+        return True
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The numbers of the attempt, which name its file, and the call with its inputs."""
+        parts = (i.handle if isinstance(i, StoredResult) else i for i in self._calls[task])
+        return (self._number, task, attempt, *parts)
+
+    def describe(self, phase: str, task: int) -> str:
+        """The call and the job, for messages."""
+        return f"call {task} of {self.job.id}"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Pass on the result of a call."""
+        assert isinstance(result, tuple)
+        is_value, packed = result
+        if isinstance(packed, Handle):
+            packed = self._files.keep(packed)
+        self._end(task, CallResult(is_value, packed))
+
+    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
+        """Whether a failed attempt is the result of its call, and is not repeated."""
+        if is_lost:
+            self._losses[task] = losses = self._losses.get(task, 0) + 1
+            if losses < LOSSES_MAX:
+                return False
+        if is_lost:
+            self._files.discard_all(file_name(self._number, task))
+        error = lost_call(reason) if is_lost else SlotwiseError(reason)
+        self._end(task, CallResult(False, pickle.dumps((pickle.dumps(error), reason))))
+        return True
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """The attempt was stopped or has failed: remove the file of its result."""
+        self._files.discard(file_name(self._number, task, attempt))
+        if task in self._calls:
+            self._settled.stopped(task)
+
+    def close(self, succeeded: bool) -> None:
+        """Do nothing: there is no output to commit."""
+
+    def _end(self, task: int, result: CallResult) -> None:
+        self._calls.pop(task, None)
+        self._losses.pop(task, None)
+        self._settled.done(task, result)
+
+
+def lost_call(reason: str) -> SlotwiseError:
+    """The error of a call whose worker process ended abruptly, several times."""
+
+    return LostCallError(reason)
+
+
+class RemoteTraceback(Exception):
+    """The traceback in the worker process; the cause of an exception that a call raised."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.tb = text  # The name that a ProcessPoolExecutor uses.
+
+    def __str__(self) -> str:
+        return f"\n{self.tb}"
+
+
+def pickled_call(
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    files: CallFiles,
+) -> tuple[bytes | StoredResult, list[Any]]:
+    """A call as it is sent to a worker process, and its inputs.
+
+    Inputs are futures and shared inputs anywhere within the arguments. A large call is written
+    to a file, which takes one copy. Raises what pickling raises.
+    """
+    is_small = not kwargs and type(fn) in FUNCTIONS and SMALL.issuperset(map(type, args))
+    return _with_inputs(
+        lambda: pickled((fn, args, kwargs)) if is_small else files.pack((fn, args, kwargs))
+    )
+
+
+def _with_inputs(pack: Callable[[], T]) -> tuple[T, list[Any]]:
+    """What is packed, and the inputs that were found in it."""
+    outer = getattr(_collected, "inputs", None)  # Of a call whose argument submits this one.
+    inputs = _collected.inputs = []
+    outer_sending, sending.now = sending.now, True
+    try:
+        return pack(), inputs
+    finally:
+        _collected.inputs, sending.now = outer, outer_sending
+
+
+class SharedInput:
+    """A value that is an input of many calls, and is pickled once, as it is now.
+
+    Raises what pickling raises.
+    """
+
+    def __init__(self, value: object, files: CallFiles) -> None:
+        self._packed, inputs = _with_inputs(lambda: files.pack(value))
+        if inputs:
+            raise TypeError("futures within it are inputs of each call")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return input_of_call, (number_of_input(self),)
+
+    # As a future that is done.
+
+    def is_of(self, control: object) -> bool:
+        """Whether it is of this session: of any."""
+        return True
+
+    def when_done(self, step: Callable[[], None]) -> None:
+        """Take a step when it is done: at once."""
+        step()
+
+    def cancelled(self) -> bool:
+        """It never is."""
+        return False
+
+    def raised(self) -> None:
+        """It has no error."""
+
+    def packed(self) -> bytes | StoredResult:
+        """Its pickle, or the file of a large one."""
+        return self._packed
+
+
+def number_of_input(future: object) -> int | None:
+    """The number of an input of the call that is pickled in this thread; None without one."""
+    inputs: list[object] | None = getattr(_collected, "inputs", None)
+    if inputs is None:
+        return None
+    for number, other in enumerate(inputs):
+        if other is future:
+            return number
+    inputs.append(future)
+    return len(inputs) - 1
+
+
+def input_of_call(number: int) -> object:
+    """The value of an input, in the worker process in which the call is unpickled."""
+    packed = _collected.inputs_packed[number]
+    if number not in _collected.values:
+        _collected.values[number] = unpack(packed)
+    return _collected.values[number]
+
+
+_collected = threading.local()
+
+
+def file_name(stream: int, task: int, attempt: int | str = "") -> str:
+    """The name of the file of an attempt; without an attempt, how those of a task begin."""
+    return f"{stream}-{task}-{attempt}"
+
+
+class CallRunner:
+    """The runner of calls. Its pickle is `run_call`, for a worker that has the caller's key.
+
+    With the key of `multiprocessing`, calls can use the managers of the caller, as in the
+    processes of a ProcessPoolExecutor.
+    """
+
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        """The folders are those for large values."""
+        self._folders = folders
+
+    def __call__(self, *arguments: Any) -> tuple[bool, bytes | Handle]:
+        """Make a call here."""
+        return run_call(self._folders, *arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        key = bytes(multiprocessing.current_process().authkey)
+        return _runner_with_key, (self._folders, key)
+
+
+def _runner_with_key(folders: tuple[str, ...], key: bytes) -> Callable[..., object]:
+    multiprocessing.current_process().authkey = key
+    return partial(run_call, folders)
+
+
+def run_call(
+    folders: tuple[str, ...],
+    stream: int,
+    task: int,
+    attempt: int,
+    call: bytes | Handle,
+    *inputs: bytes | Handle,
+) -> tuple[bool, bytes | Handle]:
+    """Make a call in a worker process: (True, value) or (False, exception), as pickles.
+
+    A large value goes to a file in one of the folders.
+    """
+    try:
+        _collected.inputs_packed, _collected.values = inputs, {}
+        fn, args, kwargs = unpack(call)
+        _collected.inputs_packed = _collected.values = None
+        value = fn(*args, **kwargs)
+        if type(value) in SMALL:
+            return True, pickle.dumps(value, protocol=5)
+        return True, pack(value, folders, file_name(stream, task, attempt))
+    except running.Stopped:
+        raise
+    except BaseException as error:
+        return False, failure(error)
+
+
+def failure(error: BaseException) -> bytes:
+    """An exception as a `CallResult` holds it: pickled apart from its traceback as text.
+
+    So the text can be read if the exception cannot. On a host of a cluster, both name it.
+    """
+    text = format_traceback(error)
+    if host := os.environ.get(NAME_VARIABLE):
+        remedy = lacking(summary(error), host)
+        text = f"on host {host}: {text}"
+        with suppress(Exception):  # Of the code of this exception.
+            error.add_note(f"on host {host}" + (f"; {remedy}" if remedy else ""))
+    error.__traceback__ = None
+    try:
+        packed = pickled(error)
+    except Exception:
+        packed = pickle.dumps(SlotwiseError(f"{type(error).__name__}: {error}"))
+    return pickle.dumps((packed, text))
+
+
+# The error of a call whose worker process ended abruptly, several times.
+
+
+class LostCallError(SlotwiseError, BrokenProcessPool):
+    """The worker process of a call ended abruptly, several times.
+
+    Code that expects the error of a ProcessPoolExecutor catches it, too. The executor is not
+    broken: other calls continue, and further ones are accepted.
+    """

@@ -1,0 +1,277 @@
+"""The manager's side of one worker process: its start, messages and end."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import isnan
+from typing import Any
+
+from slotwise.backends.local import worker
+from slotwise.backends.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
+from slotwise.jobs.commands import HASH_SEED
+from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, descendants
+
+OWN_OPTIONS = (
+    "-P",  # The script's folder must not hide modules of the user.
+    *("-X", "faulthandler"),  # Shows the place of a crash in native code on stderr.
+)
+
+OWN_SIGNALS = frozenset(
+    (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS)
+)
+"""The signals that faults of its own code send to a process."""
+
+CHUNK = 1 << 16
+"""Bytes received in one call; requests below this size are sent in one call."""
+
+
+END_SECONDS = 1.0
+"""How long a worker that has closed its channel may take to end."""
+
+
+def interpreter_options() -> tuple[str, ...]:
+    """The options of this interpreter, for workers on any host.
+
+    They are those that multiprocessing gives to processes that it spawns, and all of -X. What
+    this interpreter got by environment variables such as PYTHONOPTIMIZE counts, too.
+    """
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    options = [option for option in flags if option not in ("-I", "-P")]
+    if sys.flags.isolated:
+        options += ["-E", "-s"]
+    stated = [n if value is True else f"{n}={value}" for n, value in sys._xoptions.items()]
+    if (digits := sys.flags.int_max_str_digits) >= 0:
+        stated.append(f"int_max_str_digits={digits}")
+    for option in dict.fromkeys(stated):
+        if option not in options:
+            options += ["-X", option]
+    return tuple(options)
+
+
+class GarbledError(Exception):
+    """The data on the channel was not sent by our code in the worker."""
+
+
+class WorkerProcess:
+    """One worker process with its channel and its lifeline. Only `reap` may block for long."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        unready: int,
+        stdout: int,
+        options: Sequence[str] = (),
+    ) -> None:
+        """`options` are those of its interpreter.
+
+        With -E, only PYTHONHASHSEED is kept of the variables of Python: the hashes of texts
+        must be the same in all workers.
+        """
+        if "-E" in options:
+            environment = {
+                name: value
+                for name, value in environment.items()
+                if name == HASH_SEED or not name.startswith("PYTHON")
+            }
+        command = [sys.executable, *OWN_OPTIONS, *(o for o in options if o != "-E")]
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        lifeline, ours = os.pipe()
+        self._lifeline = open(ours, "wb", buffering=0)  # noqa: SIM115
+        page, self._word = _shared_word()
+        passed = theirs.fileno(), lifeline, page
+        self._token = os.urandom(TOKEN_BYTES)
+        # A worker starts with SIGTERM blocked, until it has a handler and would not die of it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            self._process = subprocess.Popen(
+                # By its file: as a module it would import our package before any task.
+                [*command, worker.__file__, *map(str, passed), self._token.hex()],
+                env=environment,
+                pass_fds=passed,
+                start_new_session=True,  # A group to kill; and only the manager gets Ctrl-C.
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+            os.close(lifeline)
+            os.close(page)
+        self.channel = self._socket.fileno()
+        self.pid = self._process.pid
+        self.unready = unready
+        self.ready = False
+        self.busy = False
+        self.tasks = 0
+        self.keys: set[str] = set()
+        self.unsent: deque[memoryview] = deque()
+        self._killed = False
+        self._begun = b""
+        self._head: list[Any] | None = None
+        self._body: bytes | bytearray = b""
+        self._missing = memoryview(b"")
+
+    def send(self, what: int, body: bytes | bytearray) -> bool:
+        """Send a request, or as much as possible without blocking; False if it is dead."""
+        self.tasks += what == TASK
+        head = REQUEST.pack(self._token, what, len(body))
+        if len(body) < CHUNK:
+            self.unsent.append(memoryview(head + body))
+        else:
+            self.unsent += memoryview(head), memoryview(body)  # Avoids a large copy.
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send the rest of the requests as far as possible without blocking; False if dead."""
+        try:
+            while self.unsent:
+                sent = self._socket.send(self.unsent[0])
+                if sent < len(self.unsent[0]):
+                    self.unsent[0] = self.unsent[0][sent:]
+                else:
+                    self.unsent.popleft()
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            self.unsent.clear()
+            return False
+        return True
+
+    def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
+        """The reply if it is complete, else None; one system call.
+
+        EOFError if the process has gone; GarbledError if user code has written to the channel;
+        MemoryError if the reply does not fit into memory. After these nothing can be received.
+
+        At most one reply is in transit, because there is at most one task.
+        """
+        try:
+            got = self._take_more() if self._missing else self._take_new()
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            got = 0
+        if not got:
+            raise EOFError
+        if self._head is None or self._missing:
+            return None
+        reply = (*self._head, self._body)
+        self._head, self._body = None, b""
+        return reply
+
+    def _take_new(self) -> int:
+        chunk = self._socket.recv(CHUNK)
+        data = self._begun + chunk
+        if not self.ready and len(data) >= TOKEN_BYTES:
+            self.ready, data = self._is_ours(data), data[TOKEN_BYTES:]
+        self._is_ours(data)
+        if len(data) < REPLY.size:
+            self._begun = data
+            return len(chunk)
+        _, *self._head, length = REPLY.unpack_from(data)
+        self._begun, self._body = b"", data[REPLY.size :]
+        if len(self._body) < length:
+            # The rest of a large body is received in place, without a further copy.
+            first, self._body = self._body, bytearray(length)
+            self._body[: len(first)] = first
+            self._missing = memoryview(self._body)[len(first) :]
+        return len(chunk)
+
+    def _is_ours(self, data: bytes) -> bool:
+        """True if the data begins with the token or a part of it; GarbledError otherwise."""
+        if self._token.startswith(data[:TOKEN_BYTES]):
+            return True
+        raise GarbledError
+
+    def _take_more(self) -> int:
+        got = self._socket.recv_into(self._missing)
+        self._missing = self._missing[got:]
+        return got
+
+    def tell(self, until: float) -> None:
+        """Ask the task that was sent last to stop; it will be killed at that instant.
+
+        A further call updates the instant, but does not signal again. No effect if the task has
+        just ended.
+        """
+        was_asked_to_stop = self._word[0] == self.tasks
+        self._word[1] = until
+        self._word[0] = self.tasks
+        if not was_asked_to_stop:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def progress(self) -> tuple[float, float | None] | None:
+        """What the task that was sent last has reported: what is done, and the total."""
+        _, _, number, done, total = self._word
+        if not self.busy or number != self.tasks:
+            return None
+        return done, None if isnan(total) else total
+
+    def kill(self) -> None:
+        """End the process and its group by SIGKILL, and drop all messages in transit.
+
+        Its descendants in other groups are killed, too.
+        """
+        if self._killed:
+            return
+        others = descendants(self.pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pid in others:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self._killed = True  # Only once: the process id may be reused later.
+        self._socket.close()
+        self._lifeline.close()
+        self.unsent.clear()
+
+    def exit_reason(self) -> str:
+        """A sentence on how the process ended, once its channel is closed."""
+        until = time.monotonic() + END_SECONDS
+        try:
+            while not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if time.monotonic() > until:
+                    return f"worker process {self.pid} closed its channel to the manager"
+                time.sleep(0.001)
+        except ChildProcessError:  # For Popen, this is exit code 0.
+            return (
+                f"worker process {self.pid} ended, but its exit code is unknown: {UNKNOWN_CODE}"
+            )
+        code = self._process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        return f"worker process {self.pid} {how}"
+
+    @property
+    def ended_itself(self) -> bool:
+        """Whether its own code is why it can no longer be used, once its channel is closed.
+
+        It has exited, a fault of its code made a signal end it, or it lives without channel.
+        """
+        code = self._process.poll()
+        return code is None or code >= 0 or -code in OWN_SIGNALS
+
+    def is_reaped(self) -> bool:
+        """Whether the process has ended; collects its exit code if so."""
+        return self._process.poll() is not None
+
+    def reap(self) -> None:
+        """Wait for the end of a killed process."""
+        self._process.wait()
+
+
+def _shared_word() -> tuple[int, memoryview[float]]:
+    """Memory shared with a worker: a file descriptor to pass on, and our view of it."""
+    page = os.memfd_create("slotwise")
+    os.truncate(page, WORD_BYTES)
+    return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")

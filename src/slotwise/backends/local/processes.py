@@ -1,0 +1,411 @@
+"""The slots of this machine: one worker process each, used for many tasks, killable at once.
+
+Tasks and results are bytes here; `workers.py` makes them. One thread, no fork, no re-import of
+the user's main module. See docs/decisions/0002-worker-processes.md for why it does not use an
+existing pool.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from slotwise.backends.executing import Pickle
+from slotwise.backends.local.arrivals import Wakeup
+from slotwise.backends.local.pacing import MIN_SPEED, CpuThrottle
+from slotwise.backends.local.process import GarbledError, WorkerProcess, interpreter_options
+from slotwise.backends.local.unresponsive import is_stopped
+from slotwise.backends.local.worker import (
+    DONE,
+    ERROR,
+    FORGET,
+    KEPT,
+    RUNNER,
+    STOPPED,
+    TASK,
+    TORN,
+)
+from slotwise.backends.simulated.many_tasks import free_memory
+from slotwise.core.errors import InputError, SlotwiseError
+from slotwise.jobs.commands import HASH_SEED, ONE_CORE
+from slotwise.task import SPEED_VARIABLE
+
+DEFAULTS = {
+    **ONE_CORE,
+    # User code that spreads keys by hash() must agree in all workers and in every run.
+    HASH_SEED: "0",
+}
+"""Defaults for the environment of the workers, below the manager's and the caller's."""
+
+WORKER_FILES, FILES_SPARE = 3, 16
+"""The descriptors that a worker takes in the manager, and how many are left for other use."""
+
+WORKER_BYTES = 5 << 20
+"""The memory that an idle worker needs for itself."""
+
+STARTS_MAX = 3
+"""The run fails if this number of workers of one slot in a row die before they are ready."""
+
+STATUSES: dict[int, Literal["done", "error", "stopped"]] = {
+    DONE: "done",
+    ERROR: "error",
+    STOPPED: "stopped",
+    TORN: "stopped",
+}
+"""What a reply of a worker means."""
+
+UNREADABLE: dict[type[BaseException], str] = {
+    GarbledError: "the task wrote to the channel between its worker process and slotwise; it"
+    " must leave alone the file descriptors that it did not open",
+    MemoryError: "the result of the task does not fit into memory",
+}
+"""Why nothing more can be received from a worker."""
+
+
+class Answer(NamedTuple):
+    """What has become of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
+
+    `body` depends on `status`: the pickle of the result of a task that is done; that of the
+    traceback of an error, or of an error of `programs.lost_input`; the pickle of the value kept
+    by a task that stopped on request (empty if none); or a sentence, for a reply that cannot be
+    received, and for a task that is lost, or that has ended its worker process itself (exited),
+    on the end of that process (its times are then 0).
+    """
+
+    slot: int
+    status: Literal["done", "error", "stopped", "unreadable", "lost", "exited"]
+    body: Pickle | str
+    started: float = 0.0
+    seconds: float = 0.0
+
+
+class Processes:
+    """One worker process for each slot; each runs one task at a time.
+
+    A worker that dies for any reason is replaced at once, and so is one whose task was stopped
+    by its hook at an arbitrary point. The processes end with `close`; the kernel ends them when
+    the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
+    those that leave their process group survive a manager that is killed, and only those whose
+    parents have ended, too, survive `kill` and `close`.
+
+    `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
+    runs while it has a task. The default is 1. Slots may be added and removed at any time; no
+    number of a slot is used again. What user code prints goes to the descriptor `stdout`; by
+    default that of stderr, so that it does not mix with our own output. New workers have the
+    `options` of the interpreter, by default those of this one.
+
+    SlotwiseError if a worker process cannot be started.
+    """
+
+    def __init__(
+        self,
+        slots: int = 0,
+        *,
+        environment: Mapping[str, str] | None = None,
+        speeds: Sequence[float] | None = None,
+        stdout: int = 2,
+    ) -> None:
+        speeds = speeds or [1.0] * slots
+        assert len(speeds) == slots
+        self._speeds: dict[int, float] = {}  # by slot
+        self._pacer: CpuThrottle | None = None
+        self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
+        self._stdout = stdout
+        self.options = interpreter_options()
+        self._environment = DEFAULTS | os.environ | dict(environment or {})
+        self._runners: dict[str, bytes] = {}
+        self._dying: list[WorkerProcess] = []
+        self._poll = select.poll()
+        self._bell = Wakeup()
+        self._poll.register(self._bell.channel, select.POLLIN)
+        self._by_channel: dict[int, int] = {}
+        self._others: dict[int, Callable[[int], None]] = {}  # by channel; see `attend`
+        self._workers: dict[int, WorkerProcess] = {}  # by slot
+        self._count = 0  # of slots that were ever there
+        try:
+            self.add(speeds)
+        except SlotwiseError:
+            self.close()
+            raise
+
+    def add(self, speeds: Sequence[float]) -> list[int]:
+        """Add a slot with a worker for each of these speeds; the slots.
+
+        SlotwiseError if a worker process cannot be started; then none is added. If this can be
+        known before, none is started.
+        """
+        check_room(len(speeds))
+        assert all(MIN_SPEED <= speed <= 1 for speed in speeds)
+        if self._pacer is None and min(speeds, default=1) < 1:
+            self._pacer = CpuThrottle()
+        added: list[int] = []
+        try:
+            for speed in speeds:
+                slot = self._count
+                self._speeds[slot] = speed
+                self._workers[slot] = self._new_worker(slot)
+                self._count += 1
+                added.append(slot)
+        except OSError as error:
+            self._speeds.pop(slot)
+            self.remove(added)
+            raise SlotwiseError(
+                f"only {len(added)} of {len(speeds)} worker processes could be started:"
+                f" {error.strerror}; use fewer slots"
+            ) from error
+        return added
+
+    def remove(self, slots: Iterable[int]) -> None:
+        """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
+        gone = set(slots)
+        for slot in sorted(gone):
+            self._end(slot)
+            del self._workers[slot], self._speeds[slot]
+            if self._pacer is not None:
+                self._pacer.forget(slot)
+
+    def learn(self, key: str, runner: bytes) -> None:
+        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        self._runners[key] = runner
+
+    def start(
+        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+    ) -> None:
+        """Start a task in a free slot, without waiting for it to begin.
+
+        Its runner is sent once to each worker. `kept` is the pickle of the value that an
+        earlier attempt kept. Errors are reported by `wait`. A task that `sleeps` adapts to the
+        speed of its slot itself, and is not slowed.
+        """
+        assert not self._workers[slot].busy
+        if not self._send(slot, key, task, kept):
+            # The worker died while idle, so no task is lost.
+            self._replace(slot)
+            self._send(slot, key, task, kept)
+        if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
+            self._paced.add(slot)
+            self._pace(slot)
+
+    def wait(self, timeout: float | None = None) -> list[Answer]:
+        """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
+
+        None means forever. A call costs one system call, and one for each task that has ended.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        answers: list[Answer] = []
+        if self._dying:
+            self._dying = [worker for worker in self._dying if not worker.is_reaped()]
+        while True:
+            left = None if until is None else until - time.monotonic()
+            is_woken = False
+            for channel, event in self._poll.poll(milliseconds(left)):
+                if channel == self._bell.channel:
+                    self._bell.reset()
+                    is_woken = True
+                elif channel in self._others:
+                    self._others[channel](event)
+                    is_woken = True
+                elif answer := self._serve(self._by_channel[channel], event):
+                    answers.append(answer)
+            if is_woken or answers or (until is not None and time.monotonic() >= until):
+                return answers
+
+    def attend(self, channel: int, events: int, callback: Callable[[int], None]) -> None:
+        """Let `wait` call `callback` for events of a further channel, and return after that.
+
+        Without events, no more.
+        """
+        if events:
+            self._others[channel] = callback
+            self._poll.register(channel, events)
+        elif self._others.pop(channel, None):
+            self._poll.unregister(channel)
+
+    def wake(self) -> None:
+        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
+        self._bell.ring()
+
+    def tell(self, slot: int, until: float) -> None:
+        """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
+
+        It does not kill the task; use `kill`. It affects neither a task that has just ended nor
+        the next one. A further call gives the task the new instant.
+        """
+        if self._workers[slot].busy:
+            self._workers[slot].tell(until)
+            if self._pacer is not None:
+                self._pacer.nudge(slot)  # It must get the signal now, not after the stop.
+
+    def kill(self, slot: int) -> None:
+        """Stop the task in a slot by SIGKILL to all its processes; `wait` reports nothing.
+
+        The slot is free on return: a task can be started before the new worker is ready.
+        """
+        self._replace(slot)
+
+    def forget(self, key: str) -> None:
+        """Drop the runner of a key here and in all workers: its job is over."""
+        if self._runners.pop(key, None) is None:
+            return
+        for worker in self._workers.values():
+            if key in worker.keys:
+                worker.keys.remove(key)
+                worker.send(FORGET, pickle.dumps(key))
+                self._watch(worker)
+
+    def is_stopped(self, slot: int) -> bool:
+        """Whether the worker of a slot was stopped from outside by SIGSTOP."""
+        pid = self._workers[slot].pid
+        if self._pacer is not None:
+            return self._pacer.is_held(slot, pid)
+        return is_stopped(pid, by_us=False)
+
+    def progress(self, slot: int) -> tuple[float, float | None] | None:
+        """What the task in a slot has reported: what is done, and the total if known."""
+        return self._workers[slot].progress()
+
+    def pids(self) -> tuple[int, ...]:
+        """The current process id of each slot."""
+        return tuple(worker.pid for worker in self._workers.values())
+
+    def close(self) -> None:
+        """Kill all workers and the processes that user code started, and wait for their end."""
+        if self._pacer is not None:
+            self._pacer.close()
+        ending = [*self._dying, *self._workers.values()]
+        for worker in ending:
+            worker.kill()
+        for worker in ending:
+            worker.reap()
+        self._dying, self._workers = [], {}
+        self._by_channel = {}
+        self._bell.close()
+
+    def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
+        """Send a task to the worker of a slot; False if it is dead."""
+        worker = self._workers[slot]
+        worker.busy = True
+        if key not in worker.keys:
+            worker.keys.add(key)
+            worker.send(RUNNER, self._runners[key])
+        if kept:
+            worker.send(KEPT, kept)
+        alive = worker.send(TASK, task)
+        if worker.unsent:
+            self._watch(worker)
+        return alive
+
+    def _serve(self, slot: int, event: int) -> Answer | None:
+        """Send more of a request to a worker, or receive (a part of) its reply."""
+        worker = self._workers[slot]
+        if event & select.POLLOUT:
+            worker.flush()
+            self._watch(worker)
+        if not event & ~select.POLLOUT:
+            return None
+        try:
+            reply = worker.receive()
+        except EOFError:
+            words = worker.exit_reason()
+            return self._replace_dead_worker(
+                slot, "exited" if worker.ended_itself else "lost", words
+            )
+        except (GarbledError, MemoryError) as error:
+            return self._replace_dead_worker(slot, "unreadable", UNREADABLE[type(error)])
+        if reply is None:
+            self._pace(slot)  # It may be ready now.
+            return None
+        worker.busy = False
+        what, started, seconds, body = reply
+        self._stop_throttling(slot, started, started + seconds)
+        if what == TORN:
+            self._replace(slot)
+        return Answer(slot, STATUSES[what], body, started, seconds)
+
+    def _replace_dead_worker(
+        self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
+    ) -> Answer | None:
+        """Replace an unusable worker. The answer for its task, if it had one."""
+        worker = self._workers[slot]
+        self._stop_throttling(slot)
+        unready = 0 if worker.ready else worker.unready + 1
+        if unready >= STARTS_MAX:
+            raise SlotwiseError(
+                f"worker processes cannot start: {unready} in a row ended before they were"
+                f" ready; the last one: {sentence}; see stderr for their messages"
+            )
+        self._replace(slot, unready)
+        return Answer(slot, status, sentence) if worker.busy else None
+
+    def _replace(self, slot: int, unready: int = 0) -> None:
+        """Kill the worker of a slot, if alive, and start another without waiting."""
+        self._end(slot)
+        self._workers[slot] = self._new_worker(slot, unready)
+
+    def _end(self, slot: int) -> None:
+        """Kill the worker of a slot, if alive, without waiting."""
+        worker = self._workers[slot]
+        self._stop_throttling(slot)
+        self._poll.unregister(worker.channel)
+        del self._by_channel[worker.channel]
+        worker.kill()
+        self._dying.append(worker)
+
+    def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
+        speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
+        worker = WorkerProcess(self._environment | speed, unready, self._stdout, self.options)
+        self._by_channel[worker.channel] = slot
+        self._watch(worker)
+        return worker
+
+    def _pace(self, slot: int) -> None:
+        """Slow the worker of a slot from now on, if it should be slowed and is ready.
+
+        Before it is ready it would survive the manager, so it must not be stopped.
+        """
+        if slot in self._paced and self._workers[slot].ready:
+            assert self._pacer is not None
+            self._paced.remove(slot)
+            self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
+
+    def _stop_throttling(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
+        """Stop slowing the worker of a slot: it has no task any more, or will be killed."""
+        if self._pacer is not None:
+            self._paced.discard(slot)
+            self._pacer.end(slot, started, over)
+
+    def _watch(self, worker: WorkerProcess) -> None:
+        wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
+        self._poll.register(worker.channel, wanted)
+
+
+def check_room(workers: int) -> None:
+    """InputError for more workers than this machine can start now, as far as limits say it."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    reasons = []
+    if files != resource.RLIM_INFINITY:
+        free = files - len(os.listdir("/proc/self/fd")) - FILES_SPARE
+        reasons.append(
+            (free // WORKER_FILES, f"a program may open {files} files (see ulimit -n)")
+        )
+    if processes != resource.RLIM_INFINITY:
+        reasons.append((processes, f"a user may have {processes} processes (see ulimit -u)"))
+    if (memory := free_memory()) is not None:
+        reasons.append((memory // WORKER_BYTES, f"{memory / 1e9:.3g} GB of memory are free"))
+    most, reason = min(reasons, default=(workers, ""))
+    if workers > most:
+        raise InputError(
+            f"{workers} worker processes cannot be started, one for each slot: this machine has"
+            f" room for {max(0, most)}, as {reason}; use fewer slots"
+        )
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """A timeout for poll, which accepts neither infinity nor more than 24 days."""
+    return None if seconds is None else min(max(seconds, 0.0), 86_400.0) * 1000

@@ -1,0 +1,343 @@
+"""The process of a slot: reads tasks from its manager, runs them and sends back the results.
+
+It runs as a script (see `workers.py`) and imports none of our packages: an idle one costs 10 ms
+and 10 MB. The modules of a task are imported when its runner is first unpickled. Both
+directions carry frames: a fixed head, then a pickle of the length that the head gives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import pickle
+import signal
+import struct
+import sys
+import time
+from _signal import getsignal as handler_of  # type: ignore[import-not-found]
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from slotwise.task import RunningAttempt
+
+
+TOKEN_BYTES = 8
+"""Length of the token at the start of each frame, a secret of the manager and the worker.
+
+It detects user code that reads or writes the channel through descriptors that it did not open.
+"""
+
+REQUEST = struct.Struct(f"={TOKEN_BYTES}sBQ")
+"""Head of a frame to the worker: token, type, length of the pickle."""
+RUNNER, TASK, FORGET, KEPT = range(4)
+
+REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQ")
+"""Head of a frame from the worker: token, type, start, seconds, length of the pickle."""
+DONE, ERROR, STOPPED, TORN = range(4)
+"""TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
+
+LOST_INPUT = "slotwise.jobs.execution"
+INPUT_CHANGED = "slotwise.core.errors", "InputChanged"
+"""The module of the errors that are sent as they are; all others are sent as text."""
+
+WORD_BYTES = 40
+"""Size of the shared memory: five doubles, of which the manager writes the first two.
+
+The first is the number of the task that is asked to stop, counted from 1 for each worker; the
+second is the instant at which it is killed, as `time.monotonic()`. The worker writes the
+others: the number of the task that has reported progress, what is done, and the total.
+"""
+
+
+def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
+    """Serve until the manager closes the channel; the numbers are file descriptors.
+
+    The token, sent alone before all frames, tells the manager that the worker is ready.
+    """
+    for inherited in (channel, lifeline):
+        os.set_inheritable(inherited, False)
+    die_with_manager(lifeline)
+    word = memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
+    os.close(page)
+    server = Server(word)
+    server.listen()
+    reset_signals()  # The manager blocked SIGTERM before the fork.
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
+    # A killed worker cannot flush: its output must appear up to the last whole line.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    link = Link(channel, token)
+    os.write(channel, token)
+    try:
+        server.serve(link)
+    except SystemExit as leaving:
+        # A normal exit would wait for threads left by a task, with the channel open.
+        sys.stdout.flush()
+        os._exit(leaving.code if isinstance(leaving.code, int) else leaving.code is not None)
+
+
+def die_with_manager(lifeline: int) -> None:
+    """Make the kernel kill this process group when the manager's end of the lifeline closes.
+
+    Only the manager holds the other end, and it never writes: the only event is its death, even
+    by SIGKILL. Unlike the parent-death signal of prctl, this also reaches the children of user
+    code, works during native code, and does not depend on the thread that started the worker.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        os.read(lifeline, 1)  # Returns only if the manager died before the lines above.
+    except BlockingIOError:
+        return
+    os._exit(1)
+
+
+def reset_signals() -> None:
+    """Handle all signals that are inherited as ignored by default again, and block none.
+
+    A parent that ignores SIGCHLD would hide the exit codes of our children, for instance. An
+    ignored SIGHUP stays, as nohup has set it, and so does what Python itself ignores.
+    """
+    stays = {signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ}
+    for number in signal.valid_signals() - stays:
+        if handler_of(number) == signal.SIG_IGN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(
+                number, signal.default_int_handler if is_interrupt else signal.SIG_DFL
+            )
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def block() -> None:
+    """Block SIGTERM. During a fork, the child could take it instead of this process."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def unblock() -> None:
+    """Unblock SIGTERM; a pending one is delivered."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+class Link:
+    """The worker's end of the channel. It is closed in children that user code forks."""
+
+    def __init__(self, channel: int, token: bytes) -> None:
+        self._channel = channel
+        self._token = token
+        self._reader: BinaryIO = open(channel, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115
+        # Otherwise the manager would not see the end of a worker that has live children.
+        os.register_at_fork(after_in_child=self._cut)
+
+    def read(self) -> tuple[int, bytes] | None:
+        """The next request and its pickle.
+
+        None if the manager has gone, even within a frame, or if user code has read from the
+        channel, so that the start of the next frame is unknown.
+        """
+        try:
+            head = self._reader.read(REQUEST.size)
+            if len(head) < REQUEST.size:
+                return None
+            token, what, length = REQUEST.unpack(head)
+            if token != self._token:
+                print(
+                    "slotwise: a task has read from the channel of its worker", file=sys.stderr
+                )
+                return None
+            body = self._reader.read(length)
+        except ConnectionResetError:
+            return None
+        return (what, body) if len(body) == length else None
+
+    def write(self, what: int, started: float, seconds: float, body: bytes) -> None:
+        """Send one reply; blocks until the manager has received it."""
+        head = REPLY.pack(self._token, what, started, seconds, len(body))
+        if len(body) < 1 << 16:
+            pieces = [memoryview(head + body)]
+        else:
+            pieces = [memoryview(head), memoryview(body)]  # Avoids copying a large result.
+        for piece in pieces:
+            while piece:
+                piece = piece[os.write(self._channel, piece) :]
+
+    def _cut(self) -> None:
+        os.close(self._channel)
+        self._channel = -1
+
+
+class Server:
+    """Serves the requests of the manager, and handles SIGTERM as a stop request to the task.
+
+    The signal only wakes the worker up. The shared word holds the number of the task and the
+    instant. So a signal that comes after the end of its task, or from elsewhere, has no effect.
+    """
+
+    def __init__(self, word: memoryview[float]) -> None:
+        self._word = word
+        self._pickles: dict[str, bytes] = {}
+        self._runners: dict[str, Callable[..., object]] = {}
+        self._kept: bytes | None = None  # what an earlier attempt of the next task has kept
+        self._path = list(sys.path)
+        self._number = 0
+        self._attempt: RunningAttempt | None = None
+
+    def serve(self, link: Link) -> None:
+        """Answer each task with one reply; an exception of user code becomes its text."""
+        while request := link.read():
+            what, body = request
+            if what == TASK:
+                self._number += 1
+                self.listen()
+                link.write(*self.answer(body))
+                self._kept = None
+            elif what == RUNNER:
+                path, key, runner = pickle.loads(body)
+                # On another host, packages may lie elsewhere.
+                sys.path[:] = [*path, *(place for place in self._path if place not in path)]
+                self._pickles[key] = runner
+            elif what == KEPT:
+                self._kept = body
+            else:
+                key = pickle.loads(body)
+                self._pickles.pop(key, None)
+                self._runners.pop(key, None)
+            del request, body  # Frees a large argument before the next wait.
+
+    def listen(self) -> None:
+        """Make `on_signal` the handler, replacing one that user code may have left."""
+        # Called for each task: signal.getsignal would take a tenth of the time of a small one.
+        if handler_of(signal.SIGTERM) != self.on_signal:
+            signal.signal(signal.SIGTERM, self.on_signal)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGTERM. May raise Stopped, but only within the code of the task.
+
+        If the frame is that of `_run`, the task's function has returned or has not begun.
+        """
+        if self._attempt is None or frame is None or frame.f_code is Server._run.__code__:
+            return
+        self._attempt.on_signal()
+
+    def leave(self) -> None:
+        """Make SIGTERM end a child that user code forked, like any other process."""
+        if handler_of(signal.SIGTERM) == self.on_signal:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        unblock()
+
+    def answer(self, body: bytes) -> tuple[int, float, float, bytes]:
+        """Run one pickled task: type of reply, start, seconds, pickle of result or text."""
+        started = seconds = 0.0
+        trouble = "the arguments of the task cannot be read in a worker process"
+        try:
+            key, arguments = pickle.loads(body)
+            trouble = "the function of the task cannot be loaded in a worker process"
+            if key not in self._runners:
+                self._runners[key] = pickle.loads(self._pickles[key])
+            run = self._runners[key]
+            trouble = ""
+            started = time.monotonic()
+            try:
+                what, value = self._run(run, arguments)
+            finally:
+                seconds = time.monotonic() - started
+            if what != DONE and value is None:
+                return what, started, seconds, b""
+            role = "a result" if what == DONE else "what is kept"
+            trouble = (
+                f"{role}, of type {type(value).__name__}, cannot be sent between processes"
+            )
+            return what, started, seconds, pickled(value)
+        except SystemExit:
+            raise
+        except (
+            BaseException
+        ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
+            if type(error).__module__ == LOST_INPUT:
+                # Without its cause, which may be unreadable there: tblib pickles causes.
+                bare = type(error)(*error.args)
+                return ERROR, started, seconds, pickle.dumps(bare)
+            text = f"{trouble}: {summary(error)}" if trouble else text_of(error)
+            if (type(error).__module__, type(error).__name__) == INPUT_CHANGED:
+                return ERROR, started, seconds, pickle.dumps(type(error)(text))
+            return ERROR, started, seconds, pickle.dumps(text)
+
+    def _run(
+        self, run: Callable[..., object], arguments: tuple[object, ...]
+    ) -> tuple[int, object]:
+        """Call the task's function: the type of reply, and the result or the kept value."""
+        import slotwise.core.tracebacks  # noqa: F401  # The import path is not known earlier.
+        from slotwise import task
+
+        kept, self._kept = self._kept, None
+        self._attempt = attempt = task.begin(self._until(), kept, self._report)
+        del kept  # Frees the pickle once it is unpickled.
+        try:
+            return DONE, run(*arguments)
+        except BaseException as error:
+            stopped = attempt.stopped
+            if stopped is None or isinstance(error, SystemExit):
+                raise
+            if error is not stopped:
+                print(
+                    "slotwise: a task that stopped then failed:",
+                    text_of(error),
+                    file=sys.stderr,
+                )
+            stopped.__traceback__ = None  # Its frames keep the task's objects alive.
+            return TORN if attempt.torn else STOPPED, stopped.value
+        finally:
+            self._attempt = None
+            task.end()
+
+    def _until(self) -> Callable[[], float | None]:
+        """A function that returns when the next task is killed, or None without a request."""
+        word, number = self._word, self._number
+        return lambda: word[1] if word[0] == number else None
+
+    def _report(self, done: float, total: float) -> None:
+        """Show the manager the progress of the current task."""
+        self._word[3], self._word[4] = done, total
+        self._word[2] = self._number
+
+
+def pickled(value: Any) -> bytes:
+    """The pickle of a value: by plain pickle, which is fast, or by cloudpickle if needed.
+
+    Plain pickle stores classes of `__main__` by name, but that is a different module in the
+    other process.
+    """
+    try:
+        plain = pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        pass
+    else:
+        if b"__main__" not in plain:
+            return plain
+    from slotwise.jobs.pickling import pickled_by_value
+
+    return pickled_by_value(value)
+
+
+def summary(error: BaseException) -> str:
+    """The type and message of an error on one line, even if its `__str__` fails."""
+    import traceback
+
+    told = traceback.TracebackException(type(error), error, None)
+    told.__notes__ = None
+    return list(told.format_exception_only())[-1].strip()
+
+
+def text_of(error: BaseException) -> str:
+    """The error of a task as text; see `slotwise.core.tracebacks`, which is imported before any
+    task."""
+    from slotwise.core.tracebacks import format_traceback
+
+    return format_traceback(error)
+
+
+if __name__ == "__main__":
+    channel, lifeline, page = map(int, sys.argv[1:4])
+    main(channel, lifeline, page, bytes.fromhex(sys.argv[4]))

@@ -1,0 +1,3 @@
+"""The simulated backend."""
+
+from __future__ import annotations

@@ -1,0 +1,513 @@
+"""Attempts on simulated hosts, from launch to end: they read, copy and compute."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from slotwise.backends.simulated.network import FlowNetwork, Traffic
+from slotwise.backends.simulated.simulation import (
+    ActualDurations,
+    Fault,
+    Reports,
+    Simulation,
+    Unreachables,
+)
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.decisions import Launch, Locality, Preempt
+from slotwise.core.errors import InputError
+from slotwise.core.events import Event, OutputLost, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import Block, Job, Phase, PhaseId
+
+
+class Attempts:
+    """Runs attempts, and schedules the end of each by `tell` as soon as it is certain.
+
+    reading  the attempts that read their blocks over a network, None without a network
+    copies   whether any phase copies the output of others; in most workloads none does
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence[Job],
+        simulation: Simulation,
+        span: Unreachables,
+        tell: Callable[[float, Event], None],
+        absent: Collection[str] = (),
+    ) -> None:
+        """`cluster` has all hosts that are ever there, `absent` those not there now."""
+        self._tell, self._unreachable = tell, span
+        self._truths = ActualDurations(jobs, simulation)
+        self._speed_of = simulation.speed_of
+        self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
+        self._slowdown = [simulation.slowdown(locality) for locality in Locality]
+        self._fault = simulation.fault
+        self._reports = Reports(cluster) if cluster.heartbeat else None
+        self._copying = Copying(jobs)
+        self.copies = bool(self._copying)
+        self.reading: Reading | None = None
+        if simulation.network is not None:
+            phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
+            self.reading = Reading(cluster, simulation.network, phases, simulation.seed, absent)
+
+    def add(self, host: Host) -> None:
+        """A host joined; it may be another one than before by the same name."""
+        self._speeds[host.name] = self._speed_of(host)
+
+    def begin(self, launch: Launch, now: float) -> None:
+        """A host begins an attempt."""
+        if self.reading and self.reading.begin(now, launch):
+            return
+        if self.copies:
+            self._copy(launch, now)
+        else:
+            self._compute(launch, now)
+
+    def read(self, reading: Reading, now: float) -> None:
+        """Continue the attempts that have read their blocks by now."""
+        for launch in reading.ended(now):
+            self._copy(launch, now)
+
+    def tell_copiers(self, events: Iterable[object], now: float) -> None:
+        """Start to compute the attempts that have all of their input after these task ends."""
+        for event in events:
+            if isinstance(event, TaskFinished):
+                for source in self._copying.ended(event.at, event.phase):
+                    for begun, launch in source.waiting:
+                        begins = source.copied_at(begun)
+                        assert begins is not None
+                        heard_at = self._unreachable.through(launch.host, now)
+                        self._compute(launch, max(begins, heard_at))
+                    source.waiting.clear()
+
+    def is_waiting(self, key: AttemptKey) -> bool:
+        """Whether an attempt still reads or copies incomplete input, so has no end yet."""
+        if self.reading and self.reading.has(key):
+            return True
+        source = self._copying.source(key[0])
+        return source is not None and any(key_of(one) == key for _, one in source.waiting)
+
+    def give_up(self, key: AttemptKey, now: float) -> bool:
+        """Stop an attempt that is waiting; False if it computes instead."""
+        if self.reading and self.reading.give_up(now, key):
+            return True
+        if not self.is_waiting(key):
+            return False
+        source = self._copying.source(key[0])
+        assert source is not None
+        source.waiting = [one for one in source.waiting if key_of(one[1]) != key]
+        return True
+
+    def computed(self, end: TaskFinished, host: str, now: float) -> float:
+        """The work that an attempt with this end has done by now, in seconds at speed 1."""
+        whole = self._truths.work_of(Launch(*key_of(end), host, Locality.NODE))
+        begun = end.at - end.seconds
+        part = (now - begun) / end.seconds if end.seconds else 1.0
+        return whole * min(1.0, max(0.0, part))
+
+    def keep(self, phase: PhaseId, task: int, work: float) -> None:
+        """Add to the kept work of a task, which need not be done again."""
+        self._truths.keep(phase, task, work)
+
+    def lose(self, phase: PhaseId, task: int) -> None:
+        """The output of a done task is lost."""
+        self._truths.forget(phase, task)
+        self._copying.lost(phase)
+
+    def fails(self, launch: Launch) -> bool:
+        """Whether the attempt has a fault."""
+        return self._fault is not None and self._fault(launch) is not None
+
+    def _copy(self, launch: Launch, begun: float) -> None:
+        """From `begun` on the attempt copies the output of other phases, if it needs any."""
+        source = self._copying.source(launch.phase)
+        if source is None:
+            self._compute(launch, begun)
+            return
+        begins = source.copied_at(begun)
+        if begins is None:
+            source.waiting.append((begun, launch))
+        else:
+            self._compute(launch, begins)
+
+    def _compute(self, launch: Launch, begins: float) -> None:
+        """The attempt has all of its input at `begins`; schedule its end."""
+        work = self._truths.work_of(launch) * self._slowdown[launch.locality]
+        seconds = work / self._speeds[launch.host]
+        fault = self._fault(launch) if self._fault else None
+        if fault is not None and not isinstance(fault, Fault):
+            raise InputError(
+                f"fault gives {fault!r:.80} for {launch}; let it give a slotwise.Fault, or None"
+            )
+        end = begins + (seconds * fault.after if fault else seconds)
+        if self._reports:
+            end = self._reports.next(launch.host, end)
+        phase, task, attempt = launch.phase, launch.task, launch.attempt
+        if fault:
+            failed = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
+            self._tell(end, failed)
+        else:
+            self._tell(end, TaskFinished(end, phase, task, attempt, seconds))
+
+
+# Delayed actions of the simulated backend: heap entries that are not plain events.
+
+AttemptKey = tuple[PhaseId, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A decision reaches a host that was unreachable before."""
+
+    decision: Launch | Preempt
+
+    @property
+    def host(self) -> str:
+        """The host that the decision reaches."""
+        return self.decision.host
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A host receives a launch again."""
+
+    launch: Launch
+
+    @property
+    def host(self) -> str:
+        """The host that receives the launch."""
+        return self.launch.host
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An attempt that still runs is stopped; it has kept `kept` seconds of its work."""
+
+    key: AttemptKey
+    host: str
+    kept: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """The grace of an unresponsive host is over: its attempts are lost."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """The output of a done task is lost, wherever it is."""
+
+    phase: PhaseId
+    task: int
+
+
+Order = Deliver | Repeat | Stop | Abandon | Lose
+
+
+def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:
+    """The key of the attempt of a decision or event."""
+    return one.phase, one.task, one.attempt
+
+
+# The attempts that hosts were sent: one that was sent before is not begun again.
+
+
+class LaunchDeduplicator:
+    """The last attempt launched of each task; the attempts of a task come in order."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._counts = {
+            PhaseId(job.id, phase.name): phase.tasks.count
+            for job in jobs
+            for phase in job.phases
+        }
+        self._latest: dict[PhaseId, array[int]] = {}
+        self._taken_back: set[tuple[PhaseId, int]] = set()
+
+    def is_new(self, launch: Launch) -> bool:
+        """Record a launch; whether it was not launched before. O(1)."""
+        latest = self._latest.get(launch.phase)
+        if latest is None:
+            latest = array("I", [0]) * self._counts[launch.phase]
+            self._latest[launch.phase] = latest
+        task = launch.task
+        if launch.attempt <= latest[task]:
+            return False
+        latest[task] = launch.attempt
+        if self._taken_back:
+            self._taken_back.discard((launch.phase, task))
+        return True
+
+    def take_back(self, phase: PhaseId, task: int) -> None:
+        """Record that the last attempt of a task was killed or given up."""
+        self._taken_back.add((phase, task))
+
+    def was_taken_back(self, launch: Launch) -> bool:
+        """Whether an attempt that is over ended without a result because it was taken back."""
+        is_latest = launch.attempt == self._latest[launch.phase][launch.task]
+        return not is_latest or (launch.phase, launch.task) in self._taken_back
+
+
+# The gangs of a simulation: which of their tasks are done, and which attempts do not count.
+
+
+class Gangs:
+    """A gang is broken when an attempt of it ends without a result.
+
+    The output of its done tasks is then reported as lost. Its attempts that still run count as
+    killed when they end.
+    """
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._done: dict[PhaseId, dict[int, int]] = {
+            PhaseId(job.id, phase.name): {}
+            for job in jobs
+            for phase in job.phases
+            if phase.is_gang
+        }
+        self._broken: dict[PhaseId, int] = {}  # the last attempt that does not count
+
+    def __bool__(self) -> bool:
+        return bool(self._done)
+
+    def __contains__(self, phase: object) -> bool:
+        return phase in self._done
+
+    def is_done(self, phase: PhaseId, task: int) -> bool:
+        """Whether a task of a gang is done."""
+        return task in self._done[phase]
+
+    def is_void(self, event: TaskFinished | TaskFailed) -> bool:
+        """Whether an attempt belongs to a gang that was broken after it began."""
+        return event.attempt <= self._broken.get(event.phase, 0)
+
+    def give_up(self, job: str) -> None:
+        """A job was given up: its gangs are not done again."""
+        for phase in [phase for phase in self._done if phase.job == job]:
+            del self._done[phase]
+
+    def follow(self, event: Event) -> Sequence[Event]:
+        """An event as it counts, and the loss of output that follows from it."""
+        if not isinstance(event, TaskFinished | TaskFailed | TaskKilled | OutputLost):
+            return (event,)
+        done = self._done.get(event.phase)
+        if done is None:
+            return (event,)
+        if isinstance(event, OutputLost):
+            self._broken[event.phase] = max(done.values())
+            return (self._lost(event.at, event.phase, event.reason),)
+        if isinstance(event, TaskFinished):
+            if self.is_void(event):
+                return (TaskKilled(event.at, event.phase, event.task, event.attempt),)
+            done[event.task] = event.attempt
+            return (event,)
+        self._broken[event.phase] = max(event.attempt, self._broken.get(event.phase, 0))
+        return (event, self._lost(event.at, event.phase, "")) if done else (event,)
+
+    def _lost(self, at: float, phase: PhaseId, reason: str) -> OutputLost:
+        tasks = tuple(sorted(self._done[phase]))
+        self._done[phase].clear()
+        return OutputLost(at, phase, tasks, reason)
+
+
+# Outputs of done tasks that are lost while other tasks still need them.
+
+
+class Losses:
+    """Which outputs are lost, and whether it matters.
+
+    Only output that a later phase reads can be lost, and only while this phase is not done: the
+    output of a job is safe.
+    """
+
+    def __init__(
+        self, jobs: Iterable[Job], loss: Callable[[TaskFinished], float | None]
+    ) -> None:
+        self._loss = loss
+        self._left: dict[PhaseId, int] = {}
+        self._readers: dict[PhaseId, list[PhaseId]] = {}
+        self._given_up: set[str] = set()
+        for job in jobs:
+            for phase in job.phases:
+                reader = PhaseId(job.id, phase.name)
+                self._left[reader] = phase.tasks.count
+                for name in phase.waits_for:
+                    self._readers.setdefault(PhaseId(job.id, name), []).append(reader)
+
+    def seconds_after(self, event: TaskFinished) -> float | None:
+        """Count the end of a task; after how many seconds its output is lost, if it is."""
+        self._left[event.phase] -= 1
+        return self._loss(event) if event.phase in self._readers else None
+
+    def give_up(self, job: str) -> None:
+        """Nothing more is lost of a job that was given up."""
+        self._given_up.add(job)
+
+    def matters(self, phase: PhaseId) -> bool:
+        """Whether output of this phase is still needed."""
+        return phase.job not in self._given_up and any(
+            self._left[reader] for reader in self._readers[phase]
+        )
+
+    def undo(self, phase: PhaseId, tasks: int) -> None:
+        """Count this number of tasks as not done any more."""
+        self._left[phase] += tasks
+
+
+# Reading input from other hosts: attempts that wait, in their slots, for their block.
+
+OUTSIDE = ""
+"""The source of a block that no host of the cluster holds."""
+
+
+class Reading:
+    """The attempts that read a block over the network now.
+
+    The whole block is read before the task computes, from the nearest copy: one in the rack of
+    the reader if there is one. Among several, the host with the fewest outgoing flows at that
+    moment is chosen; ties are broken by the seed and the number of the task. A block is read to
+    its end also if the host that it comes from leaves meanwhile.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        phases: Mapping[PhaseId, Phase],
+        seed: int,
+        absent: Collection[str] = (),
+    ) -> None:
+        """`absent` holds the hosts of the cluster that are not there now; it may change."""
+        self._flows: FlowNetwork[AttemptKey] = FlowNetwork(cluster, network)
+        self._rack_of = cluster.rack_of
+        self._phases, self._seed = phases, seed
+        self._absent = absent
+        self._launches: dict[AttemptKey, Launch] = {}
+
+    def begin(self, now: float, launch: Launch) -> bool:
+        """Begin to read the block of an attempt; False if its host has it, or it has none."""
+        blocks = self._phases[launch.phase].tasks.blocks
+        if launch.locality is Locality.NODE or not blocks:
+            return False
+        block = blocks[launch.task]
+        if not block.size_bytes or launch.host in block.hosts:
+            return False
+        key = (launch.phase, launch.task, launch.attempt)
+        self._launches[key] = launch
+        self._flows.start(now, key, self._copy(block, launch), launch.host, block.size_bytes)
+        return True
+
+    def next_end(self) -> float | None:
+        """When the next attempt has its block if no other reading begins."""
+        coming = self._flows.next_end()
+        return None if coming is None else coming[0]
+
+    def ended(self, now: float) -> list[Launch]:
+        """The attempts that have their block by now, in order of completion."""
+        return [self._launches.pop(key) for key in self._flows.advance(now)]
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether an attempt reads now."""
+        return key in self._launches
+
+    def give_up(self, now: float, key: AttemptKey) -> bool:
+        """Stop the reading of a killed attempt; whether it was still reading."""
+        if self._launches.pop(key, None) is None:
+            return False
+        self._flows.stop(now, key)
+        return True
+
+    def traffic(self) -> Traffic:
+        """The traffic so far, including partial blocks of killed attempts."""
+        return self._flows.traffic()
+
+    def _copy(self, block: Block, launch: Launch) -> str:
+        """The host to read from."""
+        rack_of = self._rack_of
+        hosts = sorted(
+            host for host in block.hosts if host in rack_of and host not in self._absent
+        )
+        rack = rack_of[launch.host]
+        near = [host for host in hosts if rack_of[host] == rack] or hosts
+        if not near:
+            return OUTSIDE
+        first = (self._seed + launch.task) % len(near)
+        return min(near[first:] + near[:first], key=self._flows.leaving)
+
+
+# Copying between phases: tasks that began early wait in their slots for missing input.
+#
+# A task of phase P copies equal parts from the M tasks that P waits for. If these end at t_1 <=
+# ... <= t_M and copying all parts takes c seconds, a task that began at b has all of them at
+# max(b + c, max over k of (t_k + c (M - k + 1) / M)): part k cannot be copied before t_k, and
+# the parts from k on take c (M - k + 1) / M seconds.
+
+
+class CopySource:
+    """The input that the tasks of one phase copy. O(1) for each end of a source task.
+
+    `waiting` holds the attempts that copy incomplete input, and when each began.
+    """
+
+    __slots__ = ("_copy", "_done", "_latest", "_parts", "waiting")
+
+    def __init__(self, parts: int, copy: float) -> None:
+        self._parts, self._copy = parts, copy
+        self._done, self._latest = 0, -inf
+        self.waiting: list[tuple[float, Launch]] = []
+
+    def part_is_there(self, at: float) -> bool:
+        """Count the end of a source task; whether all have ended now."""
+        left = self._parts - self._done
+        self._latest = max(self._latest, at + self._copy * left / self._parts)
+        self._done += 1
+        return self._done == self._parts
+
+    def part_is_lost(self) -> None:
+        """Count a source task as not done any more."""
+        self._done -= 1
+
+    def copied_at(self, begun: float) -> float | None:
+        """When a task that began at `begun` has copied all; None while input is missing."""
+        if self._done < self._parts:
+            return None
+        return max(begun + self._copy, self._latest)
+
+
+class Copying:
+    """The sources of all phases that copy, indexed by copying phase and by source phase."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._of: dict[PhaseId, CopySource] = {}
+        self._fed_by: dict[PhaseId, list[CopySource]] = {}
+        for job in jobs:
+            for phase in job.phases:
+                if phase.copy > 0 or phase.slow_start < 1:
+                    self._add(job, phase)
+
+    def source(self, phase: PhaseId) -> CopySource | None:
+        """The source of this phase; None if it copies nothing."""
+        return self._of.get(phase)
+
+    def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
+        """Count the end of a task of this phase. The sources that are complete now."""
+        return [source for source in self._fed_by.get(phase, ()) if source.part_is_there(at)]
+
+    def lost(self, phase: PhaseId) -> None:
+        """The output of a task of this phase is lost: what has not copied it waits."""
+        for source in self._fed_by.get(phase, ()):
+            source.part_is_lost()
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def _add(self, job: Job, phase: Phase) -> None:
+        parts = sum(job.by_name[name].tasks.count for name in phase.after)
+        self._of[PhaseId(job.id, phase.name)] = source = CopySource(parts, phase.copy)
+        for name in phase.after:
+            self._fed_by.setdefault(PhaseId(job.id, name), []).append(source)

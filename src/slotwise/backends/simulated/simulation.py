@@ -1,0 +1,365 @@
+"""Parameters of a simulation: how the cluster differs from what the scheduler believes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+
+from slotwise.core.cluster import Cluster, Host, Network
+from slotwise.core.decisions import Launch, Locality
+from slotwise.core.errors import (
+    MAX_NUMBER,
+    MAX_TIME,
+    InputError,
+    check_all,
+    check_name,
+    check_positive,
+    check_range,
+    check_time,
+    check_type,
+    is_number,
+    is_whole,
+    option_name,
+    shown,
+)
+from slotwise.core.events import (
+    HostAdded,
+    HostChange,
+    TaskFinished,
+    check_changes,
+    hosts_ever,
+    in_order,
+)
+from slotwise.core.job import Job, PhaseId
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An attempt fails after the part `after` of its time; `lost` if its slot dies."""
+
+    reason: str
+    after: float = 0.5
+    lost: bool = False
+
+    def __post_init__(self) -> None:
+        check_name("the reason of a fault", self.reason)
+        check_range("after of a fault", self.after, 0, 1, "give a part from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How the simulated cluster differs from what the scheduler believes.
+
+    seed           the same seed gives the same task durations and the same log
+    noise          spread of true durations around the estimates: the standard deviation of
+                   the logarithm of a factor whose mean is 1; 0 makes the estimates true
+    remote_factor  factor on the time of a task that reads its input from another rack
+    rack_factor    the same for another host of its rack; None: as remote_factor
+    fault          returns the fault of an attempt, or None; None: no attempt fails
+    save_seconds   seconds that a task needs to save its work when it is asked to stop, after
+                   which it ends; None: it saves nothing and runs until it is done or killed
+    network        the network over which a task reads its block before it computes, if its host
+                   has no copy; None: reading takes no time apart from the factors above
+    speeds         the true speeds of hosts, where they differ from the believed ones
+    outages        when hosts are cut off from the scheduler
+    changes        the hosts that are added, drained and removed, and when; None: those of the
+                   workload
+    hide_work      the scheduler is not told the work of the jobs, only what finished tasks took
+    repeats        returns the seconds after which a host receives a launch a second time, or
+                   None; None: every launch is received once
+    loss           returns the seconds from the end of a task to the loss of its output, or
+                   None; the task is done again if other tasks still need it. None: no output is
+                   lost
+    """
+
+    seed: int = 0
+    noise: float = 0.0
+    remote_factor: float = 1.0
+    rack_factor: float | None = None
+    fault: Callable[[Launch], Fault | None] | None = None
+    save_seconds: float | None = None
+    network: Network | None = None
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    outages: tuple[Outage, ...] = ()
+    repeats: Callable[[Launch], float | None] | None = None
+    loss: Callable[[TaskFinished], float | None] | None = None
+    changes: tuple[HostChange, ...] | None = None
+    hide_work: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.seed) or self.seed < 0:
+            raise InputError(
+                f"{option_name('seed')} is {self.seed!r}; give a whole number >= 0"
+            )
+        if not is_number(self.noise) or not 0 <= self.noise <= 10:
+            raise InputError(
+                f"{option_name('noise')} is {self.noise!r}; it must be between 0 and 10"
+            )
+        if not isinstance(self.hide_work, bool):
+            raise InputError(
+                f"{option_name('hide_work')} is {self.hide_work!r}; give True or False"
+            )
+        for name in "remote_factor", "rack_factor":
+            value = getattr(self, name)
+            if value is not None:
+                remedy = f"it must be >= 1, at most {MAX_NUMBER:g}"
+                check_range(option_name(name), value, 1, MAX_NUMBER, remedy)
+        if self.save_seconds is not None:
+            check_time(option_name("save_seconds"), self.save_seconds)
+        if not isinstance(self.speeds, Mapping):
+            raise InputError(f"speeds is {self.speeds!r}; give a mapping of hosts to speeds")
+        for host, speed in self.speeds.items():
+            check_positive(f"true speed of host {host!r}", speed)
+        check_outages(self.outages)
+        for name in "fault", "repeats", "loss":
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise InputError(f"{name} is {shown(value)}; give a function, or leave it out")
+        remedy = "give a slotwise.Network, or leave it out"
+        check_type("network", self.network, Network | None, remedy)
+        if self.changes is not None:
+            remedy = "give a list of slotwise.HostAdded, HostDrained and HostRemoved"
+            check_all("changes", self.changes, HostChange, remedy)
+
+    def check(self, cluster: Cluster, jobs: Sequence[Job] = ()) -> None:
+        """InputError if outages, speeds or changes name hosts that are not there.
+
+        Also if these jobs could wait forever, because no host has slots for them.
+        """
+        changes = in_order(self.changes or ())
+        check_changes(cluster, changes, jobs)
+        known_hosts = hosts_ever(cluster, changes).by_name
+        for change in changes:
+            if isinstance(change, HostAdded):
+                self._check_added(change, known_hosts[change.host.name])
+        named = [(outage.host, str(outage)) for outage in self.outages]
+        named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
+        for host, what in named:
+            if host not in known_hosts:
+                known = ", ".join(known_hosts)
+                raise InputError(f"{what}: there is no host {host!r}; known: {known}")
+
+    def _check_added(self, change: HostAdded, before: Host) -> None:
+        """InputError if a host comes back in another rack of a network, which is fixed."""
+        host = change.host
+        if self.network is not None and host.rack != before.rack:
+            raise InputError(
+                f"host {host.name!r} comes back in rack {host.rack!r} at {change.at:g} s, but"
+                f" was in rack {before.rack!r}; with a network, give it another name"
+            )
+
+    def told(self, job: Job) -> Job:
+        """The job as the scheduler and the log get it."""
+        return job.without_work() if self.hide_work else job
+
+    def slowdown(self, locality: Locality) -> float:
+        """The factor on the time of a task that reads its input at this distance."""
+        if locality is Locality.NODE:
+            return 1.0
+        if locality is Locality.RACK and self.rack_factor is not None:
+            return self.rack_factor
+        return self.remote_factor
+
+    def speed_of(self, host: Host) -> float:
+        """The true speed of a host of the cluster."""
+        return self.speeds.get(host.name, host.speed)
+
+    def troubles(self, cluster: Cluster, believed_cluster: Cluster) -> dict[str, Any]:
+        """How the truth differs from what the scheduler gets, for the log: true speeds that
+        differ from the believed ones, outages, repeats, and whether work is hidden.
+
+        `believed_cluster` is the cluster that the scheduler gets. Empty entries are left out.
+        """
+        believed = {host.name: host.speed for host in believed_cluster.hosts}
+        hosts = hosts_ever(cluster, self.changes or ()).hosts
+        true = {host.name: self.speed_of(host) for host in hosts}
+        believed = {host.name: host.speed for host in hosts} | believed
+        found: dict[str, Any] = {
+            "speeds": {name: true[name] for name in true if true[name] != believed[name]},
+            "outages": [[one.host, one.at, one.seconds] for one in self.outages],
+            "repeats": self.repeats is not None,
+            "hide_work": self.hide_work,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+# Outages: times in which hosts are cut off from the scheduler, and when it notices them.
+#
+# Messages between the scheduler and such a host, in either direction, are delayed until the
+# host is reachable. Its tasks continue, and hosts still exchange the data that tasks read and
+# copy.
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A host is cut off at the instant `at` for `seconds`. InputError for invalid numbers."""
+
+    host: str
+    at: float
+    seconds: float
+
+    def __post_init__(self) -> None:
+        check_name("the host of an outage", self.host)
+        place = f"outage {self.host}={shown(self.at)}+{shown(self.seconds)}"
+        if not is_number(self.at) or not 0 <= self.at <= MAX_TIME:
+            raise InputError(
+                f"{place}: it begins at {shown(self.at)}; give seconds >= 0, at most"
+                f" {MAX_TIME:g}"
+            )
+        if not is_number(self.seconds) or not 0 < self.seconds <= MAX_TIME:
+            raise InputError(
+                f"{place}: it lasts {shown(self.seconds)} s; give seconds > 0, at most"
+                f" {MAX_TIME:g}"
+            )
+
+    @property
+    def over(self) -> float:
+        """The instant at which the host can be reached again."""
+        return self.at + self.seconds
+
+    def __str__(self) -> str:
+        return f"outage {self.host}={self.at:g}+{self.seconds:g}"
+
+
+def check_outages(outages: object) -> None:
+    """InputError for what is no collection of outages, and if those of one host overlap."""
+    if not isinstance(outages, Collection) or not all(isinstance(o, Outage) for o in outages):
+        raise InputError(f"outages is {outages!r}; give a tuple of `Outage`")
+    earlier: dict[str, Outage] = {}
+    for outage in sorted(outages, key=lambda one: (one.host, one.at)):
+        before = earlier.get(outage.host)
+        if before is not None and outage.at < before.over:
+            raise InputError(f"{before} and {outage} overlap; make them one")
+        earlier[outage.host] = outage
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A time in which no message gets through, from `cut` until just before `back`.
+
+    It is noticed at the first missing report; `noticed` is None if no report is missing.
+    """
+
+    host: str
+    cut: float
+    noticed: float | None
+    back: float
+
+
+class Reports:
+    """When each host reports: once per heartbeat, evenly spread over the hosts; or at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._heartbeat, count = cluster.heartbeat, len(cluster.hosts)
+        self._first = {
+            host.name: cluster.heartbeat * number / count
+            for number, host in enumerate(cluster.hosts)
+        }
+
+    def next(self, host: str, at: float) -> float:
+        """The first report of a host at an instant or later."""
+        if not self._heartbeat:
+            return at
+        first = self._first[host]
+        beats = (at - first) / self._heartbeat
+        if beats == inf:
+            return at  # A heartbeat below any difference of two instants.
+        return max(at, first + ceil(beats) * self._heartbeat)
+
+
+class Unreachables:
+    """All times in which hosts are unreachable. False if there are none."""
+
+    def __init__(self, outages: Iterable[Outage], reports: Reports) -> None:
+        self._of: dict[str, list[Unreachable]] = {}
+        for host in sorted({outage.host for outage in outages}):
+            own = sorted((o for o in outages if o.host == host), key=lambda one: one.at)
+            self._of[host] = list(_unreachable(own, reports))
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def __iter__(self) -> Iterator[Unreachable]:
+        for unreachable in self._of.values():
+            yield from unreachable
+
+    def through(self, host: str, at: float) -> float:
+        """When a message to or from a host arrives if it is sent at this instant."""
+        unreachable = self._of.get(host, ())
+        place = bisect_right(unreachable, at, key=lambda one: one.cut)
+        return max(at, unreachable[place - 1].back) if place else at
+
+
+def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachable]:
+    """The times in which one host is unreachable, given its outages in order."""
+    left = outages[::-1]
+    while left:
+        host, cut, over = left[-1].host, left[-1].at, left.pop().over
+        missing = reports.next(host, cut)
+        while True:
+            back = reports.next(host, over) if missing < over else over
+            if not left or left[-1].at > back:
+                break
+            over = left.pop().over  # The next outage begins before any report.
+        yield Unreachable(host, cut, missing if missing < over else None, back)
+
+
+# The true durations of tasks.
+
+
+class ActualDurations:
+    """The true work of all tasks, drawn for a whole phase when first needed.
+
+    It depends only on the seed, the job, the phase and the number of a task, not on the order
+    of launches: all schedulers in a comparison get the same tasks.
+    """
+
+    def __init__(self, jobs: Sequence[Job], simulation: Simulation) -> None:
+        self._seed, self._noise = simulation.seed, simulation.noise
+        self._phases = {
+            PhaseId(job.id, phase.name): (number, place, phase)
+            for number, job in enumerate(jobs)
+            for place, phase in enumerate(job.phases)
+        }
+        self._works: dict[PhaseId, list[float]] = {}
+        self._kept: dict[tuple[PhaseId, int], float] = {}
+
+    def work_of(self, launch: Launch) -> float:
+        """The work of an attempt, in seconds at speed 1, without what was kept."""
+        works = self._works.get(launch.phase)
+        if works is None:
+            works = self._works[launch.phase] = self.draw(launch.phase)
+        work = works[launch.task]
+        if self._kept:
+            work -= self._kept.get((launch.phase, launch.task), 0.0)
+        return work
+
+    def draw(self, phase_id: PhaseId) -> list[float]:
+        """The work of each task of a phase, in seconds at speed 1. InputError if not stated."""
+        number, place, phase = self._phases[phase_id]
+        tasks = phase.tasks
+        if tasks.work is None:
+            raise InputError(
+                f"phase {phase_id}: a simulation needs the work of its tasks; state its work"
+            )
+        work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
+        if self._noise > 0:
+            rng = np.random.default_rng([self._seed, number, place])
+            spread = self._noise * rng.standard_normal(tasks.count)
+            work = work * np.exp(spread - self._noise**2 / 2)
+        drawn: list[float] = work.tolist()
+        return drawn
+
+    def forget(self, phase: PhaseId, task: int) -> None:
+        """Forget the kept work of a task, which is to be done again as a whole."""
+        self._kept.pop((phase, task), None)
+
+    def keep(self, phase: PhaseId, task: int, work: float) -> None:
+        """Add to the kept work of a task, which need not be done again."""
+        if work:
+            self._kept[phase, task] = self._kept.get((phase, task), 0.0) + work

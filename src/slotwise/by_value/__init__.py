@@ -1,1 +1,0 @@
-"""Pickles for other processes, which cannot import what is in `__main__`: code is sent, too."""

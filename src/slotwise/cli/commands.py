@@ -1,0 +1,306 @@
+"""The commands that read logs: `slotwise report`, `replay` and `explain`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from slotwise import api
+from slotwise.cli.options import Json
+from slotwise.cli.terminal import exit_codes, print_json
+from slotwise.core.errors import InputError
+from slotwise.core.files import open_to_write, refuse_foreign
+from slotwise.core.history import read_history
+from slotwise.core.log import RULES, following
+from slotwise.core.rates import Rates, estimate_rates
+from slotwise.insight.report.text import count, number, percent, printable
+from slotwise.results import Result
+from slotwise.sources import read_source
+from slotwise.workload.workload import DataflowJob
+
+if TYPE_CHECKING:
+    from slotwise.jobs.dataflow.stages import StagedGraph
+
+
+LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="A log that --log has written.")]
+
+
+def report_logs(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs to show.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")],
+    pictures: Annotated[bool, typer.Option(help="Also as PNG and SVG, beside it.")] = False,
+) -> None:
+    """Write a page that works offline from the logs of one or several runs.
+
+    `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
+    """
+    with exit_codes():
+        with ExitStack() as stack:
+            read = [stack.enter_context(following(log)) for log in logs]
+            results = [Result.of_log(log) for log in read]
+            written = api.write_report(results, output, pictures=pictures)
+        for path in written:
+            print(printable(str(path)))
+
+
+def replay_log(
+    log: LogPath,
+    as_json: Json = False,
+) -> None:
+    """Make all decisions of a log again and compare them one by one.
+
+    Exit code 1 if a decision differs.
+
+    `slotwise replay run.jsonl`
+    """
+    with exit_codes():
+        replay = api.replay(log)
+        found = replay.difference
+        if as_json:
+            print_json(
+                {
+                    "identical": replay.is_identical,
+                    "turns": replay.turns,
+                    "decisions": replay.decisions,
+                    "rules": replay.rules,
+                    "difference": None
+                    if found is None
+                    else {
+                        "now": found.now,
+                        "turn": found.turn,
+                        "recorded": repr(found.recorded),
+                        "decided": repr(found.decided),
+                    },
+                }
+            )
+        elif found is None:
+            print(f"identical: {replay.decisions} decisions in {replay.turns} turns")
+        else:
+            print(f"first difference in turn {found.turn} at {found.now} s:")
+            print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
+            if replay.rules != RULES:
+                print(
+                    f"the log was decided by rules {replay.rules}, and this slotwise decides by"
+                    f" rules {RULES}: that alone may be the difference"
+                )
+        raise typer.Exit(0 if replay.is_identical else 1)
+
+
+def explain_log(
+    log: LogPath,
+    at: Annotated[float | None, typer.Option("--at", help="An instant, in seconds.")] = None,
+    job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Explain which jobs waited longest for slots, behind which, and what would have helped.
+
+    With `--job`, the waits of this job. With `--at` as well, why it holds its slots at that
+    instant: the shares of its pools, what it could use, which jobs hold the slots, and which
+    jobs are served before it and after it.
+
+    `slotwise explain run.jsonl`
+
+    `slotwise explain run.jsonl --at 12.5 --job q1`
+    """
+    from slotwise.insight.explanation import explanation_lines
+    from slotwise.insight.report.tables import wait_lines
+
+    with exit_codes():
+        if at is None:
+            waits = api.explain(log, job)
+            if as_json:
+                print_json({"waits": [wait.to_plain() for wait in waits]})
+            else:
+                print("\n".join(map(printable, wait_lines(waits))))
+            return
+        if job is None:
+            raise InputError(f"--at {at:g} is given without --job; name the job, too")
+        explanation = api.explain(log, job, at)
+        if as_json:
+            print_json(explanation.to_plain())
+        else:
+            print("\n".join(map(printable, explanation_lines(explanation))))
+
+
+# The command `slotwise history`: rates of programs and speeds of hosts in earlier runs.
+
+DEFAULT = Path("history.db")
+"""The default database."""
+
+MEGA = 1e6
+
+
+def show_history(
+    database: Annotated[
+        Path,
+        typer.Argument(metavar="[DB]", help="A database that `run --history` has written."),
+    ] = DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show rates of programs and speeds of hosts, as measured in earlier runs.
+
+    Half of the measurements, weighted by bytes, are within the spread of the value shown.
+
+    `slotwise history history.db`
+    """
+    with exit_codes():
+        rates = estimate_rates(read_history(database))
+        if as_json:
+            print_json(_plain(rates))
+        elif not rates.by_phase:
+            print("no measurements yet")
+        else:
+            rows = [*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]
+            print("\n".join(map(printable, rows)))
+
+
+def _plain(rates: Rates) -> dict[str, Any]:
+    return {
+        "programs": [
+            {
+                "program": program,
+                "phase": phase,
+                "seconds_per_byte": rate.seconds_per_byte,
+                "spread": rate.spread,
+                "tasks": rate.count,
+            }
+            for (program, phase), rate in rates.by_phase.items()
+        ],
+        "hosts": [
+            {
+                "host": speed.host,
+                "stated": speed.stated,
+                "speed": speed.speed,
+                "spread": speed.spread,
+                "tasks": speed.count,
+            }
+            for speed in rates.speeds
+        ],
+    }
+
+
+def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("program", "phase", "MB/s a slot", "spread", "tasks")]
+    for (program, phase), rate in rates.by_phase.items():
+        pace = number(1 / rate.seconds_per_byte / MEGA)
+        rows.append((program, phase, pace, _spread(rate.spread, rate.count), count(rate.count)))
+    return rows
+
+
+def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("host", "stated", "speed", "spread", "tasks")]
+    for speed in rates.speeds:
+        speeds = number(speed.stated), number(speed.speed)
+        rows.append(
+            (speed.host, *speeds, _spread(speed.spread, speed.count), count(speed.count))
+        )
+    return rows
+
+
+def _spread(spread: float, tasks: int) -> str:
+    """The spread as text; none for one task, because 0 % would suggest certainty."""
+    return percent(spread if tasks > 1 else None)
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """The rows with columns of equal width: names left-aligned, numbers right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numbers_from = len(rows[0]) - 3
+    return [
+        "  ".join(
+            cell.ljust(width) if place < numbers_from else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+# The command that draws dataflows: `slotwise show`.
+
+
+def show_dataflow(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="APP", help="app.py:name, app.py or module:name; or a workload file."
+        ),
+    ],
+    job: Annotated[
+        str | None, typer.Option("--job", help="A job of the workload file [default: all].")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the picture.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the picture as SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the graph of a dataflow: its nodes, groups and bundles. Nothing is run.
+
+    `slotwise show app.py:flow --svg flow.svg`
+
+    `slotwise show jobs.yaml --job words`
+    """
+    from slotwise.insight.report.dataflow.svg import MARK, page_of, svg_of
+    from slotwise.insight.report.dataflow.texts import dataflow_lines, dataflow_plain
+    from slotwise.insight.report.page import BEGIN
+
+    with exit_codes():
+        graphs = _graphs(what, job)
+        if svg is not None:
+            if len(graphs) > 1:
+                raise InputError(
+                    f"--svg holds one picture, and {what} has {len(graphs)} dataflows:"
+                    f" {', '.join(graphs)}; add --job, or use --html"
+                )
+            _write(svg, svg_of(*graphs.values()), MARK)
+        if html is not None:
+            drawn = [(name, svg_of(staged)) for name, staged in graphs.items()]
+            _write(html, page_of(drawn), BEGIN)
+        for name, staged in graphs.items():
+            if as_json:
+                print_json({"job": name, **dataflow_plain(staged)})
+            elif svg is None and html is None:
+                print(printable(f"dataflow {name}"))
+                print("\n".join(map(printable, dataflow_lines(staged))))
+
+
+def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
+    """The dataflows by the names of their jobs, or one by its place."""
+    from slotwise.jobs.dataflow.planning import check_fits, staged_graph
+
+    if not what.endswith((".yaml", ".yml", ".json")) and (".py" in what or ":" in what):
+        if job is not None:
+            raise InputError(
+                f"--job is for workload files; write {what.partition(':')[0]}:name"
+            )
+        return {what: staged_graph(what, None)}
+    workload = read_source(what).workload
+    jobs = {one.id: one for one in workload.jobs if isinstance(one, DataflowJob)}
+    if not jobs:
+        raise InputError(f"{what}: no job has a dataflow; add one, or name app.py:flow")
+    if job is not None and job not in jobs:
+        raise InputError(f"--job {job!r}: no such job has a dataflow; known: {', '.join(jobs)}")
+    found = {}
+    for name in jobs if job is None else (job,):
+        try:
+            found[name] = staged_graph(jobs[name].flow, workload.folder)
+            if workload.cluster is not None:
+                for stage in found[name].stages:
+                    check_fits(stage, workload.cluster)
+        except InputError as error:
+            raise InputError(f"job {name!r}: {error}") from None
+    return found
+
+
+def _write(path: Path, text: str, mark: str) -> None:
+    """Write a picture. InputError for a file that slotwise has not written, or cannot write."""
+    refuse_foreign(path, mark.encode(), f"picture {str(path)!r}")
+    try:
+        with open_to_write(path) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise InputError(
+            f"picture {str(path)!r}: {error.strerror}; name another file"
+        ) from error
+    print(printable(str(path)))

@@ -1,0 +1,1 @@
+"""What is there, and what happened: values, the state, the loop and the log."""

@@ -1,0 +1,280 @@
+"""Hosts, racks and slots: where work runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+
+from slotwise.core.errors import (
+    InputError,
+    check_all,
+    check_name,
+    check_positive,
+    check_time,
+    check_type,
+    is_whole,
+    shown,
+)
+
+ANY_KIND = "task"
+"""The plain kind of slot: it serves phases of every kind that has no slots of its own."""
+
+MAX_SLOTS = 10_000_000
+"""The largest number of slots of one kind; a larger one is taken for a typing error."""
+
+GRACE_SECONDS = 30.0
+"""Default seconds that a host may not respond before its tasks are planned elsewhere."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine with slots of one or more kinds. A task of work w takes w / speed seconds.
+
+    addresses  other names and addresses of the machine, by which file systems name it
+    """
+
+    name: str
+    slots: Mapping[str, int]
+    rack: str = "rack"
+    speed: float = 1.0
+    addresses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name("the name of a host", self.name)
+        check_name(f"host {self.name!r}: rack", self.rack)
+        check_all(
+            f"host {self.name!r}: addresses", self.addresses, str, "give a tuple of texts"
+        )
+        if not isinstance(self.slots, Mapping) or not all(
+            isinstance(kind, str) and is_whole(count) for kind, count in self.slots.items()
+        ):
+            raise InputError(
+                f"host {self.name!r}: slots is {shown(self.slots)}; give whole numbers by kind,"
+                " such as {'task': 2}"
+            )
+        check_positive(f"host {self.name!r}: speed", self.speed)
+        for kind, count in self.slots.items():
+            if count < 0:
+                raise InputError(
+                    f"host {self.name!r}: {count} slots of kind {kind!r}; use >= 0"
+                )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All hosts. A phase of kind k uses slots of kind k, or plain ones if there are none.
+
+    While hosts come and go it holds those that are present. Kinds of slots stay known when
+    their last host has left, so that phases wait for another one.
+
+    heartbeat  seconds between two reports of a host, as in Hadoop: the end of a task is known
+               with the next report. 0: the host reports at once
+    grace      seconds that a host may not respond; after that, the tasks that run there are
+               started again on other hosts
+    kinds      kinds of slots that are known although no host may have any now; a cluster with
+               such kinds may be empty
+    """
+
+    hosts: tuple[Host, ...] = field(default=())
+    heartbeat: float = 0.0
+    grace: float = GRACE_SECONDS
+    kinds: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        hosts = self.hosts
+        if not isinstance(hosts, Sequence) or not all(isinstance(one, Host) for one in hosts):
+            raise InputError(
+                f"cluster: hosts is {hosts!r:.80}; give a tuple of Host, or a number of slots"
+                " to Cluster.of_slots"
+            )
+        for name in "heartbeat", "grace":
+            check_time(f"cluster: {name}", getattr(self, name))
+        check_type("cluster: kinds", self.kinds, frozenset, "give a frozenset of texts")
+        names = [host.name for host in self.hosts]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"two hosts are named {twice!r}; rename one")
+        if not self.capacity:
+            raise InputError("the cluster has no slots; give it at least 1")
+        for kind, count in self.capacity.items():
+            if count > MAX_SLOTS:
+                raise InputError(
+                    f"the cluster has {count} slots of kind {kind!r};"
+                    f" give it at most {MAX_SLOTS}"
+                )
+
+    @classmethod
+    def of_slots(cls, slots: int, name: str = "cluster") -> Cluster:
+        """One host of speed 1 whose slots serve every kind."""
+        return cls((Host(name, {ANY_KIND: slots}),))
+
+    @cached_property
+    def by_name(self) -> dict[str, Host]:
+        """The hosts by name."""
+        return {host.name: host for host in self.hosts}
+
+    def at(self, machine: str) -> tuple[str, ...]:
+        """The hosts that have this name, or are on the machine with this name or address.
+
+        Names of machines also match without their domains.
+        """
+        if machine in self.by_name:
+            return (machine,)
+        name = machine.lower()
+        return self._by_address.get(name) or self._by_address.get(_short(name), ())
+
+    @cached_property
+    def _by_address(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for host in self.hosts:
+            names = {name.lower() for name in host.addresses if name}
+            for name in names | set(map(_short, names)):
+                found[name] = (*found.get(name, ()), host.name)
+        return found
+
+    @cached_property
+    def speeds(self) -> dict[str, float]:
+        """The speed of each host."""
+        return {host.name: host.speed for host in self.hosts}
+
+    @cached_property
+    def host_of_slot(self) -> dict[str, list[str]]:
+        """The host of each slot, by kind of slot."""
+        return {
+            kind: [host.name for host in self.hosts for _ in range(host.slots.get(kind, 0))]
+            for kind in self.capacity
+        }
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """The index of each host in `hosts`."""
+        return {host.name: number for number, host in enumerate(self.hosts)}
+
+    @cached_property
+    def rack_of(self) -> dict[str, str]:
+        """The rack of each host."""
+        return {host.name: host.rack for host in self.hosts}
+
+    @cached_property
+    def capacity(self) -> dict[str, int]:
+        """The number of slots of each known kind of slot, over all hosts."""
+        total: dict[str, int] = {}
+        for host in self.hosts:
+            for kind, count in host.slots.items():
+                total[kind] = total.get(kind, 0) + count
+        kinds = self.kinds | {kind for kind, count in total.items() if count}
+        return {kind: total.get(kind, 0) for kind in sorted(kinds)}
+
+    def with_host(self, host: Host) -> Cluster:
+        """The cluster with one more host. InputError if its name is taken."""
+        return replace(self, hosts=(*self.hosts, host), kinds=frozenset(self.capacity))
+
+    def without(self, name: str) -> Cluster:
+        """The cluster without a host; the kinds of its slots stay known."""
+        hosts = tuple(host for host in self.hosts if host.name != name)
+        return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
+
+    def resized(self, name: str, slots: Mapping[str, int]) -> Cluster:
+        """The cluster with other numbers of slots on one host."""
+        hosts = tuple(
+            replace(host, slots=slots) if host.name == name else host for host in self.hosts
+        )
+        return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
+
+    def check_slots(self, kind: str, slots: int) -> None:
+        """InputError if no host has this number of slots for phases of this kind.
+
+        One slot is there, or will be when a host of the kind comes.
+        """
+        slot_kind = self.slot_kind(kind)
+        if slots == 1 or not self.hosts:
+            return
+        host = max(self.hosts, key=lambda host: host.slots.get(slot_kind, 0))
+        if (largest := host.slots.get(slot_kind, 0)) < slots:
+            raise InputError(
+                f"each task occupies {slots} slots of one host, but the largest host,"
+                f" {host.name!r}, has {largest} of kind {slot_kind!r}; give `slots` at most"
+                f" {largest}, or add a larger host"
+            )
+
+    def check_gang(self, kind: str, tasks: int, slots: int) -> None:
+        """InputError if the hosts together cannot hold these tasks at once.
+
+        Each task occupies `slots` slots of one host. No check without hosts: some may come.
+        """
+        slot_kind = self.slot_kind(kind)
+        fit = sum(host.slots.get(slot_kind, 0) // slots for host in self.hosts)
+        if fit < tasks and self.hosts:
+            raise InputError(
+                f"a gang starts its {tasks} tasks of {slots} {_slots(slots)} together, but"
+                f" the {self.capacity[slot_kind]} slots of kind {slot_kind!r} on"
+                f" {len(self.hosts)} {'host' if len(self.hosts) == 1 else 'hosts'} hold {fit}"
+                f" of them at once; give the gang at most {fit}, or add slots"
+            )
+
+    def check_continues(self, before: str, after: str, slots: tuple[int, int] = (1, 1)) -> None:
+        """InputError for a host that can run tasks of kind `before` but not those of `after`.
+
+        Tasks of kind `after` continue those of kind `before` on the same host; `slots` are the
+        slots that each task occupies before and after.
+        """
+        one, other = self.slot_kind(before), self.slot_kind(after)
+        for host in self.hosts:
+            has = host.slots.get(other, 0)
+            if host.slots.get(one, 0) >= slots[0] and 0 < has < slots[1]:
+                raise InputError(
+                    f"host {host.name!r} has {has} slots of kind {other!r}, and a task of kind"
+                    f" {after!r} that continues one there occupies {slots[1]}; give it more, or"
+                    f" no slots of kind {one!r}"
+                )
+            if host.slots.get(one, 0) >= slots[0] and not has:
+                raise InputError(
+                    f"host {host.name!r} has slots of kind {one!r} but none of kind {other!r},"
+                    f" for tasks of kind {after!r} that continue those of kind {before!r} where"
+                    f" they ran; give it some, or no slots of kind {one!r}"
+                )
+
+    def slot_kind(self, kind: str) -> str:
+        """The kind of slot that phases of this kind use. InputError if there is none."""
+        slots = self.capacity
+        if kind in slots:
+            return kind
+        if ANY_KIND in slots:
+            return ANY_KIND
+        wanted = " or ".join(repr(one) for one in dict.fromkeys((kind, ANY_KIND)))
+        raise InputError(
+            f"no host has slots for phases of kind {kind!r}; the cluster has slots of kind"
+            f" {', '.join(self.capacity)}: add {wanted} slots to a host"
+        )
+
+
+def _slots(count: int) -> str:
+    return "slot" if count == 1 else "slots"
+
+
+def _short(name: str) -> str:
+    """The name of a machine without its domain; addresses stay as they are."""
+    return name if ":" in name or name[-1:].isdecimal() else name.partition(".")[0]
+
+
+# The network of a cluster: the bandwidth between hosts and racks.
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Bandwidths in bytes a second: of a host and of a rack, each way, and of the core.
+
+    The hosts of a rack are connected by its switch, and the racks by the core. Concurrent flows
+    share each of these fairly.
+    """
+
+    host: float = inf
+    rack: float = inf
+    core: float = inf
+
+    def __post_init__(self) -> None:
+        for name in ("host", "rack", "core"):
+            if getattr(self, name) != inf:
+                check_positive(f"network: {name}, bytes a second,", getattr(self, name))

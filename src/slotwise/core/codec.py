@@ -1,0 +1,318 @@
+"""Conversion of events, decisions and their parts to plain JSON values and back.
+
+Each entry is an object with its class name under "is". Numbers are written so that reading
+them gives the same float again. Fields that older logs lack get their defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from itertools import starmap
+from math import inf
+from typing import Any
+
+from slotwise.core.cluster import GRACE_SECONDS, Cluster, Host
+from slotwise.core.decisions import (
+    Adjust,
+    Decision,
+    Defer,
+    Enqueue,
+    GiveUp,
+    Launch,
+    Locality,
+    Preempt,
+    Queue,
+    Reallocate,
+    Release,
+    VirtualEnd,
+    VirtualJob,
+    VirtualTime,
+    VirtualUser,
+)
+from slotwise.core.events import (
+    Event,
+    HostAdded,
+    HostDrained,
+    HostJoined,
+    HostLost,
+    HostRemoved,
+    HostResized,
+    JobArrived,
+    JobCancelled,
+    JobChanged,
+    JobsClosed,
+    LaunchDropped,
+    ObjectiveChanged,
+    OutputLost,
+    PhaseClosed,
+    PoolsChanged,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+    TasksAdded,
+    TasksBlocked,
+    TasksDropped,
+    TasksRunnable,
+)
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.pools import Pool, Preemption
+
+Plain = dict[str, Any]
+
+OMITTED = {TaskFailed: ("lacks_input", "final"), OutputLost: ("reason",)}
+"""Keys that are left out if they are false or empty, as they usually are."""
+
+
+def encode(entry: Event | Decision) -> Plain:
+    """An event or decision as a JSON object."""
+    if isinstance(entry, JobArrived):
+        return {"is": "JobArrived", "at": entry.at, "job": encode_job(entry.job)}
+    if isinstance(entry, HostAdded):
+        return {"is": "HostAdded", "at": entry.at, "host": _encode_host(entry.host)}
+    if isinstance(entry, PoolsChanged):
+        pools = [encode_pool(pool) for pool in entry.pools]
+        return {"is": "PoolsChanged", "at": entry.at, "pools": pools}
+    if isinstance(entry, Reallocate):
+        slots = [[*phase, share] for phase, share in entry.slots.items()]
+        earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
+        virtual = {} if entry.virtual is None else {"virtual": _encode_virtual(entry.virtual)}
+        in_turn = {"in_turn": True} if entry.in_turn else {}
+        first: Plain = {}
+        if entry.next is not None:
+            first = {
+                "next": [list(phase) for phase in entry.next],
+                "behind": dict(entry.behind),
+            }
+        whole = {"is": "Reallocate", "slots": slots, "until": entry.until}
+        return whole | earliest | virtual | in_turn | first
+    if isinstance(entry, Adjust):
+        slots = [[*phase, share] for phase, share in entry.slots.items()]
+        earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
+        return {"is": "Adjust", "slots": slots, "until": entry.until} | earliest
+    if isinstance(entry, Enqueue):
+        queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
+        return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
+    plain = {
+        "is": type(entry).__name__,
+        **{field.name: getattr(entry, field.name) for field in fields(entry)},
+    }
+    for omitted in OMITTED.get(type(entry), ()):
+        if not plain[omitted]:
+            del plain[omitted]
+    return plain
+
+
+def decode(plain: Mapping[str, Any]) -> Event | Decision:
+    """The inverse of `encode`. KeyError if the object is no event or decision."""
+    entry: Event | Decision = _DECODERS[plain["is"]](plain)
+    return entry
+
+
+def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    def make(plain: Mapping[str, Any]) -> Any:
+        values = {key: value for key, value in plain.items() if key != "is"}
+        if "phase" in values:
+            values["phase"] = PhaseId(*values["phase"])
+        if "tasks" in values:
+            values["tasks"] = tuple(values["tasks"])
+        if "locality" in values:
+            values["locality"] = Locality(values["locality"])
+        return cls(**values)
+
+    return make
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    cls.__name__: _plainly(cls)
+    for cls in (
+        *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
+        *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
+        *(TasksRunnable, TasksBlocked, TasksDropped),
+        *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
+        *(Launch, Defer, Preempt, Release, GiveUp),
+    )
+} | {
+    "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
+    "HostAdded": lambda plain: HostAdded(plain["at"], Host(**plain["host"])),
+    "PoolsChanged": lambda plain: PoolsChanged(
+        plain["at"], tuple(map(decode_pool, plain["pools"]))
+    ),
+    "Reallocate": lambda plain: Reallocate(
+        {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]},
+        plain["until"],
+        plain.get("earliest", -inf),
+        _decode_virtual(plain["virtual"]) if "virtual" in plain else None,
+        plain.get("in_turn", False),
+        tuple(starmap(PhaseId, plain["next"])) if "next" in plain else None,
+        plain.get("behind", {}),
+    ),
+    "Adjust": lambda plain: Adjust(
+        {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]},
+        plain["until"],
+        plain.get("earliest", -inf),
+    ),
+    "Enqueue": lambda plain: Enqueue(
+        {host: _decode_queue(queue) for host, queue in plain["queues"].items()},
+        tuple(plain["jobs"]),
+    ),
+}
+
+
+def _encode_queue(queue: Queue) -> list[list[Any]]:
+    """Consecutive tasks of one phase form one list: job, phase, task numbers."""
+    runs: list[list[Any]] = []
+    for (job, phase), task in queue:
+        if not runs or runs[-1][:2] != [job, phase]:
+            runs.append([job, phase])
+        runs[-1].append(task)
+    return runs
+
+
+def _decode_queue(plain: list[list[Any]]) -> Queue:
+    return tuple((PhaseId(job, phase), task) for job, phase, *tasks in plain for task in tasks)
+
+
+def _encode_virtual(virtual: VirtualTime) -> Plain:
+    return {
+        "at": virtual.at,
+        "slots": virtual.slots,
+        "now": virtual.now,
+        "users": [
+            [user.name, user.begun, user.clock, [list(one) for one in user.jobs]]
+            for user in virtual.users
+        ],
+        "late": [[job, *end] for job, end in virtual.late.items()],
+    }
+
+
+def _decode_virtual(plain: Plain) -> VirtualTime:
+    users = tuple(
+        VirtualUser(name, begun, clock, tuple(VirtualJob(*one) for one in jobs))
+        for name, begun, clock, jobs in plain["users"]
+    )
+    late = {job: VirtualEnd(*end) for job, *end in plain["late"]}
+    return VirtualTime(plain["at"], plain["slots"], plain["now"], users, late)
+
+
+def encode_job(job: Job) -> Plain:
+    """A job as a JSON object."""
+    return {
+        "id": job.id,
+        "arrival": job.arrival,
+        "pool": job.pool,
+        "weight": job.weight,
+        "deadline": job.deadline,
+        "steps": [list(step) for step in job.steps],
+        "penalty": job.penalty,
+        "priority": job.priority,
+        **({"program": job.program} if job.program else {}),
+        "phases": [_encode_phase(phase) for phase in job.phases],
+    }
+
+
+def decode_job(plain: Mapping[str, Any]) -> Job:
+    """The inverse of `encode_job`."""
+    return Job(
+        id=plain["id"],
+        phases=tuple(_decode_phase(phase) for phase in plain["phases"]),
+        arrival=plain["arrival"],
+        pool=plain["pool"],
+        weight=plain["weight"],
+        deadline=plain["deadline"],
+        steps=tuple((at, cost) for at, cost in plain["steps"]),
+        penalty=plain["penalty"],
+        priority=plain.get("priority", "normal"),
+        program=plain.get("program", ""),
+    )
+
+
+def _encode_phase(phase: Phase) -> Plain:
+    return {
+        "name": phase.name,
+        "kind": phase.kind,
+        "after": sorted(phase.after),
+        "slots_min": phase.slots_min,
+        "slots_max": phase.slots_max,
+        "slow_start": phase.slow_start,
+        "copy": phase.copy,
+        "continues": phase.continues,
+        "count": phase.tasks.count,
+        "work": phase.tasks.work,
+        "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
+        **({"grows": True} if phase.grows else {}),
+        **({} if phase.slots == 1 else {"slots": phase.slots}),
+        **({"gang": True} if phase.gang else {}),
+        **({"gated": True} if phase.gated else {}),
+    }
+
+
+def _decode_phase(plain: Mapping[str, Any]) -> Phase:
+    work = plain["work"]
+    blocks = tuple(Block(frozenset(hosts), size) for hosts, size in plain["blocks"])
+    return Phase(
+        name=plain["name"],
+        tasks=Tasks(plain["count"], tuple(work) if isinstance(work, list) else work, blocks),
+        kind=plain["kind"],
+        after=frozenset(plain["after"]),
+        slots_min=plain["slots_min"],
+        slots_max=plain["slots_max"],
+        slow_start=plain.get("slow_start", 1.0),
+        copy=plain.get("copy", 0.0),
+        continues=plain.get("continues"),
+        grows=plain.get("grows", False),
+        slots=plain.get("slots", 1),
+        gang=plain.get("gang", False),
+        gated=plain.get("gated", False),
+    )
+
+
+def encode_cluster(cluster: Cluster) -> list[Plain]:
+    """A cluster as JSON objects, one for each host."""
+    return [_encode_host(host) for host in cluster.hosts]
+
+
+def _encode_host(host: Host) -> Plain:
+    slots = dict(host.slots)
+    return {"name": host.name, "rack": host.rack, "slots": slots, "speed": host.speed}
+
+
+def decode_cluster(
+    plain: list[Plain],
+    heartbeat: float = 0.0,
+    grace: float = GRACE_SECONDS,
+    kinds: Iterable[str] = (),
+) -> Cluster:
+    """The inverse of `encode_cluster`; the other arguments are those of `Cluster`."""
+    return Cluster(tuple(Host(**host) for host in plain), heartbeat, grace, frozenset(kinds))
+
+
+def encode_pool(pool: Pool) -> Plain:
+    """A pool as a JSON object."""
+    return {
+        "name": pool.name,
+        "weight": pool.weight,
+        "slots_min": dict(pool.slots_min),
+        "slots_max": dict(pool.slots_max),
+        "policy": pool.policy,
+        "parent": pool.parent,
+        "jobs_max": pool.jobs_max,
+        "job_weights": pool.job_weights,
+        "preemption": pool.preemption and _encode_preemption(pool.preemption),
+    }
+
+
+def decode_pool(plain: Plain) -> Pool:
+    """The inverse of `encode_pool`."""
+    preemption = plain.get("preemption")
+    stated = None if preemption is None else _decode_preemption(preemption)
+    return Pool(**{**plain, "preemption": stated})
+
+
+def _encode_preemption(preemption: Preemption) -> Plain:
+    """What a preemption states; null stands for infinity (never), which JSON lacks."""
+    return {k: None if value == inf else value for k, value in preemption.stated().items()}
+
+
+def _decode_preemption(plain: Plain) -> Preemption:
+    return Preemption(**{key: inf if value is None else value for key, value in plain.items()})

@@ -1,0 +1,244 @@
+"""The errors that a user can cause, as a tree.
+
+SlotwiseError
+ ├─ InputError        invalid input: a file, an argument, a program name (exit code 2)
+ ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
+ ├─ OutputError       a part of the output cannot be written (its task fails)
+ ├─ WorkFolderError   intermediate files cannot be written or read (their task fails)
+ ├─ InputChanged      an input file changed since the job was planned (its job fails)
+ │   └─ InputDiffers  it is not the same on one host (its task fails)
+ ├─ HostsLostError    all hosts of a run have gone, and no others can join (exit code 1)
+ └─ MissingExtraError an optional dependency is not installed (exit code 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import find_spec
+from numbers import Integral, Real
+from typing import Any
+
+
+class SlotwiseWarning(UserWarning):
+    """What a user should know and may correct, although nothing has failed."""
+
+
+class SlotwiseError(Exception):
+    """An error that a user can cause and fix; the message names place, value and remedy."""
+
+
+class InputError(SlotwiseError):
+    """Invalid input; nothing was started."""
+
+
+class RecordError(SlotwiseError, TypeError):
+    """What the function of a node wrote is no record, or its key is none; names the node."""
+
+
+class InputChanged(SlotwiseError):
+    """An input file changed since its job was planned: no further attempt can succeed."""
+
+
+class InputDiffers(InputChanged):
+    """An input file is not the same on one host; it may be right on another one."""
+
+
+class HostsLostError(SlotwiseError):
+    """All hosts have gone, and no others can join: what has begun cannot go on."""
+
+
+class OutputError(SlotwiseError):
+    """A part of the output cannot be written where its task runs."""
+
+    @classmethod
+    def of(cls, path: str, error: OSError) -> OutputError:
+        """The error for a file of the output, with the remedy."""
+        return cls(
+            f"its output cannot be written to {path}: {error.strerror or error}; check that its"
+            " folder is there, on each host of a cluster, that it may be written to and is not"
+            " full, and that nothing removes it while the job runs"
+        )
+
+
+class WorkFolderError(SlotwiseError):
+    """The intermediate files of a task cannot be written or read where it runs."""
+
+    @classmethod
+    def of(cls, folder: str, error: OSError) -> WorkFolderError:
+        """The error for a folder of intermediate files, with the remedy."""
+        return cls(
+            f"its intermediate files cannot be kept in {folder}: {error.strerror or error};"
+            " check that this folder exists, that it can be written to and is not full, and"
+            " that nothing removes it while the job runs; TMPDIR, or --local-directory of a"
+            " Dask worker, names another"
+        )
+
+
+class MissingExtraError(SlotwiseError):
+    """An optional dependency is needed and not installed, or cannot be imported (`missing`)."""
+
+    def __init__(self, wanted_for: str, extra: str, missing: ImportError | None = None) -> None:
+        reason = "" if missing is None else f" ({missing})"
+        super().__init__(
+            f"{wanted_for} needs an optional part{reason}: pip install 'slotwise[{extra}]'"
+        )
+
+
+def check_installed(module: str, wanted_for: str, extra: str) -> None:
+    """Raise MissingExtraError, naming what needs it, if the module of an extra is missing."""
+    if find_spec(module) is None:
+        raise MissingExtraError(wanted_for, extra)
+
+
+# The names of options in messages, as the user has written them.
+
+SHORTER = {"attempts_max": "attempts", "epoch_seconds": "epoch"}
+"""Options that have a shorter name on the command line."""
+
+_is_command: ContextVar[bool] = ContextVar("is_command", default=False)
+
+
+def option_name(name: str) -> str:
+    """An option as the caller writes it: `dask_slots`, or `--dask-slots` in a command."""
+    if not _is_command.get():
+        return name
+    return f"--{SHORTER.get(name, name).replace('_', '-')}"
+
+
+@contextmanager
+def as_in_commands() -> Iterator[None]:
+    """Write options as on the command line."""
+    token = _is_command.set(True)
+    try:
+        yield
+    finally:
+        _is_command.reset(token)
+
+
+# Whether a value that a user gives has the right type; other code checks its range.
+
+NUMBER = (int, float, Real)
+"""The types of numbers; those of NumPy are among them."""
+
+WHOLE = (int, Integral)
+"""The types of whole numbers."""
+
+MAX_SECONDS = 1e100
+"""The longest time of a task: sums and products of such numbers do not overflow."""
+
+MAX_TIME = 1e10
+"""Seconds, about 300 years; floats would be too coarse for later instants."""
+
+MAX_NUMBER = 1e12
+"""The maximum of weights, speeds and costs: sums of many stay finite and precise enough."""
+
+MIN_NUMBER = 1e-12
+"""The minimum of positive numbers; smaller ones are lost in sums."""
+
+MAX_FLOAT = 1.7e308
+"""The largest float, about; an integer may be larger."""
+
+MAX_WHOLE = 10**12
+"""The maximum of a count; a larger one is taken for a typing error."""
+
+MAX_SHOWN = 80
+"""The maximum number of characters of a value that a message shows."""
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number; True and False are none."""
+    return isinstance(value, NUMBER) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number; True and False are none."""
+    return isinstance(value, WHOLE) and not isinstance(value, bool)
+
+
+def check_range(
+    what: str, value: object, least: float, most: float, remedy: str, whole: bool = False
+) -> None:
+    """InputError unless it is a number, or a whole number, from `least` to `most`.
+
+    A number that is an integer may have any number of digits.
+    """
+    is_right = is_whole(value) if whole else is_number(value)
+    if not is_right or not least <= value <= most:  # type: ignore[operator]
+        raise InputError(f"{what} is {shown(value)}; {remedy}")
+
+
+def check_positive(what: str, value: object) -> None:
+    """InputError unless it is a positive number whose sums and products do not overflow."""
+    remedy = f"give a number > 0, from {MIN_NUMBER:g} to {MAX_NUMBER:g}"
+    check_range(what, value, MIN_NUMBER, MAX_NUMBER, remedy)
+
+
+def check_time(what: str, value: object) -> None:
+    """InputError unless it is a number of seconds that instants can be as large as."""
+    check_range(what, value, 0, MAX_TIME, f"give seconds >= 0, at most {MAX_TIME:g}")
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: in Python's notation, its first characters at least."""
+    try:
+        text = repr(value)
+    except Exception as error:  # Of a user's class, or an integer of too many digits.
+        return f"a value of type {type(value).__name__} ({error})"
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def check_name(what: str, value: object) -> None:
+    """InputError unless it is a text."""
+    if not isinstance(value, str):
+        raise InputError(f"{what} is {shown(value)}; give a text")
+
+
+def check_type(what: str, value: object, kinds: Any, remedy: str) -> None:
+    """InputError unless it is of one of these types."""
+    if not isinstance(value, kinds):
+        raise InputError(f"{what} is {shown(value)}; {remedy}")
+
+
+def check_all(what: str, values: object, kinds: Any, remedy: str) -> None:
+    """InputError unless they are a list or a tuple of values of one of these types."""
+    if not isinstance(values, list | tuple) or not all(isinstance(v, kinds) for v in values):
+        raise InputError(f"{what} is {shown(values)}; {remedy}")
+
+
+def check_path(what: str, value: object, optional: bool = True) -> None:
+    """InputError unless it is a path, or None if it is optional."""
+    is_path = isinstance(value, str) or hasattr(value, "__fspath__")
+    if not is_path and (value is not None or not optional):
+        raise InputError(f"{what} is {shown(value)}; give a path, as a text or a Path")
+
+
+def check_text(what: str, value: object) -> None:
+    """InputError unless it is a text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what} is {value!r}; give a text that is not empty")
+
+
+def check_whole(what: str, value: object, least: int = 1) -> None:
+    """InputError unless it is a whole number of at least this."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{what} is {value!r}; give a whole number >= {least}")
+    if value > MAX_WHOLE:
+        raise InputError(f"{what} is {shown(value)}; give a whole number <= {MAX_WHOLE}")
+
+
+def check_number(what: str, value: object) -> None:
+    """InputError unless it is a finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"{what} is {value!r}; give a number")
+    if not abs(value) <= MAX_FLOAT:
+        raise InputError(f"{what} is {shown(value)}; give a finite number")
+
+
+def check_seconds(what: str, value: object) -> None:
+    """InputError unless it is a finite number of at least 0."""
+    check_number(what, value)
+    assert isinstance(value, int | float)
+    if value < 0:
+        raise InputError(f"{what} is {value!r}; give seconds >= 0")

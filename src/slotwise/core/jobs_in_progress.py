@@ -1,0 +1,385 @@
+"""The jobs that have arrived and are not over, and which of their phases are ready."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from math import inf
+from operator import attrgetter
+
+from slotwise.core.decisions import Launch
+from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.tolerances import SLOTS
+
+MAX_PHASES = 1_000_000
+"""More than the phases of any job: phases are numbered by arrival, then by index in the job."""
+
+
+_ORDER = attrgetter("order")
+
+
+class Jobs:
+    """The jobs that are not over, and how those ended that ended in this turn.
+
+    arrived    the number of jobs that have arrived
+    phases     the phases of all jobs that are not over
+    ready      the ready phases, by kind of slot
+    wide       those of them that take several slots at once; `has_wide`: whether there are any
+    completed  when each job was done that succeeded in this turn
+    failed     why each job has failed that was given up in this turn
+    """
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self.arrived = 0
+        self.phases: dict[PhaseId, PhaseState] = {}
+        self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
+        self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
+        self.has_wide = False
+        self.completed: dict[str, float] = {}
+        self.failed: dict[str, str] = {}
+        self._admission = Admission()
+        self._phases_of: dict[str, dict[str, PhaseState]] = {}
+        self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
+        self._given_up: set[str] = set()  # They are not over while they hold slots.
+        self._in_order: dict[str, list[PhaseState]] = {kind: [] for kind in self.ready}
+
+    def add_kind(self, kind: str) -> None:
+        """Add a kind of slot, if it is new."""
+        self.ready.setdefault(kind, {})
+        self.wide.setdefault(kind, {})
+        self._in_order.setdefault(kind, [])
+
+    def __len__(self) -> int:
+        return len(self._phases_of)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._phases_of
+
+    def new_turn(self) -> None:
+        """Forget how jobs ended before."""
+        self.completed.clear()
+        self.failed.clear()
+
+    def is_given_up(self, name: str) -> bool:
+        """Whether a job was given up and still holds slots."""
+        return name in self._given_up
+
+    def may_begin(self, job: Job) -> bool:
+        """Whether a job was admitted and not given up."""
+        return job.id not in self._given_up and not self._admission.awaits(job)
+
+    @property
+    def awaiting_admission(self) -> list[str]:
+        """The jobs that wait until their pools run fewer jobs, the next one first."""
+        return self._admission.waiting()
+
+    def full_pools(self, job: str, pools: PoolTree) -> dict[str, list[str]]:
+        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
+        outside = set(self.awaiting_admission)
+        inside = [one for one in self._phases_of if one not in outside]
+        return {
+            name: [one for one in inside if pools[name] in pools.path(self.job(one).pool)]
+            for name in self._admission.full(self.job(job), pools)
+        }
+
+    def job(self, name: str) -> Job:
+        """A job that is not over."""
+        return next(iter(self._phases_of[name].values())).job
+
+    def phases_of(self, job: str) -> Sequence[PhaseState]:
+        """The phases of a job; none if it is over."""
+        return [*self._phases_of[job].values()] if job in self._phases_of else []
+
+    def attempts_of(self, job: str) -> Sequence[Launch]:
+        """The running attempts of a job."""
+        phases = self.phases_of(job)
+        return [launch for phase in phases for launch, _, _ in phase.launches.values()]
+
+    def left(self) -> Iterator[Sequence[PhaseState]]:
+        """The phases of each admitted job, in topological order; the jobs by arrival."""
+        outside = set(self.awaiting_admission)
+        for name, phases in self._phases_of.items():
+            if name not in outside and name not in self._given_up:
+                yield [phases[phase.name] for phase in self.job(name).topological]
+
+    def in_order(self, slot_kind: str) -> Sequence[PhaseState]:
+        """The ready phases that use this kind of slot, in order of arrival."""
+        return self._in_order[slot_kind]
+
+    def arrive(
+        self, job: Job, pools: PoolTree, state_of: Callable[[Job, Phase, int], PhaseState]
+    ) -> Iterator[Job]:
+        """Add a job, with a state for each phase. The jobs that are admitted now."""
+        assert job.id not in self._phases_of, "job ids are unique"
+        phases = {}
+        for number, phase in enumerate(job.phases):
+            state = state_of(job, phase, self.arrived * MAX_PHASES + number)
+            phases[phase.name] = self.phases[state.id] = state
+        for state in phases.values():
+            for name in state.waits_for:
+                phases[name].successors.append(state)
+        self._phases_of[job.id], self._undone[job.id] = phases, set(phases)
+        self.arrived += 1
+        return self._admission.arrive(job, pools)
+
+    def change(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Replace a job by one of another priority or pool. The jobs that are admitted now."""
+        old = self.job(job.id)
+        self.replace(job)
+        return self._admission.change(old, job, pools)
+
+    def readmit(self, pools: PoolTree) -> Iterator[Job]:
+        """Apply new limits of pools. The jobs that are admitted now."""
+        outside = set(self.awaiting_admission)
+        inside = [self.job(name) for name in self._phases_of if name not in outside]
+        return self._admission.recount(
+            [job for job in inside if job.id not in self._given_up], pools
+        )
+
+    def replace(self, job: Job) -> None:
+        """Replace a job by one with other properties or more tasks."""
+        for state in self._phases_of[job.id].values():
+            state.job, state.phase = job, job.by_name[state.phase.name]
+
+    def give_up(self, name: str, reason: str, pools: PoolTree) -> Iterator[Job]:
+        """Mark a job as failed. The jobs that are admitted now."""
+        self.failed[name] = reason
+        self._given_up.add(name)
+        return self._admission.give_up(self.job(name), pools)
+
+    def phase_done(self, phase: PhaseState, at: float, pools: PoolTree) -> Iterator[Job]:
+        """Mark a phase as done, and its job if it was the last. The jobs admitted now."""
+        undone = self._undone[phase.job.id]
+        undone.discard(phase.id.phase)
+        if undone:
+            return iter(())
+        self.completed[phase.job.id] = at
+        # It may still wait for admission, if none of its tasks is needed.
+        return self._admission.give_up(phase.job, pools)
+
+    def phase_undone(self, phase: PhaseState) -> None:
+        """Mark a phase as not done, because output of it was lost."""
+        self._undone[phase.job.id].add(phase.id.phase)
+
+    def forget_if_over(self, job: str) -> None:
+        """Drop a job that has ended and holds no slots, to free its memory."""
+        if job in self._given_up or not self._undone.get(job, True):
+            phases = self._phases_of[job].values()
+            if not any(phase.running for phase in phases):
+                for phase in phases:
+                    phase.job_share = phase.group = None  # Which refer to it: no circle stays.
+                    del self.phases[phase.id]
+                del self._phases_of[job], self._undone[job]
+                self._given_up.discard(job)
+
+    def make_ready(self, phase: PhaseState) -> None:
+        """Add a phase to the ready ones."""
+        if phase.id not in self.ready[phase.slot_kind]:
+            self.ready[phase.slot_kind][phase.id] = phase
+            insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
+        if phase.unit > 1:
+            self.wide[phase.slot_kind][phase.id] = phase
+            self.has_wide = True
+        if phase.job_share is not None and not phase.is_ready:
+            phase.job_share.ready += 1
+        phase.is_ready = True
+
+    def make_unready(self, phase: PhaseState) -> None:
+        """Remove a phase from the ready ones."""
+        if self.ready[phase.slot_kind].pop(phase.id, None):
+            in_order = self._in_order[phase.slot_kind]
+            del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
+        if self.wide[phase.slot_kind].pop(phase.id, None):
+            self.has_wide = any(self.wide.values())
+        if phase.job_share is not None and phase.is_ready:
+            phase.job_share.ready -= 1
+        phase.is_ready = False
+
+    def check(self, slot_kind: str, pools: PoolTree) -> None:
+        """Assert that the ready phases are those that may begin. For tests."""
+        for phase in self.phases.values():
+            if phase.slot_kind == slot_kind:
+                ready = phase.id in self.ready[slot_kind]
+                assert ready == phase.is_ready
+                assert not ready or not phase.waits_for, "only ready phases are offered slots"
+        assert self._given_up <= self._phases_of.keys() == self._undone.keys()
+        in_order = sorted(self.ready[slot_kind].values(), key=_ORDER)
+        assert self._in_order[slot_kind] == in_order
+        assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
+        self._admission.check(pools)
+
+
+def unblock_successors(phase: PhaseState, task: int, host: str) -> Iterator[PhaseState]:
+    """Tell the phases that need not wait for all tasks of this one that a task is done.
+
+    Yields those that have a new pending task or nothing left to wait for.
+    """
+    for other in phase.successors:
+        if other.is_pinned:
+            if other.is_blocked(task):  # Otherwise this task was done before, and lost.
+                other.unblock(task, host)
+                other.waits_for.clear()
+                yield other
+        elif phase.id.phase in other.waits_for and _has_enough(other, phase):
+            yield from _release(other, phase)
+
+
+def release_followers(phase: PhaseState) -> Iterator[PhaseState]:
+    """Tell the phases that wait for this one that it is done; yields those that may begin."""
+    for other in phase.successors:
+        if phase.id.phase in other.waits_for:
+            yield from _release(other, phase)
+
+
+def block_successors(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseState]:
+    """Let the phases behind this one wait again, because the output of these tasks is lost.
+
+    Yields those whose pending tasks may not begin any more. Their running tasks go on, because
+    they may have read all that they need.
+    """
+    for other in phase.successors:
+        if other.is_pinned:
+            if sum(map(other.block, tasks)) and other.is_ready:
+                yield other
+        elif other.done == other.phase.tasks.count:
+            continue  # If it is undone later, it waits again, too.
+        elif hold_behind(other, phase) and other.is_ready:
+            yield other
+
+
+def hold_behind(other: PhaseState, phase: PhaseState) -> bool:
+    """Let a phase wait for one before it if that lacks tasks. Whether it lacks too many."""
+    if phase.done == phase.phase.tasks.count or _has_enough(other, phase):
+        return False
+    other.waits_for.add(phase.id.phase)
+    other.lacks_input = True
+    return True
+
+
+def _has_enough(other: PhaseState, phase: PhaseState) -> bool:
+    """Whether a phase need not wait for more tasks of this one, which is not done."""
+    needed = other.phase.slow_start * phase.phase.tasks.count
+    return other.early and phase.done >= max(1, needed - SLOTS)
+
+
+def _release(other: PhaseState, phase: PhaseState) -> Iterator[PhaseState]:
+    other.waits_for.remove(phase.id.phase)
+    if not other.waits_for:
+        other.lacks_input = False
+        if other.has_tasks:
+            yield other
+
+
+# Admission: each pool runs a limited number of jobs at once; the others wait.
+
+
+class Admission:
+    """Admits jobs by priority, then by arrival, while their pools are below `jobs_max`.
+
+    A pool also counts the jobs of the pools below it.
+    """
+
+    def __init__(self) -> None:
+        self._running: Counter[str] = Counter()  # by pool
+        # The waiting jobs by pool, the next one first.
+        self._waiting: dict[str, list[tuple[float, int, Job]]] = {}
+        self._arrived = 0
+        # More than `jobs_max` only where jobs moved to a pool, or its limit was lowered.
+        self._excess: Counter[str] = Counter()
+
+    def arrive(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Add a job that arrived. The jobs that may begin now."""
+        self._arrived += 1
+        if not any(pool.jobs_max for pool in pools.path(job.pool)):
+            return iter((job,))
+        place = (-PRIORITIES[job.priority], self._arrived, job)
+        insort(self._waiting.setdefault(job.pool, []), place)
+        return self._admit(pools)
+
+    def leave(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Remove an admitted job that is over. The jobs that may begin now."""
+        self._running.subtract(_limited(job, pools))
+        return self._admit(pools) if self._waiting else iter(())
+
+    def give_up(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Remove a job that ends early, perhaps while it waits. The jobs that may begin now."""
+        place = self._place(job)
+        if place is None:
+            return self.leave(job, pools)
+        self._drop(place)
+        return iter(())  # It took no room.
+
+    def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Replace a job by one of another priority or pool. The jobs that may begin now."""
+        if place := self._place(old):
+            self._drop(place)
+            new = (-PRIORITIES[job.priority], place[1], job)
+            insort(self._waiting.setdefault(job.pool, []), new)
+        else:
+            self._running.subtract(_limited(old, pools))
+            self._running.update(_limited(job, pools))
+            self._excess |= self._running
+        return self._admit(pools)
+
+    def recount(self, admitted: Iterable[Job], pools: PoolTree) -> Iterator[Job]:
+        """Count the admitted jobs anew, in new pools. The jobs that may begin now."""
+        self._running = Counter(name for job in admitted for name in _limited(job, pools))
+        self._excess = self._running.copy()
+        return self._admit(pools)
+
+    def awaits(self, job: Job) -> bool:
+        """Whether a job awaits admission. O(jobs of its pool that do)."""
+        return self._place(job) is not None
+
+    def waiting(self) -> list[str]:
+        """The jobs that await admission, the next one first."""
+        return [job.id for *_, job in sorted(chain(*self._waiting.values()))]
+
+    def full(self, job: Job, pools: PoolTree) -> list[str]:
+        """The pools of a job that are at their `jobs_max`."""
+        return [pool.name for pool in pools.path(job.pool) if not self._has_room(pool)]
+
+    def check(self, pools: PoolTree) -> None:
+        """Assert that no pool runs too many jobs. For tests."""
+        for name, count in self._running.items():
+            jobs_max = pools[name].jobs_max
+            most = inf if jobs_max is None else max(jobs_max, self._excess[name])
+            assert 0 <= count <= most, "no pool runs too many jobs"
+
+    def _admit(self, pools: PoolTree) -> Iterator[Job]:
+        """Admit what fits. Jobs of a pool have the same limits: only its first is checked."""
+        waiting = self._waiting
+        while fit := [
+            jobs[0]
+            for name, jobs in waiting.items()
+            if all(map(self._has_room, pools.path(name)))
+        ]:
+            first = min(fit)
+            job = first[2]
+            self._running.update(_limited(job, pools))
+            self._drop(first)
+            yield job
+
+    def _place(self, job: Job) -> tuple[float, int, Job] | None:
+        """The place of a waiting job; None for one that was admitted."""
+        waiting = self._waiting.get(job.pool, ())
+        return next((place for place in waiting if place[2].id == job.id), None)
+
+    def _drop(self, place: tuple[float, int, Job]) -> None:
+        """Remove a waiting job."""
+        pool = place[2].pool
+        self._waiting[pool].remove(place)
+        if not self._waiting[pool]:
+            del self._waiting[pool]
+
+    def _has_room(self, pool: Pool) -> bool:
+        return pool.jobs_max is None or self._running[pool.name] < pool.jobs_max
+
+
+def _limited(job: Job, pools: PoolTree) -> list[str]:
+    """The pools of a job that run a limited number of jobs; only these are counted."""
+    return [pool.name for pool in pools.path(job.pool) if pool.jobs_max is not None]

@@ -1,0 +1,585 @@
+"""The progress of one phase: its pending, running and done tasks, and their measured times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Launch, Locality
+from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
+from slotwise.core.phase_work import Learned, PhaseWork
+from slotwise.core.pool_state import JobShare, PoolState, ShareNode
+from slotwise.core.pools import PoolTree
+from slotwise.core.task_homes import BLOCKED, DONE, DROPPED, PENDING, RUNNING, TaskHomes
+
+# Where tasks of a phase have failed, and on which hosts it therefore begins nothing.
+
+SUSPECT = 3
+"""So many attempts of a phase that fail in a row make their host suspect.
+
+One less than the attempts of a task by default, so that a task can still run elsewhere.
+"""
+
+
+class PhaseFailures:
+    """The failures of the tasks of a phase, by task and by host. Lost attempts are none."""
+
+    __slots__ = ("_hosts_of", "_in_a_row")
+
+    def __init__(self) -> None:
+        self._hosts_of: dict[int, set[str]] = {}
+        self._in_a_row: Counter[str] = Counter()
+
+    def note(self, task: int, host: str) -> None:
+        """A task has failed on a host."""
+        self._hosts_of.setdefault(task, set()).add(host)
+        self._in_a_row[host] += 1
+
+    def clear(self, host: str) -> None:
+        """A task has succeeded on a host."""
+        self._in_a_row.pop(host, None)
+
+    def other(self, task: int, hosts: Iterable[str]) -> str | None:
+        """The first of these hosts where the task has not failed, if there is one."""
+        has_failed = self._hosts_of.get(task, ())
+        return next((host for host in hosts if host not in has_failed), None)
+
+    def suspects(self, hosts: Iterable[str]) -> Collection[str]:
+        """The suspect hosts; empty if all of these hosts are suspect."""
+        suspects = {host for host, count in self._in_a_row.items() if count >= SUSPECT}
+        return suspects if suspects and not suspects.issuperset(hosts) else ()
+
+
+# The wait of a phase for other free slots than those that it is offered.
+
+
+class WaitingNode(ShareNode):
+    """A place in the order of phases that may wait (`Defer`); see `model.views.PhaseView`."""
+
+    __slots__ = ("deferred_since", "deferred_until", "has_passed", "level", "waited")
+
+    def __init__(self, order: int, unit: int) -> None:
+        super().__init__(order, unit)
+        self.end_wait()
+        self.has_passed = False
+        self.level = Locality.NODE
+
+    def end_wait(self) -> None:
+        """It waits for no other slots, and has not waited."""
+        self.deferred_since: float | None = None
+        self.deferred_until: float | None = None
+        self.waited = 0.0
+
+    def pause(self, now: float) -> None:
+        """From now on its wait stands still: others are offered slots, but it is not."""
+        if self.deferred_since is not None:
+            self.waited = now - self.deferred_since
+            self.deferred_since = self.deferred_until = None
+
+    def resume(self, now: float) -> None:
+        """From now on its wait counts again."""
+        self.deferred_since, self.waited = now - self.waited, 0.0
+
+
+SPARED = 2.0
+"""How many times as long as its longest stopped attempt a task runs before it is stopped again
+for the share of a pool. Above 1, it ends at last, even if shares go back and forth."""
+
+MIN_STOPPED = 1e-3
+"""The least seconds that a stopped attempt counts: it may be stopped as soon as it begins."""
+
+
+class PhaseState(WaitingNode):
+    """A phase in progress. It changes only through its methods, and each is O(1).
+
+    Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
+    The tasks of a phase that continues another are `blocked` until the tasks that they continue
+    are done. Then each may run only on the host of the task that it continues. Those of a gated
+    phase are blocked until they are released.
+
+    `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
+    each task. A gang launches all of its tasks, or none while one runs (`unit`). It is broken
+    (`is_broken`) from the end of an attempt without a result until none of its tasks runs. It
+    counts against the share of a `pool`. Its `job_share` has all phases of its job that do so,
+    if there are several; while this is the node in which it gets slots, it is its `group`, too.
+    """
+
+    __slots__ = (
+        "_bad_ends",
+        "_cluster",
+        "_cursor",
+        "_excusers",
+        "_is_sensitive",
+        "_limits",
+        "_returned",
+        "_status",
+        "_stopped_after",
+        "_tries",
+        "blocked",
+        "counted",
+        "done",
+        "dropped",
+        "early",
+        "failures",
+        "group",
+        "has_homes",
+        "homes",
+        "id",
+        "is_broken",
+        "is_gang",
+        "is_limited",
+        "is_open",
+        "is_pinned",
+        "is_ready",
+        "job",
+        "job_share",
+        "lacks_input",
+        "launches",
+        "max_share",
+        "pending",
+        "phase",
+        "pool",
+        "shares",
+        "slot_kind",
+        "stopping",
+        "successors",
+        "waits_for",
+        "width",
+        "work",
+    )
+
+    def __init__(
+        self,
+        job: Job,
+        phase: Phase,
+        order: int,
+        pool: PoolState,
+        pools: PoolTree,
+        cluster: Cluster,
+        default_work: float,
+        learned: Learned,
+    ) -> None:
+        super().__init__(order, phase.unit)
+        count = phase.tasks.count
+        self.id = PhaseId(job.id, phase.name)
+        self.job, self.phase = job, phase
+        self.width = phase.slots
+        self.is_gang = phase.is_gang
+        self.is_broken = False
+        self.slot_kind = cluster.slot_kind(phase.kind)
+        self.max_share = phase.slots_most
+        self.waits_for = set(phase.waits_for)
+        self.is_pinned = phase.continues is not None
+        self.is_open = phase.grows
+        self._cluster = cluster
+        self.work = PhaseWork(job, phase, default_work, learned)
+        self.enter(pool, pools)
+        self.successors: list[PhaseState] = []  # the phases that wait for it
+        is_blocked = self.is_pinned or phase.gated
+        self.pending = 0 if is_blocked else count
+        self.blocked = count if is_blocked else 0
+        self.done = 0
+        self.dropped = 0
+        self._cursor = 0
+        self.counted = 0  # its demand as counted in the shares above it
+        self.is_ready = False
+        self.lacks_input = False  # It waits again, because input of it was lost.
+        self.launches: dict[int, tuple[Launch, float, float]] = {}
+        self.stopping: dict[int, PoolState | None] = {}
+        self._status = bytearray([BLOCKED] * count if is_blocked else count)
+        self._returned: list[int] = []
+        self._tries: dict[int, int] = {}
+        self._bad_ends: dict[tuple[int, bool], int] = {}
+        self._stopped_after: dict[int, float] = {}
+        self.failures: PhaseFailures | None = None  # until the first one
+        self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
+        self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
+
+    def enter(self, pool: PoolState, pools: PoolTree) -> None:
+        """Count against the share of a pool from now on.
+
+        The caller updates the counts, and then the shares of the job.
+        """
+        self.pool = pool
+        self.job_share: JobShare | None = None
+        self.group: JobShare | None = None
+        self.urgency = -PRIORITIES[self.job.priority]
+        self.work.enter(self.job.pool)
+        self.shares = pools.shares(self.job.pool, self.phase.kind)
+        self._limits, self._excusers = pool.limits, pool.excusers
+        self.is_limited = bool(self._limits)
+        # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
+        self._is_sensitive = pool.is_guaranteed or pools[self.job.pool].job_weights == "size"
+        self.early = self.phase.slow_start < 1 and self._may_begin_early(pools)
+
+    def _may_begin_early(self, pools: PoolTree) -> bool:
+        """Whether it holds neither slots, nor parts of a max share, that predecessors need."""
+        limited = {share.key for share in self._limits}
+        before = [self.job.by_name[name].kind for name in self.phase.after]
+        return all(
+            self._cluster.slot_kind(kind) != self.slot_kind
+            and limited.isdisjoint(pools.shares(self.job.pool, kind))
+            for kind in before
+        )
+
+    def grow(self, count: int) -> None:
+        """Add pending tasks; `phase` has been replaced by one with their number."""
+        assert self.is_open, "only a phase that grows gets more tasks"
+        self._status += bytes([PENDING]) * count
+        self.pending += count
+        self.max_share = self.phase.slots_most
+        self.work.grow(count)
+        self.has_passed = False
+
+    @property
+    def may_launch(self) -> bool:
+        """Whether one more task, or its gang, exceeds neither its max share nor a pool's."""
+        if self.running + self.unit > self.max_share:
+            return False
+        return not self._limits or not self.is_at_limit
+
+    @property
+    def limits(self) -> tuple[PoolState, ...]:
+        """The shares of pools above it that have a max share."""
+        return self._limits
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether a pool above it has no room for one more of its tasks."""
+        return any(share.room < self.unit for share in self._limits)
+
+    @property
+    def yields(self) -> bool:
+        """Whether one of its pools, near its limit, should get free slots of another kind.
+
+        Such a phase is served after all others.
+        """
+        return any(
+            share.total is not None and share.total.is_turn_of_others(share, self.unit)
+            for share in self._limits
+        )
+
+    @property
+    def demand(self) -> int:
+        """The most slots that it can use now, on any host.
+
+        Pinned tasks count only while they run: a slot that a pool gives up would usually be on
+        another host. Tasks on unresponsive hosts use no slots of responsive ones, but count
+        against its max share.
+        """
+        usable = self.running if self.is_pinned else self.running + self.pending * self.width
+        return (
+            usable if usable < self.max_share else self.max_share
+        ) - self.slots_on_lost_hosts
+
+    @property
+    def has_shrunk(self) -> bool:
+        """Whether its demand is below its allocation or its guarantee."""
+        demand = self.pending * self.width + self.running - self.slots_on_lost_hosts
+        return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
+
+    @property
+    def overrides_delay(self) -> bool:
+        """Whether one of its pools is overdue, so that it must not wait for locality."""
+        return bool(self._excusers) and any(share.is_overdue for share in self._excusers)
+
+    @property
+    def overdue(self) -> int:
+        """The number of its pools that are overdue."""
+        return sum(share.is_overdue for share in self._excusers)
+
+    def attempts(self) -> Iterable[tuple[float, Launch]]:
+        """The start and launch of each running attempt, without those asked to stop."""
+        for task, (launch, started, _) in self.launches.items():
+            if task not in self.stopping:
+                yield started, launch
+
+    def spared_until(self, task: int) -> float:
+        """Until when a running task is stopped for no pool's share, only for a min share."""
+        return self.launches[task][1] + SPARED * self._stopped_after.get(task, 0.0)
+
+    def stops(self) -> Iterable[tuple[str, PoolState | None]]:
+        """The host of each running attempt that was asked to stop, and the pool it is for."""
+        return [(self.launches[task][0].host, pool) for task, pool in self.stopping.items()]
+
+    def next_task(self) -> tuple[int, int]:
+        """The pending task to launch next on any host, and the number of that attempt."""
+        status = self._status
+        while self._returned:
+            if status[self._returned[-1]] == PENDING:
+                return self._numbered(self._returned[-1])
+            self._returned.pop()
+        self._cursor = status.index(PENDING, self._cursor)
+        return self._numbered(self._cursor)
+
+    def next_task_for(self, hosts: Iterable[str]) -> tuple[int, int, str]:
+        """Like `next_task`, and the one of these hosts, the first one if possible, to take.
+
+        A task takes a host where it has not failed if one of these is such a host.
+        """
+        return self._on(self.next_task()[0], hosts)
+
+    def next_task_without_home(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+        """Like `next_task_for`, among the tasks whose input is on no host of the cluster."""
+        task = None if self.is_pinned else self.homes.task_without_home()
+        return None if task is None else self._on(task, hosts)
+
+    def avoided(self, lost: Collection[str]) -> Collection[str]:
+        """The hosts where it begins nothing, because its tasks only fail there.
+
+        Empty if no other host could run them. `lost` are the hosts where nothing can begin.
+        Tasks that must run on one host, take several slots, or begin together avoid none.
+        """
+        if self.failures is None or self.is_pinned or self.unit > 1:
+            return ()
+        kind, hosts = self.slot_kind, self._cluster.hosts
+        return self.failures.suspects(
+            host.name for host in hosts if host.slots.get(kind) and host.name not in lost
+        )
+
+    def pending_tasks(self) -> Sequence[int]:
+        """The numbers of its pending tasks, lowest first. O(tasks)."""
+        return [task for task, status in enumerate(self._status) if status == PENDING]
+
+    def attempt_of(self, task: int) -> int:
+        """The number of the next attempt of a pending task."""
+        return self._tries.get(task, 0) + 1
+
+    def expected(self, task: int) -> float:
+        """The work of a task as estimated beforehand, in seconds at speed 1."""
+        return self.work.expected(task)
+
+    def locality(self, task: int, host: str) -> Locality:
+        """How far a task would run from its input on this host."""
+        return self.homes.locality(task, host) if self.phase.tasks.blocks else Locality.NODE
+
+    def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
+        """Like `next_task`, among the tasks with input on one of these hosts; also the host."""
+        if not self.has_homes:
+            return self.next_task_for(hosts)
+        found = self.homes.task_on(hosts)
+        return found and (found[0], self._tries.get(found[0], 0) + 1, found[1])
+
+    def next_task_in(self, rack: str) -> tuple[int, int] | None:
+        """Like `next_task`, among the tasks with input in this rack."""
+        if self.is_pinned:
+            return None
+        task = self.homes.task_in(rack)
+        return None if task is None else self._numbered(task)
+
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
+        if self.launches:
+            left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        elif self.done:
+            left, spread = self.work.estimate_idle(self.done)
+        else:
+            left, spread = self.work.estimate_unbegun()
+        return self.width * left, spread
+
+    def work_left(self, now: float) -> float:
+        """The first value of `estimate`."""
+        return self.estimate(now)[0]
+
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
+        return self.width * self.work.attained(now, self.early)
+
+    def launch(self, launch: Launch, now: float, speed: float) -> None:
+        """Mark a pending task as running from `now` on a host of this speed."""
+        task = launch.task
+        assert self._status[task] == PENDING, "only a pending task is launched"
+        assert launch.attempt == self._tries.get(task, 0) + 1, "attempts are numbered in order"
+        self._status[task] = RUNNING
+        self.launches[task] = (launch, now, speed)
+        self.pending -= 1
+        self.running += self.width
+        if self.ends_wait(task):
+            self.end_wait()
+            if not self.is_gang:
+                self.level = launch.locality
+        if self.running >= self.max_share:
+            self.has_passed = False  # It is not offered slots until it may launch again.
+        self.work.launch(task, now, speed)
+
+    def ends_wait(self, task: int) -> bool:
+        """Whether a launch of this task ends the wait of its phase: it has a home."""
+        return not self.has_homes or self.homes.has_home(task)
+
+    def end(self, task: int, attempt: int) -> tuple[Launch, float] | None:
+        """End a running attempt. Its launch and the speed of its host.
+
+        None if no such attempt runs: the message was late or a duplicate.
+        """
+        entry = self.launches.get(task)
+        if entry is None or entry[0].attempt != attempt:
+            return None
+        del self.launches[task]
+        launch, started, speed = entry
+        self.running -= self.width
+        if self.running:
+            self.work.end(task, started, speed)
+        else:
+            self.work.end_last()
+            self.is_broken = False
+        return launch, speed
+
+    def look_for(self, lost: Collection[str]) -> None:
+        """Count the slots that it holds on these unresponsive hosts. O(running tasks)."""
+        slots_on_lost_hosts = sum(launch.host in lost for launch, *_ in self.launches.values())
+        self.slots_on_lost_hosts = slots_on_lost_hosts * self.width
+
+    def move_to(self, cluster: Cluster) -> None:
+        """The hosts have changed to these. O(tasks) with input, else O(1)."""
+        self._cluster = cluster
+        if self.has_homes:
+            self.homes.move_to(cluster)
+            self.has_passed = False  # A task may have lost its last home.
+
+    def unblock(self, task: int, host: str) -> None:
+        """Make a blocked task pending: the task that it continues is done on this host."""
+        assert self.is_blocked(task), "a task is continued once"
+        self._status[task] = PENDING
+        self.has_passed = False
+        self.blocked -= 1
+        self.pending += 1
+        self.homes.pin(task, host)
+
+    def finish(self, task: int, work: float) -> None:
+        """Mark a task that has ended as done; `work` is what it took, in seconds at speed 1."""
+        self._status[task] = DONE
+        self.done += 1
+        self.work.finish(task, work)
+
+    @property
+    def tasks_left(self) -> int:
+        """The number of tasks that are needed and not done."""
+        return self.phase.tasks.count - self.done - self.dropped
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it has tasks that run or may run."""
+        return self.pending > 0 or self.running > 0
+
+    def undo(self, task: int) -> bool:
+        """Make a done task, whose output was lost, pending again; the estimates stay."""
+        if not self.is_done(task):
+            return False
+        self.work.undo(task, self.done)
+        self.done -= 1
+        self.put_back(task)
+        return True
+
+    def undo_gang(self) -> list[int]:
+        """Make all done tasks of a gang pending again; it is broken while others run."""
+        tasks = [task for task, status in enumerate(self._status) if status == DONE]
+        for task in tasks:
+            self.undo(task)
+        self.is_broken = self.running > 0
+        return tasks
+
+    def block(self, task: int) -> bool:
+        """Make a pending task blocked: what it needs is not there any more."""
+        if self._status[task] != PENDING:
+            return False
+        self._status[task] = BLOCKED
+        self.pending -= 1
+        self.blocked += 1
+        return True
+
+    def release(self, tasks: Iterable[int]) -> None:
+        """Make those of these tasks pending that are blocked, for a gated phase."""
+        for task in filter(self.is_blocked, tasks):
+            self._status[task] = PENDING
+            self._cursor = min(self._cursor, task)
+            self.blocked -= 1
+            self.pending += 1
+            self.has_passed = False
+
+    def drop(self, tasks: Iterable[int]) -> None:
+        """Forget those of these tasks that are blocked or pending: they are not needed."""
+        for task in tasks:
+            self.block(task)
+            if self.is_blocked(task):
+                self._status[task] = DROPPED
+                self.blocked -= 1
+                self.dropped += 1
+                self.work.drop(task)
+
+    def is_blocked(self, task: int) -> bool:
+        """Whether a task waits for the one that it continues, or is not runnable yet."""
+        return self._status[task] == BLOCKED
+
+    def is_done(self, task: int) -> bool:
+        """Whether a task is done, and its output is there."""
+        return self._status[task] == DONE
+
+    def note_stopped(self, task: int, attempt: int, now: float) -> None:
+        """An attempt ends because it was asked to stop; it matters if that was for a pool."""
+        entry = self.launches.get(task)
+        if entry and entry[0].attempt == attempt and self.stopping.get(task) is not None:
+            longest = self._stopped_after.get(task, MIN_STOPPED)
+            self._stopped_after[task] = max(now - entry[1], longest)
+
+    def keep(self, task: int, work: float) -> None:
+        """Add to the kept work of a stopped task, which need not be done again."""
+        self.work.keep(task, work)
+
+    def put_back(self, task: int) -> None:
+        """Make a task that has ended without a result pending again."""
+        self.end_wait()
+        self.has_passed = False
+        self._status[task] = PENDING
+        self._tries[task] = self._tries.get(task, 0) + 1
+        self.pending += 1
+        self._returned.append(task)
+        if self.has_homes:
+            self.homes.put_back(task)
+
+    def note_failure(self, task: int, host: str) -> None:
+        """A task has failed on a host; another one is better for its next attempt."""
+        if self.failures is None:
+            self.failures = PhaseFailures()
+        self.failures.note(task, host)
+
+    def count_bad_end(self, task: int, is_lost: bool) -> int:
+        """How often a task has failed (or lost its slot, if `is_lost`), including now."""
+        self._bad_ends[task, is_lost] = self._bad_ends.get((task, is_lost), 0) + 1
+        return self._bad_ends[task, is_lost]
+
+    def _on(self, task: int, hosts: Iterable[str]) -> tuple[int, int, str]:
+        """A task with its attempt, and the host to take: one where it has not failed."""
+        other = self.failures.other(task, hosts) if self.failures else None
+        return *self._numbered(task), other or next(iter(hosts))
+
+    def _numbered(self, task: int) -> tuple[int, int]:
+        return task, self._tries.get(task, 0) + 1
+
+
+# Whether the counters of a phase agree with its tasks; for tests.
+
+
+def check_phase(phase: PhaseState) -> None:
+    """Assert that the counters of a phase agree with its tasks. O(tasks)."""
+    status = phase._status
+    assert phase.pending == status.count(PENDING)
+    assert phase.running == status.count(RUNNING) * phase.width
+    assert status.count(RUNNING) == len(phase.launches)
+    assert phase.done == status.count(DONE)
+    assert phase.blocked == status.count(BLOCKED)
+    assert phase.dropped == status.count(DROPPED)
+    assert phase.stopping.keys() <= phase.launches.keys()
+    assert 0 <= phase.slots_on_lost_hosts <= phase.running
+    assert phase.running <= phase.max_share, "a phase never exceeds its max share"
+    waits = phase.waits_for and not phase.lacks_input
+    assert not phase.running or not waits, "no task runs before its phase is ready"
+    if phase.is_gang and not phase.is_broken:
+        attempts = {phase.attempt_of(task) for task in range(len(status))}
+        assert len(attempts) == 1, "a gang runs as a whole"
+        assert not phase.done or not phase.pending, "a gang is done as a whole"
+    assert not phase.is_broken or (phase.is_gang and phase.running and not phase.done)
+    if phase.done and not phase.launches:
+        again = phase.work.estimate(0.0, phase.done, {}, phase.early)
+        assert phase.work.estimate_idle(phase.done) == again, "what was kept still holds"
+    assert phase.waits_for or not phase.lacks_input, "what lacks input waits for it"

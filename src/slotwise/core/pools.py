@@ -1,0 +1,335 @@
+"""Pools: the jobs of one user or group, with guarantees and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, reduce
+from math import inf
+from typing import Literal, NamedTuple, get_args
+
+from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
+from slotwise.core.errors import (
+    MIN_NUMBER,
+    InputError,
+    check_name,
+    check_positive,
+    check_range,
+    check_time,
+    check_type,
+    is_number,
+    shown,
+)
+from slotwise.core.job import Job, Phase
+
+PoolPolicy = Literal["fair", "fifo"]
+JobWeights = Literal["stated", "size"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """When and how a pool below its share takes slots back from other pools, as it is stated.
+
+    least_after  seconds below its min share after which it takes back the missing slots; `inf`:
+                 never
+    fair_after   seconds below `fraction` of its share after which it takes back what it lacks
+                 of its whole share; `inf`: never
+    fraction     part of the share from the allocator (under FAIR, of its fair share): 1/2 in
+                 Hadoop, 2/3 in Hammr
+    grace        seconds from when a task is asked to stop until it is killed
+
+    Each of them that is None is inherited from the pool above, at the top from the workload.
+    What nobody states has the value of `TimeOuts`.
+    """
+
+    least_after: float | None = None
+    fair_after: float | None = None
+    fraction: float | None = None
+    grace: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("least_after", "fair_after"):
+            seconds = getattr(self, name)
+            if seconds is not None and seconds != inf:
+                check_time(f"preemption: {name}", seconds)
+        if self.fraction is not None:
+            what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
+            check_range(what, self.fraction, MIN_NUMBER, 1, remedy)
+        if self.grace is not None:
+            check_time("preemption: grace", self.grace)
+
+    def stated(self) -> dict[str, float]:
+        """What is not inherited, by name."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    def within(self, outer: Preemption | None) -> Preemption:
+        """This, with what it does not state as in `outer`."""
+        return self if outer is None else Preemption(**(outer.stated() | self.stated()))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOuts:
+    """The `Preemption` of a pool with all that it inherits."""
+
+    least_after: float = inf
+    fair_after: float = inf
+    fraction: float = 0.5
+    grace: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Jobs of one user or group: weight, min and max share by kind of slot, inner policy.
+
+    jobs_max     most jobs that run at once, including those of pools below it; others wait
+    job_weights  the weights by which jobs share: "stated" is their weight; "size" is their
+                 weight times the logarithm of their remaining work, so that larger jobs get
+                 more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
+    parent       the pool that contains this one, None for one at the top
+    preemption   what it does not state, or None, is inherited from the parent; at the top None
+                 means that nothing is taken back
+    """
+
+    name: str = "default"
+    weight: float = 1.0
+    slots_min: Mapping[str, int] = field(default_factory=dict)
+    slots_max: Mapping[str, int] = field(default_factory=dict)
+    policy: PoolPolicy = "fair"
+    parent: str | None = None
+    jobs_max: int | None = None
+    job_weights: JobWeights = "stated"
+    preemption: Preemption | None = None
+
+    def __post_init__(self) -> None:
+        check_name("the name of a pool", self.name)
+        if self.parent is not None:
+            check_name(f"pool {self.name!r}: parent", self.parent)
+        check_positive(f"pool {self.name!r}: weight", self.weight)
+        for name, known in ("policy", PoolPolicy), ("job_weights", JobWeights):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"pool {self.name!r}: {name} is {shown(getattr(self, name))}; give one of"
+                    f" {', '.join(get_args(known))}"
+                )
+        remedy = "give a slotwise.Preemption, or leave it out"
+        what = f"pool {self.name!r}: preemption"
+        check_type(what, self.preemption, Preemption | None, remedy)
+        for name, least in ("slots_min", 0), ("slots_max", 1):
+            shares = getattr(self, name)
+            if is_number(shares):  # One number covers all kinds, as in a workload file.
+                object.__setattr__(self, name, {ANY_KIND: shares})
+            elif not isinstance(shares, Mapping):
+                raise InputError(
+                    f"pool {self.name!r}: {name} is {shown(shares)}; give a whole number, or"
+                    " one for each kind of slot"
+                )
+            for kind, share in getattr(self, name).items():
+                check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
+                remedy = f"give a whole number from {least} to {MAX_SLOTS}"
+                what = f"pool {self.name!r}: {name} of kind {kind!r}"
+                check_range(what, share, least, MAX_SLOTS, remedy)
+        for kind, min_share in self.slots_min.items():
+            max_share = self.slots_max.get(kind)
+            if max_share is not None and min_share > max_share:
+                raise InputError(
+                    f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
+                    f" slots_max {max_share}; lower one or raise the other"
+                )
+        if self.jobs_max is not None:
+            what = f"pool {self.name!r}: jobs_max"
+            check_range(what, self.jobs_max, 1, inf, "give a whole number >= 1", whole=True)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of phases for which it has separate shares."""
+        return frozenset(self.slots_min) | frozenset(self.slots_max)
+
+
+# Pools within pools: a forest whose leaves hold the jobs.
+
+
+class ShareKey(NamedTuple):
+    """The name of a share: the pool, and the kinds of phases that count against it.
+
+    `kind` is a kind of phase, or "task" for all kinds without a share of their own.
+    """
+
+    pool: str
+    kind: str
+
+
+class PoolTree(Mapping[str, Pool]):
+    """The pools by name, and how they are nested. Immutable.
+
+    InputError for a duplicate name, an unknown parent, a circle of parents, a policy other than
+    "fair" for a pool of pools, and shares that do not match the kinds of a parent.
+    """
+
+    def __init__(self, pools: Iterable[Pool] = ()) -> None:
+        self._pools: dict[str, Pool] = {}
+        for pool in pools:
+            if pool.name in self._pools:
+                raise InputError(f"two pools are named {pool.name!r}; rename one")
+            self._pools[pool.name] = pool
+        self._paths: dict[str, tuple[Pool, ...]] = {}
+        self._kinds_above: dict[str, frozenset[str]] = {}
+        self._shares: dict[tuple[str, str], tuple[ShareKey, ...]] = {}
+        for name in self._pools:
+            self._find_path(name)
+        self.inner = frozenset(p.parent for p in self._pools.values() if p.parent is not None)
+        for name in self._pools:
+            self._check(name)
+
+    def __getitem__(self, name: str) -> Pool:
+        return self._pools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pools)
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def path(self, name: str) -> tuple[Pool, ...]:
+        """The pools from the top down to this one."""
+        return self._paths[name]
+
+    def shares(self, name: str, kind: str) -> tuple[ShareKey, ...]:
+        """The shares that a phase of this kind in this pool counts against, from the top down.
+
+        If a pool separates kinds, so do all pools below it: the shares are a forest, too.
+        """
+        if found := self._shares.get((name, kind)):
+            return found
+        keys, apart = [], False
+        for pool in self._paths[name]:
+            apart = apart or kind in pool.kinds
+            keys.append(ShareKey(pool.name, kind if apart else ANY_KIND))
+        self._shares[name, kind] = found = tuple(keys)
+        return found
+
+    def preemption(self, name: str) -> TimeOuts | None:
+        """How this pool takes slots back: each number is its own, or of the nearest one above.
+
+        None if none of these pools states anything.
+        """
+        stated = [p.preemption for p in self._paths[name] if p.preemption is not None]
+        if not stated:
+            return None
+        return TimeOuts(**reduce(lambda outer, inner: inner.within(outer), stated).stated())
+
+    def with_pools(self, names: Iterable[str]) -> PoolTree:
+        """This tree, plus a default pool for each missing name. InputError for inner pools."""
+        wanted = dict.fromkeys(names)
+        for name in wanted:
+            self.check_holds_jobs(name)
+        return PoolTree([*self._pools.values(), *(Pool(n) for n in wanted if n not in self)])
+
+    def with_preemption(self, preemption: Preemption) -> PoolTree:
+        """This tree, in which the pools at the top inherit what they do not state from this."""
+        return PoolTree(
+            replace(pool, preemption=(pool.preemption or Preemption()).within(preemption))
+            if pool.parent is None
+            else pool
+            for pool in self._pools.values()
+        )
+
+    def check_slots(
+        self, name: str, kind: str, slots: int, what: str = "each task occupies"
+    ) -> None:
+        """InputError if a task of this kind and number of slots exceeds a max share.
+
+        `what` says of what the slots are, if not of a task.
+        """
+        for key in self.shares(name, kind):
+            most = self[key.pool].slots_max.get(key.kind)
+            if most is not None and most < slots:
+                raise InputError(
+                    f"{what} {slots} slots, but pool {key.pool!r} may hold at most"
+                    f" {most} (slots_max); give the pool more, or the task fewer"
+                )
+
+    def check_holds_jobs(self, name: str) -> None:
+        """InputError if the pool has pools below it, and so cannot hold jobs."""
+        if name in self.inner:
+            below = sorted(p.name for p in self._pools.values() if p.parent == name)
+            raise InputError(
+                f"pool {name!r} has pools below it and holds no jobs itself;"
+                f" name one of: {', '.join(below)}"
+            )
+
+    @cached_property
+    def depth(self) -> int:
+        """The number of pools on the longest path from the top; 0 without pools."""
+        return max((len(path) for path in self._paths.values()), default=0)
+
+    def _find_path(self, name: str) -> None:
+        """Store the paths to a pool and to the pools that contain it, unless already stored."""
+        way: dict[str, Pool] = {}
+        parent: str | None = name
+        while parent is not None and parent not in self._paths:
+            if parent in way:
+                raise InputError(
+                    f"pool {parent!r} lies within itself; remove one `parent` of"
+                    f" {', '.join(way)}"
+                )
+            if parent not in self._pools:
+                known = ", ".join(sorted(self._pools))
+                raise InputError(
+                    f"pool {next(reversed(way))!r}: unknown parent {parent!r}; known: {known}"
+                )
+            way[parent] = self._pools[parent]
+            parent = way[parent].parent
+        for pool in reversed(way.values()):
+            above: tuple[Pool, ...] = ()
+            kinds: frozenset[str] = frozenset()
+            if pool.parent is not None:
+                above = self._paths[pool.parent]
+                kinds = self._kinds_above[pool.parent] | above[-1].kinds
+            self._paths[pool.name], self._kinds_above[pool.name] = (*above, pool), kinds
+
+    def _check(self, name: str) -> None:
+        pool = self._pools[name]
+        if name in self.inner and pool.policy != "fair":
+            raise InputError(
+                f"pool {name!r}: policy is {pool.policy!r}, but pools within a pool share by"
+                " weight; remove it, or give it to the pools below"
+            )
+        missing = sorted(self._kinds_above[name] - pool.kinds - {ANY_KIND})
+        if ANY_KIND in pool.kinds and missing:
+            raise InputError(
+                f"pool {name!r} has shares for all kinds together, but a pool above it has"
+                f" separate shares for {', '.join(missing)}; give its shares by kind, too"
+            )
+
+
+# Whether the tasks of a job can run at all, on some host and within shares of pools.
+
+
+def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host] = ()) -> None:
+    """InputError, with job and phase, if a task or a gang takes more slots than it can get.
+
+    Only phases that take several slots at once are checked: there is a slot for all others.
+    A gang may also use hosts that come `later`.
+    """
+    for phase in job.phases:
+        if phase.unit > 1:
+            try:
+                cluster.check_slots(phase.kind, phase.slots)
+                if phase.gang:
+                    _with(cluster, later).check_gang(phase.kind, phase.tasks.count, phase.slots)
+                if job.pool in pools:
+                    _check_share(job, phase, pools)
+            except InputError as error:
+                raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def _check_share(job: Job, phase: Phase, pools: PoolTree) -> None:
+    if phase.gang:
+        pools.check_slots(job.pool, phase.kind, phase.unit, "the tasks of a gang hold")
+    else:
+        pools.check_slots(job.pool, phase.kind, phase.slots)
+
+
+def _with(cluster: Cluster, later: Iterable[Host]) -> Cluster:
+    hosts = {host.name: host for host in later} | dict(cluster.by_name)
+    return replace(cluster, hosts=tuple(hosts.values()))

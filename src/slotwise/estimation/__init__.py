@@ -1,1 +1,0 @@
-"""Estimates of the work of tasks and the speeds of hosts."""

@@ -1,0 +1,1 @@
+"""What a run means: metrics, bounds, explanations, replay and reports, all from its log."""

@@ -1,0 +1,233 @@
+"""Explanations of the slots that jobs hold: what they contain, and how they read as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+ORIGINS: Mapping[str, str] = {
+    "measured": "by its done tasks",
+    "stated": "as stated or known from earlier runs",
+    "corrected": "by stated work and by how wrong that was for other phases",
+    "alike": "by phases that have been measured",
+    "assumed": "by assumption, until enough phases have been measured",
+}
+"""Where estimates come from (`slotwise.core.phase_work.Origin`), in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """The work that a phase still has, as the allocator estimates it.
+
+    work    slot-seconds at speed 1
+    factor  at least 1: in two cases of three, the true work is at most this factor more or
+            less; 1 for stated and measured work
+    origin  where the estimate comes from: a key of `ORIGINS`
+    """
+
+    work: float
+    factor: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another phase of the same pool: the slots that it holds and its allocation.
+
+    work  slot-seconds that its job still has, by estimates; None if they do not matter
+    """
+
+    job: str
+    phase: str
+    running: int
+    allocated: float
+    work: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A job that holds slots for which another one waits; `running` is their number."""
+
+    job: str
+    pool: str
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareExplained:
+    """A pool's share of one kind of slot.
+
+    share    slots that it was allocated, for all of its jobs
+    running  slots that it holds on responsive hosts: only these are shared
+    demand   slots that its jobs can use there
+    least    its min share; most: its max share, None without a limit
+    lacks    a sentence if it is below its min share or its share; otherwise empty
+    """
+
+    pool: str
+    slot_kind: str
+    share: float
+    running: int
+    demand: int
+    least: float
+    most: float | None
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseExplained:
+    """One phase of the job: the slots that it holds, its allocation, and the reason (`why`).
+
+    `shares` are those of its pools, the nearest first; `over` are other pools that hold more
+    than their share of the same kind of slot. `before` and `after` are the nearest backlogged
+    phases of its pool that are served before and after it. If hosts have queues, nothing is
+    allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
+    that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
+    slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
+    `reserved` counts, by pool, the slots that are reserved for other pools, which take them
+    back: those that are free, and those of tasks that were asked to stop.
+    `estimate` is None if the scheduler does not order jobs by their work, or none is left.
+    """
+
+    phase: str
+    slot_kind: str
+    running: int
+    silent: dict[str, int]
+    leaving: dict[str, int]
+    stopping: int
+    pending: int
+    done: int
+    allocated: float | None
+    most: int
+    why: str
+    shares: tuple[ShareExplained, ...]
+    over: tuple[ShareExplained, ...]
+    before: tuple[Neighbour, ...]
+    after: tuple[Neighbour, ...]
+    holders: tuple[Holding, ...] = ()
+    holders_more: int = 0
+    reserved: dict[str, int] = field(default_factory=dict)
+    estimate: Estimated | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A job at an instant: the slots that it holds, and why. `at` is in seconds.
+
+    Its `str` is sentences, one on each line.
+    """
+
+    job: str
+    at: float
+    pool: str
+    scheduler: str
+    status: str
+    phases: tuple[PhaseExplained, ...] = ()
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(explanation_lines(self))
+
+
+class Explanations(list[Explanation]):
+    """The explanations of several jobs.
+
+    Their `str` is a table: the slots that each job holds, its tasks that wait and that are
+    done, and why it waits.
+    """
+
+    def __str__(self) -> str:
+        if not self:
+            return "no jobs"
+        rows = [("job", "pool", "slots", "waiting", "done", "reason"), *map(_row, self)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        padded = [map(str.ljust, row, widths) for row in rows]
+        return "\n".join("  ".join(row).rstrip() for row in padded)
+
+
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """The slots that a job holds at an instant, and the reasons; one fact per line."""
+    pool = f", in pool {explanation.pool}" if explanation.pool else ""
+    yield (
+        f"{explanation.job or 'a call'} at {explanation.at:.6g} s{pool} under"
+        f" {explanation.scheduler}: {explanation.status}"
+    )
+    for phase in explanation.phases:
+        yield from _phase_lines(phase)
+
+
+def _row(job: Explanation) -> tuple[str, ...]:
+    slots, waiting, done = (
+        sum(getattr(phase, what) for phase in job.phases)
+        for what in ("running", "pending", "done")
+    )
+    reason = job.status if job.status != "under way" else ""
+    if waiting and not reason:
+        reason = next(phase.why for phase in job.phases if phase.pending)
+    elif not (slots or reason):
+        reason = "all its tasks are done; more may come"
+    return job.job, job.pool, str(slots), str(waiting), str(done), reason
+
+
+def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
+    stopping = f" ({phase.stopping} asked to stop)" if phase.stopping else ""
+    allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
+    there = phase.running - sum(phase.silent.values()) - sum(phase.leaving.values())
+    slots = "slot" if (there, phase.allocated) == (1, None) else "slots"
+    wait = "1 task waits" if phase.pending == 1 else f"{phase.pending} tasks wait"
+    done = "1 is done" if phase.done == 1 else f"{phase.done} are done"
+    yield (
+        f"  {phase.phase}: holds {there}{stopping}{allocated} {slots} of"
+        f" kind {phase.slot_kind}; {wait}, {done}"
+    )
+    yield f"    because {phase.why}"
+    if phase.estimate is not None:
+        yield f"    {_estimated(phase.estimate)}"
+    if phase.silent:
+        held = ", ".join(f"{count} on {host}" for host, count in phase.silent.items())
+        yield f"    on unresponsive hosts: {held}"
+    if phase.leaving:
+        held = ", ".join(f"{count} on {host}" for host, count in phase.leaving.items())
+        yield f"    on hosts that leave when their tasks have ended: {held}"
+    for share in phase.shares:
+        yield f"    pool {share.pool}: {_share(share)}"
+    for share in phase.over:
+        yield f"    above its share: pool {share.pool}, {_share(share)}"
+    if phase.holders:
+        held = ", ".join(f"{h.job} {h.running} (pool {h.pool})" for h in phase.holders)
+        more = f" and {phase.holders_more} more jobs" if phase.holders_more else ""
+        yield f"    these slots are held by {held}{more}"
+    if phase.reserved:
+        kept = ", ".join(f"{count} for pool {pool}" for pool, count in phase.reserved.items())
+        yield f"    reserved for pools that took them back, now or when tasks stop: {kept}"
+    if phase.before:
+        yield f"    served before it in its pool: {_names(phase.before)}"
+    if phase.after:
+        yield f"    served after it: {_names(phase.after)}"
+
+
+def _share(share: ShareExplained) -> str:
+    limits = [f"min {share.least:g}"] if share.least else []
+    limits += [] if share.most is None else [f"max {share.most:g}"]
+    text = f"holds {share.running} of its share of {share.share:.6g}, can use {share.demand}"
+    text += f" ({', '.join(limits)})" if limits else ""
+    return text + (f"; {share.lacks}" if share.lacks else "")
+
+
+def _estimated(estimate: Estimated) -> str:
+    within = f", within a factor of {estimate.factor:.2g}" if estimate.factor > 1 else ""
+    origin = ORIGINS[estimate.origin]
+    return f"its work left is estimated at {estimate.work:.4g} s{within}, {origin}"
+
+
+def _names(neighbours: Sequence[Neighbour]) -> str:
+    return ", ".join(map(_name, neighbours))
+
+
+def _name(one: Neighbour) -> str:
+    work = "" if one.work is None else f", {one.work:.4g} s of work left"
+    return f"{one.job}/{one.phase} ({one.running} of {one.allocated:.4g}{work})"

@@ -1,0 +1,49 @@
+"""Measured jobs: converts the log of a real run to a workload that can be simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job, PhaseId
+from slotwise.core.log import Log
+from slotwise.insight.attempts import Attempt, AttemptTracker
+from slotwise.insight.present_hosts import PresentHosts
+
+MIN_WORK = 1e-6
+"""The smallest work of a task, in seconds; shorter measurements are raised to it."""
+
+
+def measured_jobs(log: Log) -> tuple[Job, ...]:
+    """The jobs of a run with the measured work of each task, in seconds at speed 1.
+
+    A simulation of these jobs estimates the result of the run under another scheduler.
+    InputError if a task never succeeded. O(attempts).
+    """
+    hosts = PresentHosts(log.header)
+    seconds: dict[tuple[PhaseId, int], float] = {}
+
+    def measure(attempt: Attempt) -> None:
+        if attempt.ending == "done":
+            work = attempt.seconds * hosts.speeds[attempt.host]
+            seconds[attempt.phase, attempt.task] = max(work, MIN_WORK)
+
+    follower = AttemptTracker(measure, hosts=hosts)
+    for turn in log.turns:
+        follower(turn.now, turn.events, turn.decisions)
+    return tuple(_measured(span.job, seconds) for span in follower.jobs.values())
+
+
+def _measured(job: Job, seconds: dict[tuple[PhaseId, int], float]) -> Job:
+    phases = []
+    for phase in job.phases:
+        name = PhaseId(job.id, phase.name)
+        tasks = [(name, task) for task in range(phase.tasks.count)]
+        missing = [task for task in tasks if task not in seconds]
+        if missing:
+            raise InputError(
+                f"{name} task {missing[0][1]} never succeeded: its work is unknown"
+            )
+        work = tuple(seconds[task] for task in tasks)
+        phases.append(replace(phase, tasks=replace(phase.tasks, work=work)))
+    return replace(job, phases=tuple(phases))

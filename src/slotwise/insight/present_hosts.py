@@ -1,0 +1,256 @@
+"""The hosts that are present during a run, and their slots over time, from its log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.events import (
+    HostAdded,
+    HostChange,
+    HostDrained,
+    HostJoined,
+    HostLost,
+    HostRemoved,
+    HostResized,
+)
+from slotwise.core.job import Job, PhaseId
+from slotwise.core.log import Header, Turn
+from slotwise.insight.bound import Missing, rates_of
+
+LITTLE = 1e-9
+"""Part of all power; less is due to rounding."""
+
+MAX_MISSING = 32
+"""The number of parts of missing power that lower bounds use."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsOverTime:
+    """A number of slots: `first` at the beginning, then `changes` by (instant, difference)."""
+
+    first: int
+    changes: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def most(self) -> int:
+        """The largest number at any time."""
+        return max(count for _, count in self._steps())
+
+    def seconds(self, start: float, end: float) -> float:
+        """The slot-seconds from `start` to `end`."""
+        area = self.first * (end - start)
+        for at, more in self.changes:
+            area += more * max(0.0, end - max(at, start))
+        return area
+
+    def between(self, start: float, end: float) -> Iterator[tuple[float, float, int]]:
+        """The times of constant numbers from `start` to `end`: from, to, number."""
+        steps = [*self._steps(), (end, 0)]
+        for (since, count), (until, _) in pairwise(steps):
+            if max(since, start) < min(until, end):
+                yield max(since, start), min(until, end), count
+
+    def _steps(self) -> Iterator[tuple[float, int]]:
+        """Each instant of a change, and the number from there on."""
+        total: dict[float, int] = {}
+        for at, more in sorted(self.changes):
+            total[at] = total.get(at, 0) + more
+        numbers = accumulate(total.values(), initial=self.first)
+        return zip([float("-inf"), *total], numbers, strict=True)
+
+
+class PresentHosts:
+    """Follows the changes of hosts in a log; speeds are the true ones.
+
+    A drained host is there until its last attempt has ended. In `widest` and `missing` it is
+    there until it is removed, since other schedules may use it longer.
+
+    speeds   of each host that is or was there
+    leaving  the number of running attempts on each drained host
+    ever     the hosts that are or were there, as they were at last
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._true: Mapping[str, float] = header.parameters.get("speeds") or {}
+        self._cluster = self._at_first = header.true_cluster
+        self.speeds = {host.name: host.speed for host in self._cluster.hosts}
+        self.ever = dict(self._cluster.by_name)
+        self.leaving: dict[str, int] = {}
+        self._first = dict(self._cluster.capacity)
+        self._changes: dict[str, list[tuple[float, int]]] = {}
+        self._slot_kinds: dict[PhaseId, str] = {}  # where they are not those of the phases
+        self._rates: dict[str, list[float]] = {}  # for `widest`; empty until a host is added
+        self._has_new_kinds = False
+        self._powers = [(0.0, self._power())]
+
+    def arrive(self, job: Job) -> None:
+        """A job arrived: from now on its phases use the kinds of slots that are known now."""
+        kinds = self._cluster.capacity
+        for phase in job.phases:
+            if phase.kind not in kinds and ANY_KIND in kinds:
+                self._slot_kinds[PhaseId(job.id, phase.name)] = ANY_KIND
+
+    def change(self, event: HostChange, running: int) -> None:
+        """A host comes or goes; `running` attempts run there."""
+        if isinstance(event, HostAdded):
+            self._add(event.at, event.host)
+        elif event.host not in self._cluster.by_name:
+            return  # It had left before.
+        elif isinstance(event, HostDrained):
+            self.leaving[event.host] = running + 1
+            self.ended(event.host, event.at)
+        else:
+            if event.host not in self.leaving or self.leaving[event.host]:
+                self._count(event.at, event.host, -1)
+            self._remove(event.host)
+            self._powers.append((event.at, self._power()))
+
+    def resize(self, event: HostResized) -> None:
+        """A host has other numbers of slots from now on."""
+        if event.host not in self._cluster.by_name:
+            return
+        if not self._rates:
+            self._widen(self._at_first)
+        if self.leaving.get(event.host, 1):
+            self._count(event.at, event.host, -1)
+        self._cluster = self._cluster.resized(event.host, event.slots)
+        self.ever[event.host] = self._cluster.by_name[event.host]
+        if self.leaving.get(event.host, 1):
+            self._count(event.at, event.host, 1)
+        self._widen(self._cluster)
+        self._powers.append((event.at, self._power()))
+
+    def ended(self, host: str, at: float) -> None:
+        """An attempt on a host that is leaving has ended."""
+        self.leaving[host] -= 1
+        if not self.leaving[host]:
+            self._count(at, host, -1)
+
+    def slots(self, kind: str | None = None) -> SlotsOverTime:
+        """The number of slots of one kind, or of all kinds."""
+        kinds = {*self._first, *self._changes} if kind is None else {kind}
+        changes = [change for one in kinds for change in self._changes.get(one, ())]
+        first = sum(self._first.get(one, 0) for one in kinds)
+        return SlotsOverTime(first, tuple(sorted(changes)))
+
+    def slot_kind(self, job: Job, phase: str) -> str:
+        """The kind of slots that a phase of a job used."""
+        return self._slot_kinds.get(PhaseId(job.id, phase), job.by_name[phase].kind)
+
+    def on_slots(self, job: Job) -> Job:
+        """The job with the kinds of slots that it used as kinds of its phases."""
+        if not self._has_new_kinds:
+            return job
+        phases = (replace(p, kind=self.slot_kind(job, p.name)) for p in job.phases)
+        return replace(job, phases=tuple(phases))
+
+    def widest(self) -> Cluster:
+        """A cluster whose n fastest slots were never slower than any n slots at any instant.
+
+        Every schedule on the hosts as they changed is possible there, apart from where tasks
+        run. See docs/algorithms/bounds.md. Without added hosts it is the cluster of the
+        beginning.
+        """
+        if not self._rates:
+            return self._at_first
+        hosts = []
+        for kind, rates in self._rates.items():
+            speeds = Counter(more - less for less, more in pairwise([0.0, *rates]))
+            hosts += [
+                Host(f"{kind} {speed!r}", {kind: count}, speed=speed)
+                for speed, count in speeds.items()
+                if speed > 0
+            ]
+        return replace(self._cluster, hosts=tuple(hosts), kinds=frozenset(self._rates))
+
+    def missing(self, end: float) -> list[Missing]:
+        """The power of `widest` that was not there at times until `end`; the largest parts."""
+        widest = self.widest()
+        most = {kind: sum(rates_of(widest, kind)[-1:]) for kind in widest.capacity}
+        found = []
+        for kind, whole in most.items():
+            powers = [(at, whole - power.get(kind, 0.0)) for at, power in self._powers]
+            for (start, power), (until, _) in pairwise([*powers, (end, 0.0)]):
+                if power > LITTLE * whole and start < min(until, end):
+                    found.append(Missing(kind, start, min(until, end), power))
+        found.sort(key=lambda one: one.power * (one.start - one.end))
+        return found[:MAX_MISSING]
+
+    def _power(self) -> dict[str, float]:
+        """The work that the slots of each kind do in a second."""
+        power = dict.fromkeys(self._cluster.capacity, 0.0)
+        for host in self._cluster.hosts:
+            for kind, count in host.slots.items():
+                if count:
+                    power[kind] += host.speed * count
+        return power
+
+    def _add(self, at: float, host: Host) -> None:
+        host = replace(host, speed=self._true.get(host.name, host.speed))
+        if not self._rates:
+            self._widen(self._at_first)
+        if host.name in self._cluster.by_name:  # It was drained, and has left.
+            self._remove(host.name)
+        known = self._cluster.capacity
+        self._cluster = self._cluster.with_host(host)
+        self._has_new_kinds |= len(self._cluster.capacity) > len(known)
+        self.speeds[host.name] = host.speed
+        self.ever[host.name] = host
+        self._count(at, host.name, 1)
+        self._widen(self._cluster)
+        self._powers.append((at, self._power()))
+
+    def _remove(self, name: str) -> None:
+        self._cluster = self._cluster.without(name)
+        self.leaving.pop(name, None)
+
+    def _count(self, at: float, name: str, sign: int) -> None:
+        for kind, count in self._cluster.by_name[name].slots.items():
+            if count:
+                self._changes.setdefault(kind, []).append((at, sign * count))
+
+    def _widen(self, cluster: Cluster) -> None:
+        """Let the rates be at least those of these hosts."""
+        for kind in cluster.capacity:
+            before, now = self._rates.get(kind, []), rates_of(cluster, kind)
+            most = max(len(before), len(now))
+            self._rates[kind] = [
+                max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)
+                for n in range(most)
+            ]
+
+
+# The times in which hosts were unresponsive.
+
+
+@dataclass(frozen=True, slots=True)
+class UnresponsiveSpan:
+    """A host was unresponsive from `start` to `end` (seconds); None: to the end of the run."""
+
+    host: str
+    start: float
+    end: float | None
+
+
+def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
+    """All times in which hosts were unresponsive, in order of start. O(entries).
+
+    They end when the host is back or removed.
+    """
+    unresponsive: list[UnresponsiveSpan] = []
+    open_at: dict[str, int] = {}
+    for turn in turns:
+        for event in turn.events:
+            if isinstance(event, HostLost):
+                open_at[event.host] = len(unresponsive)
+                unresponsive.append(UnresponsiveSpan(event.host, event.at, None))
+            elif isinstance(event, HostJoined | HostRemoved) and event.host in open_at:
+                place = open_at.pop(event.host)
+                unresponsive[place] = UnresponsiveSpan(
+                    event.host, unresponsive[place].start, event.at
+                )
+    return tuple(unresponsive)

@@ -1,0 +1,184 @@
+"""The picture of a dataflow, after Figure 1 of the report on Hammr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from slotwise.insight.report.dataflow.layout import (
+    FRAME,
+    LETTER,
+    Box,
+    Drawing,
+    Rect,
+    arrange,
+    on_curve,
+)
+from slotwise.insight.report.dataflow.texts import label_of
+from slotwise.insight.report.page import BEGIN, STYLE
+from slotwise.insight.report.text import INK, MUTED, printable
+from slotwise.jobs.dataflow.stages import StagedGraph
+
+KINDS = {
+    "file": (INK, "", 1.6, "file: the reader starts when the writer is done"),
+    "tcp": ("#0072b2", "8 4", 1.8, "tcp: both run at the same time"),
+    "shm": ("#d55e00", "2 4", 2.6, "shm: both run at the same time on one host"),
+    "direct": (MUTED, "", 1.0, "direct: the reader reads the input itself"),
+}
+"""The colour, dashes, width and meaning of the lines of each kind of channel."""
+
+MARK = '<svg xmlns="http://www.w3.org/2000/svg"'
+"""The beginning of a picture that slotwise has written."""
+
+_FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
+_PARTS = (0.5, 0.6, 0.4, 0.7, 0.3, 0.8, 0.2)
+"""The parts of a curve at which a label may stand, best first."""
+
+_LEGEND_ROW = 20.0
+_LEGEND_WIDTH = 350.0
+
+
+def svg_of(staged: StagedGraph) -> str:
+    """The picture as SVG. All names from users are escaped."""
+    drawing = arrange(staged)
+    used = [kind for kind in KINDS if any(c.kind == kind for c in staged.graph.channels)]
+    if staged.graph.written and "file" not in used:
+        used.insert(0, "file")
+    legend = list(_legend(drawing, used))
+    rows = len(used) + bool(drawing.groups) + bool(drawing.bundles)
+    width = max(drawing.width + FRAME, _LEGEND_WIDTH + 2 * FRAME)
+    height = drawing.height + FRAME * 3 + rows * _LEGEND_ROW
+    lines = [
+        f'{MARK} width="{width:.0f}" height="{height:.0f}"'
+        f' viewBox="0 0 {width:.0f} {height:.0f}" font-family="{_FONT}" font-size="12">',
+        f"<defs>{''.join(_arrow(kind) for kind in used)}</defs>",
+        f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+        *(_frame(rect, "6 4", "none") for rect in drawing.bundles),
+        *(_frame(rect, "", "#f5f7fa") for rect in drawing.groups),
+        *_edges(staged, drawing),
+        *(_box(box) for box in drawing.boxes.values()),
+        *_labels(staged, drawing),
+        *legend,
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def page_of(pictures: Sequence[tuple[str, str]]) -> str:
+    """A page with pictures (heading, SVG), which works offline."""
+    title = "Dataflow" if len(pictures) == 1 else "Dataflows"
+    sections = (
+        f'<section><h2>{escape(printable(name))}</h2><div class="picture">{svg}</div></section>'
+        for name, svg in pictures
+    )
+    return "\n".join(
+        [
+            BEGIN,
+            f"<title>{title}</title><style>{STYLE}</style></head><body><main>",
+            f"<header><h1>{title}</h1></header>",
+            *sections,
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def _edges(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
+    kinds = [channel.kind for channel in staged.graph.channels]
+    for place, points in drawing.paths.items():
+        yield _edge(points, kinds[place] if place < len(kinds) else "file")
+
+
+def _edge(points: Sequence[tuple[float, float]], kind: str) -> str:
+    colour, dashes, width, _ = KINDS[kind]
+    (x, y), *rest = points
+    path = [f"M{x:.1f} {y:.1f}"]
+    for at, (to_x, to_y) in enumerate(rest):
+        end = to_y - 5 if at == len(rest) - 1 else to_y  # Where the arrowhead begins.
+        half = (y + end) / 2
+        path.append(f"C{x:.1f} {half:.1f} {to_x:.1f} {half:.1f} {to_x:.1f} {end:.1f}")
+        x, y = to_x, to_y
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return (
+        f'<path d="{" ".join(path)}" fill="none" stroke="{colour}" stroke-width="{width}"'
+        f'{dashed} marker-end="url(#{kind})"/>'
+    )
+
+
+def _labels(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
+    """Labels on the last stretch of each edge, where they hide no box and no other label."""
+    taken = [box.place for box in drawing.boxes.values()]
+    for place, channel in enumerate(staged.graph.channels):
+        label = label_of(staged.graph, channel)
+        if not label:
+            continue
+        width = len(label) * LETTER * 0.8
+        tried = []
+        for part in _PARTS:
+            at_x, at_y = on_curve(drawing.paths[place][-2], drawing.paths[place][-1], part)
+            tried.append(Rect(at_x - width / 2, at_y - 6, width, 13))
+        found = next((one for one in tried if not any(map(one.overlaps, taken))), tried[0])
+        taken.append(found)
+        yield (
+            f'<rect x="{found.x:.1f}" y="{found.y:.1f}" width="{width:.1f}" height="13"'
+            ' fill="white" fill-opacity="0.85"/>'
+        )
+        yield _text(found.middle, found.y + 10, label, KINDS[channel.kind][0], "middle", 10)
+
+
+def _box(box: Box) -> str:
+    place = box.place
+    dashed = ' stroke-dasharray="5 3"' if box.is_file else ""
+    round_corners = 0 if box.is_file else 8
+    fill = "white" if box.is_file else "#e8f1f8"
+    return (
+        f'<rect x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}"'
+        f' height="{place.height:.1f}" rx="{round_corners}" fill="{fill}" stroke="{INK}"'
+        f"{dashed}/>"
+        + _text(place.middle, place.y + 18, box.title, INK, "middle", 12, "bold")
+        + _text(place.middle, place.y + 33, box.note, "#52606d", "middle", 11)
+    )
+
+
+def _frame(rect: Rect, dashes: str, fill: str) -> str:
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return (
+        f'<rect x="{rect.x:.1f}" y="{rect.y:.1f}" width="{rect.width:.1f}"'
+        f' height="{rect.height:.1f}" rx="6" fill="{fill}" stroke="{MUTED}"{dashed}/>'
+    )
+
+
+def _arrow(kind: str) -> str:
+    return (
+        f'<marker id="{kind}" viewBox="0 0 8 8" refX="2" refY="4" markerWidth="8"'
+        ' markerHeight="8" orient="auto" markerUnits="userSpaceOnUse">'
+        f'<path d="M0 0L8 4L0 8z" fill="{KINDS[kind][0]}"/></marker>'
+    )
+
+
+def _legend(drawing: Drawing, kinds: Sequence[str]) -> Iterator[str]:
+    y = drawing.height + 2 * FRAME + 8
+    for kind in kinds:
+        colour, dashes, width, text = KINDS[kind]
+        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+        yield (
+            f'<path d="M{FRAME} {y:.1f}H{FRAME + 34}" stroke="{colour}" stroke-width="{width}"'
+            f'{dashed} marker-end="url(#{kind})"/>'
+        )
+        yield _text(FRAME + 52, y + 4, text, INK, "start", 11)
+        y += _LEGEND_ROW
+    frames = [("", "group: runs on one host", drawing.groups)]
+    frames.append(("6 4", "bundle: starts together", drawing.bundles))
+    for dashes, text, drawn in frames:
+        if drawn:
+            yield _frame(Rect(FRAME, y - 7, 34, 14), dashes, "none")
+            yield _text(FRAME + 52, y + 4, text, INK, "start", 11)
+            y += _LEGEND_ROW
+
+
+def _text(
+    x: float, y: float, text: str, colour: str, anchor: str, size: int, weight: str = "normal"
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"'
+        f' font-size="{size}" font-weight="{weight}">{escape(printable(text))}</text>'
+    )

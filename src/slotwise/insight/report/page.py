@@ -1,0 +1,465 @@
+"""Write the report of runs: one HTML page that works offline, and its pictures as files."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slotwise.core.errors import InputError, MissingExtraError, check_path
+from slotwise.core.files import open_to_write, refuse_foreign
+from slotwise.insight.report.reduce import packed
+from slotwise.insight.report.reported import (
+    Scene,
+    conditions_of,
+    has_bounds_apart,
+    has_differing_work,
+)
+from slotwise.insight.report.tables import (
+    FAILED_BECAUSE,
+    Columns,
+    is_numeric,
+    job_columns,
+    metrics_in_full,
+    waits_section,
+)
+from slotwise.insight.report.text import MISSING, printable, seconds
+
+if TYPE_CHECKING:
+    from slotwise.insight.report.pictures.picture import Picture
+    from slotwise.insight.report.reported import ReportedRun, Scene
+
+
+ENDINGS = (".html", ".htm")
+"""The allowed suffixes of a page."""
+
+_PNG_SCALE = 2.0
+
+
+def write_report(
+    runs: Sequence[ReportedRun], path: str | Path, pictures: bool = False
+) -> list[Path]:
+    """Write the page to `path`, and with `pictures` its pictures next to it; return all paths.
+
+    The page is self-contained and makes no requests. Raises MissingExtraError without the extra
+    `plots`, and InputError for no runs and for the reasons of `check_report`.
+    """
+
+    check_report(path)
+    path = Path(path)
+    scene, drawn = _draw(runs)
+    bundle = importlib.import_module("vl_convert").javascript_bundle()
+    specs = [picture.spec() for picture in drawn]
+    _write(path, page(scene, drawn, specs, bundle).encode("utf-8", "backslashreplace"))
+    written = [path]
+    if pictures:
+        written += _save(drawn, specs, path.parent, f"{path.stem}-")
+    return written
+
+
+def check_report(path: str | Path) -> None:
+    """Check before a run that its report can be written.
+
+    Raises MissingExtraError without the extra `plots`, and InputError for a name without the
+    suffix of a page and for a path that cannot be written.
+    """
+    require_plots()
+    check_path("the path of a report", path, optional=False)
+    with _input_errors(Path(path)):
+        _check_path(Path(path))
+
+
+def _check_path(path: Path) -> None:
+    place = f"report {str(path)!r}"
+    if path.is_dir():
+        raise InputError(f"{place}: is a directory; name another file")
+    folder = path.absolute().parent
+    if not folder.exists():
+        raise InputError(f"{place}: {str(folder)!r} is missing; name a folder that exists")
+    if not folder.is_dir():
+        raise InputError(f"{place}: {str(folder)!r} is not a directory; name another file")
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(f"{place}: a report is a web page; use a name that ends in .html")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"{place}: it cannot be written; name another file")
+    with _input_errors(path):
+        refuse_foreign(path, BEGIN.encode(), place)
+
+
+def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:
+    """Write the pictures of a report into a folder, each as PNG and SVG; return all paths.
+
+    The folder is created if it is missing. Raises InputError and MissingExtraError as
+    `write_report` does.
+    """
+    drawn = _draw(runs)[1]
+    specs = [picture.spec() for picture in drawn]
+    with _input_errors(Path(folder)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return _save(drawn, specs, Path(folder), "")
+
+
+def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
+    if not runs:
+        raise InputError("a report needs at least 1 run; give one")
+    require_plots()
+    from slotwise.insight.report.pictures.gallery import draw_all
+    from slotwise.insight.report.reported import scene_of
+
+    scene = scene_of(runs)
+    return scene, draw_all(scene)
+
+
+def require_plots(what: str = "a report") -> None:
+    """Raise MissingExtraError if the extra that draws pictures is not installed."""
+    try:
+        importlib.import_module("vl_convert")
+        importlib.import_module("altair")
+    except ImportError as error:
+        raise MissingExtraError(what, "plots") from error
+
+
+def _save(
+    drawn: Sequence[Picture], specs: Sequence[dict[str, Any]], folder: Path, prefix: str
+) -> list[Path]:
+    converter = importlib.import_module("vl_convert")
+    written = []
+    for picture, spec in zip(drawn, specs, strict=True):
+        svg = converter.vegalite_to_svg(spec)
+        for ending, content in (
+            ("png", converter.svg_to_png(svg, scale=_PNG_SCALE)),
+            ("svg", svg.encode()),
+        ):
+            target = folder / f"{prefix}{picture.name}.{ending}"
+            _write(target, content)
+            written.append(target)
+    return written
+
+
+def _write(path: Path, content: bytes) -> None:
+    with _input_errors(path), open_to_write(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def _input_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"report {str(path)!r}: {error.strerror}; name another file"
+        ) from error
+
+
+# The HTML text of the page: headline, pictures, tables, and the script that draws.
+
+MAX_JOBS = 500
+"""The maximum number of jobs in a table of jobs."""
+
+MAX_LABELS = 4
+"""The maximum number of schedulers named in the title."""
+
+
+def page(
+    scene: Scene, pictures: Sequence[Picture], specs: Sequence[dict[str, Any]], bundle: str
+) -> str:
+    """The whole page. All text from users is escaped; `bundle` is the drawing library."""
+    data = {
+        picture.name: spec
+        | {"datasets": {name: packed(rows) for name, rows in spec["datasets"].items()}}
+        for picture, spec in zip(pictures, specs, strict=True)
+    }
+    compared = [picture for picture in pictures if picture.name in ("comparison", "responses")]
+    over_time = [picture for picture in pictures if picture not in compared]
+    return "\n".join(
+        [
+            BEGIN,
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(f'slotwise: {_title(scene)}')}</title>",
+            f"<style>{STYLE}</style>",
+            "</head><body><main>",
+            _headline(scene),
+            *map(_section, compared),
+            _metrics(scene),
+            *map(_section, over_time[:1]),
+            waits_section(scene),
+            *map(_section, over_time[1:]),
+            *_job_tables(scene),
+            "</main>",
+            f"<script>{bundle}</script>",
+            f"<script>const PICTURES = {script_json(data)};{DRAW}</script>",
+            "</body></html>",
+        ]
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON that is safe inside a script element, whatever strings it contains."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _headline(scene: Scene) -> str:
+    header = scene.runs[0].log.header
+    cluster = header.cluster
+    slots = " + ".join(
+        _counted(count, f"{kind} slot" if len(cluster.capacity) > 1 else "slot")
+        for kind, count in cluster.capacity.items()
+        if count
+    )
+    changing = " at first" if any(line.slots.changes for line in scene.timelines) else ""
+    jobs = {job: line.jobs[job].job for line in scene.timelines for job in line.jobs}
+    tasks = sum(phase.tasks.count for job in jobs.values() for phase in job.phases)
+    objectives = " or ".join(dict.fromkeys(run.objective for run in scene.runs))
+    facts = [
+        _counted(len(jobs), "job"),
+        _counted(tasks, "task"),
+        f"{slots} on {_counted(len(cluster.hosts), 'host')}{changing}",
+        f"objective: {objectives}",
+        conditions_of(scene.runs),
+        f"over {seconds(scene.end - scene.begin)}",
+    ]
+    if len(scene.runs) > 1:
+        facts.insert(0, _counted(len(scene.runs), "run"))
+    notices = "".join(f'<p class="notice">{escape(text)}</p>' for text in _interrupted(scene))
+    return (
+        f"<header><h1>{escape(_title(scene))}</h1>"
+        f'<p class="facts">{" · ".join(escape(fact) for fact in facts)}</p>{notices}</header>'
+    )
+
+
+def _title(scene: Scene) -> str:
+    """The schedulers shown, each named once, or their number."""
+    labels = list(dict.fromkeys(run.label for run in scene.runs))
+    names = _listed(labels) if len(labels) <= MAX_LABELS else f"{len(labels)} schedulers"
+    return f"{names} compared" if len(scene.runs) > 1 else f"Run of {names}"
+
+
+def _interrupted(scene: Scene) -> Iterator[str]:
+    """Notices about runs that were interrupted."""
+    for run, line in zip(scene.runs, scene.timelines, strict=True):
+        if run.is_interrupted:
+            spans = line.jobs.values()
+            over = sum(s.completion is not None or s.failed is not None for s in spans)
+            backend = (
+                f" ({run.backend})" if len({one.backend for one in scene.runs}) > 1 else ""
+            )
+            expected = run.log.header.jobs_expected or len(line.jobs)
+            yield (
+                f"{run.label}{backend} was interrupted: its record ends at {seconds(line.end)},"
+                f" when {over} of {_counted(expected, 'job')} had ended."
+                " Metrics and lower bound cover only completed work."
+            )
+
+
+def _section(picture: Picture) -> str:
+    return (
+        f"<section><h2>{escape(picture.title)}</h2><p>{escape(picture.sentence)}</p>"
+        f'<div class="picture" id="{picture.name}"></div></section>'
+    )
+
+
+def _metrics(scene: Scene) -> str:
+    text = (
+        "Stretch is response time divided by work. Slowdown is response time divided by the"
+        " minimum time of the job alone. The gap is how far the objective value is above"
+        " the lower bound. Wasted slot-seconds are those of attempts without a result."
+    )
+    if any(run.outcome.metrics.get("jobs_tardy") is not None for run in scene.runs):
+        text += (
+            " Lateness is completion minus deadline; tardiness is lateness if positive, else 0."
+            " Both cover jobs with a deadline."
+        )
+    if len(scene.runs) > 1:
+        text += " The best value is bold."
+    if has_bounds_apart(scene.runs):
+        text += " Each lower bound applies to the work of its own run."
+    if has_differing_work(scene.runs):
+        text += (
+            " The live runs measured different work for the same jobs, because the load of the"
+            " machine differed. Their times and lower bounds are not comparable."
+        )
+    head = "".join(_cell("th", name, "number") for name in scene.names)
+    texts: Columns = {
+        "backend": [run.conditions for run in scene.runs],
+        "objective": [run.objective for run in scene.runs],
+    }
+    body = []
+    for title, words in texts.items():
+        # Values that are equal for all runs are in the headline.
+        if len(set(words)) > 1:
+            row = [_cell("td", word, "number") for word in words]
+            body.append(f"<tr>{_cell('th', title)}{''.join(row)}</tr>")
+    for metric in metrics_in_full(scene.runs):
+        cells = zip(metric.cells(scene.runs), metric.best(scene.runs), strict=True)
+        row = [_cell("td", cell, "number best" if best else "number") for cell, best in cells]
+        body.append(f"<tr>{_cell('th', metric.title)}{''.join(row)}</tr>")
+    table = (
+        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    )
+    return f'<section><h2>Metrics</h2><p>{text}</p><div class="table">{table}</div></section>'
+
+
+def _job_tables(scene: Scene) -> list[str]:
+    parts = ["<section><h2>Jobs</h2>"]
+    for name, run in zip(scene.names, scene.runs, strict=True):
+        count, failed = len(run.outcome.jobs), len(run.outcome.failed)
+        columns = job_columns(run, most=MAX_JOBS)
+        summary = f"{name}: {_counted(count, 'job')}" + (
+            f", {failed:,} failed" if failed else ""
+        )
+        if count > MAX_JOBS:
+            summary += f"; {MAX_JOBS} are listed"
+        is_open = " open" if count <= 12 else ""
+        failures = {printable(job): reason for job, reason in run.outcome.failed.items()}
+        table = _table(columns, failures)
+        parts.append(f"<details{is_open}><summary>{escape(summary)}</summary>{table}</details>")
+    return [*parts, "</section>"]
+
+
+def _table(columns: Columns, failed: Mapping[str, str]) -> str:
+    """A table of the non-empty columns. `failed` has the whole reason for each job as shown."""
+    shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
+    kinds = [
+        "number" if title != "job" and is_numeric(cells) else ""
+        for title, cells in shown.items()
+    ]
+    head = "".join(_cell("th", title, kind) for title, kind in zip(shown, kinds, strict=True))
+    body = ""
+    for job, *row in zip(columns["job"], *shown.values(), strict=True):
+        cells = zip(shown, row, kinds, strict=True)
+        tds = (
+            _reason(text, failed.get(job, ""))
+            if title == FAILED_BECAUSE
+            else _cell("td", text, kind)
+            for title, text, kind in cells
+        )
+        body += f"<tr>{''.join(tds)}</tr>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="table">{table}</div>'
+
+
+def _reason(short: str, whole: str) -> str:
+    """A reason in one line; a click opens the rest."""
+    if short == whole.strip():
+        return _cell("td", short)
+    return (
+        f"<td><details><summary>{escape(short)}</summary>"
+        f"<pre>{escape(whole)}</pre></details></td>"
+    )
+
+
+def _cell(tag: str, text: str, kind: str = "") -> str:
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<{tag}{attribute}>{escape(text)}</{tag}>"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# The style sheet of the page.
+
+BEGIN = """\
+<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="generator" content="slotwise">"""
+"""Marks a page as written by slotwise, so that it may be replaced."""
+
+STYLE = """
+:root { --ink: #1f2933; --muted: #616e7c; --rule: #e4e7eb; --paper: #f5f7fa; }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; }
+main { max-width: 1300px; margin: 0 auto; padding: 28px 24px 60px; }
+header { margin: 0 4px 22px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; overflow-wrap: anywhere; }
+h2 { font-size: 18px; margin: 0 0 2px; }
+p { margin: 0 0 14px; color: var(--muted); max-width: 130ch; }
+.facts { font-size: 15px; }
+.notice { color: var(--ink); border-left: 4px solid #c1121f; padding: 2px 12px; }
+ul { margin: 4px 0 12px; padding-left: 20px; max-width: 130ch; }
+li { margin: 0 0 6px; overflow-wrap: anywhere; }
+section { background: white; border: 1px solid var(--rule); border-radius: 10px;
+  padding: 20px 24px; margin: 0 0 18px; }
+.picture, .table { overflow-x: auto; }
+.picture.vega-embed { display: block; padding-right: 30px; }
+table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+th { color: var(--muted); font-weight: normal; text-align: left; vertical-align: bottom; }
+th, td { padding: 5px 22px 5px 0; border-bottom: 1px solid var(--rule); }
+td { overflow-wrap: break-word; max-width: 60ch; }
+tbody tr:last-child > * { border-bottom: 0; }
+.best { font-weight: bold; }
+.number { text-align: right; white-space: nowrap; }
+summary { cursor: pointer; padding: 6px 0; }
+td summary { padding: 0; }
+pre { margin: 6px 0; font-size: 12px; overflow-x: auto; white-space: pre-wrap; }
+details .table { margin: 4px 0 14px; }
+@media (max-width: 800px) {
+  main { padding: 18px 10px 40px; }
+  section { padding: 14px 14px; }
+  h1 { font-size: 23px; }
+  .picture.vega-embed { padding-right: 0; }
+  th, td { padding-right: 14px; }
+}
+@media print { body { background: white; } section { break-inside: avoid; border: 0; } }
+"""
+
+
+# The script of the page that draws its pictures at the available width.
+
+DRAW = """
+const unpack = table => table.rows.map(row => Object.fromEntries(table.fields.map(
+  (field, at) => [field, table.words[at] ? table.words[at][row[at]] : row[at]])));
+for (const {datasets} of Object.values(PICTURES))
+  for (const rows in datasets) datasets[rows] = unpack(datasets[rows]);
+
+// Where the pictures do not fit, plots and their labels are narrower, panels stand below each
+// other, and legends below the picture.
+const WIDE = 760, LABELS = 84, BESIDE = 46;
+function shrink(node, width) {
+  for (const [key, value] of Object.entries(node)) {
+    if (key === "width" && value > 100) node.width = width;
+    else if (key === "minExtent" || key === "maxExtent") node[key] = LABELS;
+    else if (key === "labelLimit") node[key] = LABELS - 6;
+    else if (key === "tickCount") node[key] = Math.min(value, 5);
+    else if (value && typeof value === "object" && key !== "datasets") shrink(value, width);
+  }
+}
+function narrowed(spec, room) {
+  spec = structuredClone(spec);
+  if (spec.hconcat) {
+    const axis = spec.hconcat[0].layer[0].encoding.y.axis;
+    for (const panel of spec.hconcat)
+      for (const layer of panel.layer) layer.encoding.y.axis = structuredClone(axis);
+    spec.vconcat = spec.hconcat;
+    delete spec.hconcat;
+  }
+  shrink(spec, Math.max(120, room - LABELS - BESIDE));
+  Object.assign(spec.config.legend, {orient: "bottom", columns: 2});
+  return spec;
+}
+let drawn = 0;
+function draw() {
+  const room = document.querySelector(".picture").offsetWidth;
+  if (room === drawn) return;
+  drawn = room;
+  const isNarrow = room < WIDE;
+  for (const [name, spec] of Object.entries(PICTURES))
+    vegaEmbed("#" + name, isNarrow ? narrowed(spec, room) : structuredClone(spec), {
+      mode: "vega-lite", renderer: "canvas", actions: isNarrow ? false :
+        {export: true, source: false, compiled: false, editor: false}});
+}
+draw();
+addEventListener("resize", draw);
+"""
+"""Uses `PICTURES`, the specifications by name, and vegaEmbed."""

@@ -1,0 +1,3 @@
+"""The pictures of a report: each module draws one. They need the extra `plots`."""
+
+from __future__ import annotations

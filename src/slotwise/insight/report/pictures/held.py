@@ -1,0 +1,152 @@
+"""Slots held over time, stacked by job, and by pool if there are several pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from slotwise.insight.report.pictures.picture import (
+    WIDTH,
+    Picture,
+    Rows,
+    coloured,
+    job_colour,
+    label_axis,
+    legend,
+    source,
+    time_axis,
+    tooltip,
+    under_each_other,
+)
+from slotwise.insight.report.reduce import COLUMNS
+from slotwise.insight.report.reported import Scene
+from slotwise.insight.report.text import INK
+from slotwise.insight.timeline import StepFunction, Timeline
+
+
+def draw_by_job(scene: Scene) -> Picture:
+    """Draw the slots that each job held."""
+    rows: dict[str, Rows] = {}
+    charts = []
+    for number, line in enumerate(scene.timelines):
+        held = {job: line.held_by_job[job] for job in scene.jobs if job in line.held_by_job}
+        rows[f"held{number}"] = [
+            coloured(scene, job) | area for job, area in _stacked(scene, held)
+        ]
+        rows[f"capacity{number}"] = _capacity(scene, line)
+        tips = tooltip(job="job")
+        charts.append(_areas(scene, number, job_colour(scene), "job", tips))
+    sentence = (
+        "The height of a colour is the number of slots that its job held. The dashed line is"
+        " the total number of slots."
+    )
+    chart = under_each_other(scene, charts)
+    return Picture("held-by-job", "Slots held by each job", sentence, chart, rows)
+
+
+def draw_by_pool(scene: Scene) -> Picture:
+    """Draw the slots that the jobs of each pool held together."""
+    rows: dict[str, Rows] = {}
+    charts = []
+    colour = alt.Color(
+        field="pool",
+        type="nominal",
+        legend=legend("pool", symbolType="square"),
+        scale=alt.Scale(
+            domain=list(scene.pool_colours), range=list(scene.pool_colours.values())
+        ),
+    )
+    for number, line in enumerate(scene.timelines):
+        rows[f"held{number}"] = [
+            {"pool": pool} | area for pool, area in _stacked(scene, line.held_by_pool)
+        ]
+        rows[f"capacity{number}"] = _capacity(scene, line)
+        charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
+    sentence = "The height of a colour is the number of slots that the jobs of its pool held."
+    chart = under_each_other(scene, charts)
+    return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
+
+
+def _capacity(scene: Scene, line: Timeline) -> Rows:
+    """The number of slots that were there, while it was the same."""
+    return [
+        {"slots": slots, "start": scene.at(start), "end": scene.at(end)}
+        for start, end, slots in line.slots.between(scene.begin, scene.end)
+    ]
+
+
+def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) -> Any:
+    capacity = max(1, scene.timelines[number].slots.most)
+    y = alt.Y(
+        field="low",
+        type="quantitative",
+        title="slots",
+        scale=alt.Scale(domain=[0, 1.06 * capacity], nice=False),
+        axis=label_axis(tickCount=min(4, capacity), format="d", titleX=-45),
+    )
+    is_last = number == len(scene.runs) - 1
+    areas = (
+        alt.Chart(source(f"held{number}"))
+        .mark_area(interpolate="step-after", strokeWidth=0, fillOpacity=1)
+        .encode(
+            x=time_axis(scene, "time", is_last),
+            y=y,
+            y2="high",
+            color=colour,
+            detail=alt.Detail(field=owner, type="nominal"),
+            tooltip=tips,
+        )
+    )
+    dashes = (
+        alt.Chart(source(f"capacity{number}"))
+        .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
+        .encode(
+            x=time_axis(scene, "start", is_last),
+            x2="end",
+            y=alt.Y(field="slots", type="quantitative"),
+        )
+    )
+    return alt.layer(areas, dashes).properties(width=WIDTH, height=120)
+
+
+def _stacked(
+    scene: Scene, held: Mapping[str, StepFunction]
+) -> list[tuple[str, dict[str, float]]]:
+    """The lower and upper edges of each owner's area, while it holds slots."""
+    edges = _edges(scene, held)
+    floor = [0.0] * (len(edges) - 1)
+    areas = []
+    for owner, steps in held.items():
+        means = steps.means(edges)
+        busy = [place for place, mean in enumerate(means) if mean > 0]
+        if not busy:
+            continue
+        before = (0.0, 0.0)
+        for place in range(busy[0], busy[-1] + 1):
+            low, floor[place] = floor[place], floor[place] + means[place]
+            if (low, floor[place]) != before:
+                areas.append((owner, _edge(scene, edges[place], low, floor[place])))
+            before = (low, floor[place])
+        last = busy[-1]
+        closing = _edge(scene, edges[last + 1], floor[last] - means[last], floor[last])
+        areas.append((owner, closing))
+    return areas
+
+
+def _edge(scene: Scene, time: float, low: float, high: float) -> dict[str, float]:
+    return {"time": scene.at(time), "low": round(low, 2), "high": round(high, 2)}
+
+
+def _edges(scene: Scene, held: Mapping[str, StepFunction]) -> list[float]:
+    """All instants of change if there are few, else an even grid."""
+    times: set[float] = set()
+    for steps in held.values():
+        times.update(steps.times[: COLUMNS + 1])
+        if len(times) > COLUMNS:
+            break
+    else:
+        return sorted(times | {scene.begin, scene.end})
+    width = (scene.end - scene.begin) / COLUMNS
+    return [scene.begin + column * width for column in range(COLUMNS)] + [scene.end]

@@ -1,0 +1,315 @@
+"""Tables of runs: as text for the page, and as rich tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.insight.report.reported import (
+    ReportedRun,
+    Scene,
+    conditions_of,
+    has_bounds_apart,
+    run_names,
+)
+from slotwise.insight.report.text import (
+    MISSING,
+    count,
+    in_short,
+    number,
+    percent,
+    printable,
+    seconds,
+)
+from slotwise.insight.waits import MAX_WAITS, MIN_WAIT, Wait, worst_waits
+
+Columns = dict[str, list[str]]
+"""A table as text: the cells of each column, by its title."""
+
+FAILED_BECAUSE = "failed because"
+
+_NAMES = ("scheduler", "job")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number by which runs are compared: title, value, format and direction of better."""
+
+    title: str
+    of: Callable[[ReportedRun], Any]
+    show: Callable[[Any], str]
+    better: Literal["low", "high"] | None = "low"
+
+    def cells(self, runs: Sequence[ReportedRun]) -> list[str]:
+        """The value of each run as text."""
+        return [self.show(self.of(run)) for run in runs]
+
+    def best(self, runs: Sequence[ReportedRun]) -> list[bool]:
+        """Whether each run has the best value as displayed; all False if all are equal.
+
+        A run with unfinished jobs is never the best, because it did less work.
+        """
+        whole = [run for run in runs if run.is_whole and self.of(run) is not None]
+        if self.better is None or len(set(self.cells(whole))) < 2:
+            return [False] * len(runs)
+        best = self.show((min if self.better == "low" else max)(map(self.of, whole)))
+        return [
+            run.is_whole and cell == best
+            for run, cell in zip(runs, self.cells(runs), strict=True)
+        ]
+
+
+def _metric(key: str) -> Callable[[ReportedRun], Any]:
+    return lambda run: run.outcome.metrics.get(key)
+
+
+_RESPONSE = (Metric("mean response", _metric("response_mean"), seconds),)
+
+_STRETCH = (
+    Metric("mean stretch", _metric("stretch_mean"), number),
+    Metric("max stretch", _metric("stretch_max"), number),
+)
+
+_OWED = (
+    Metric("tardy jobs", _metric("jobs_tardy"), count),
+    Metric("SLA cost", _metric("sla_cost"), number),
+    Metric("max tardiness", _metric("tardiness_max"), seconds),
+)
+
+_OWED_MORE = (
+    Metric("weight of tardy jobs", _metric("jobs_tardy_weighted"), number),
+    Metric("mean tardiness", _metric("tardiness_mean"), seconds),
+    Metric("max lateness", _metric("lateness_max"), seconds),
+)
+
+_OUTCOME = (
+    Metric("makespan", _metric("makespan"), seconds),
+    Metric("value", _metric("value"), number),
+    Metric("bound", lambda run: run.outcome.bound, number, None),
+    Metric("gap", _metric("gap"), percent),
+)
+
+_MORE = (
+    Metric("mean slowdown", _metric("slowdown_mean"), number),
+    Metric("max slowdown", _metric("slowdown_max"), number),
+    Metric("utilisation", _metric("utilisation"), percent, "high"),
+    Metric(
+        "tasks local to their input",
+        lambda run: run.outcome.metrics.get("locality", {}).get("node"),
+        percent,
+        "high",
+    ),
+    Metric("work (slot-seconds)", _metric("work_seconds"), number, None),
+    Metric("wasted slot-seconds", _metric("wasted_slot_seconds"), number),
+    Metric("jobs done", _metric("jobs_done"), count, "high"),
+    Metric("jobs failed", _metric("jobs_failed"), count),
+)
+
+
+def _within(group: str, name: str) -> Callable[[ReportedRun], float | None]:
+    """One metric of a group; None if it is 0 or missing."""
+    return lambda run: run.outcome.metrics.get(group, {}).get(name) or None
+
+
+_SHARING = (
+    Metric("tasks asked to stop", _within("preemption", "told"), count, None),
+    Metric("tasks stopped", _within("preemption", "stopped"), count),
+    Metric("slot-seconds lost", _within("preemption", "lost_slot_seconds"), number),
+    Metric("seconds of work kept", _within("preemption", "kept_seconds"), number, None),
+    Metric("read within racks (bytes)", _within("traffic_bytes", "rack"), number, None),
+    Metric("read through the core (bytes)", _within("traffic_bytes", "core"), number),
+)
+"""Metrics of preemption and of network traffic, shown if there was any."""
+
+
+def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
+    """The metrics for the terminal: two of deadlines and SLA steps if any, else stretches.
+
+    More do not fit in 80 columns.
+    """
+    return [*_RESPONSE, *(_measured(_OWED, runs)[:2] or _STRETCH), *_OUTCOME]
+
+
+def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
+    """The metrics for the page: all, except those of deadlines, preemption and network that
+    no run has."""
+    return [
+        *_RESPONSE,
+        *_STRETCH,
+        *_OUTCOME,
+        *_measured(_OWED + _OWED_MORE, runs),
+        *_MORE,
+        *_measured(_SHARING, runs),
+    ]
+
+
+def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Metric]:
+    """The metrics that at least one run has."""
+    return [one for one in metrics if any(one.of(run) is not None for run in runs)]
+
+
+def comparison_table(runs: Sequence[ReportedRun]) -> Table:
+    """A comparison of runs for the terminal; the best value of each metric is bold."""
+    # Several backends, or hidden work in some runs only, have their own column.
+    has_several = len({run.conditions for run in runs}) > 1
+    names = [run.called for run in runs] if has_several else run_names(runs)
+    # Interrupted runs have two lines, to leave room for metrics.
+    columns = {"scheduler": [Text(name.replace(" (", "\n(")) for name in names]}
+    if has_several:
+        columns["backend"] = [Text(run.conditions) for run in runs]
+    for metric in metrics_in_short(runs):
+        cells = zip(metric.cells(runs), metric.best(runs), strict=True)
+        columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
+    objectives = list(dict.fromkeys(run.objective for run in runs))
+    caption = f"{conditions_of(runs)}; the value is the {' or '.join(objectives)}"
+    if has_bounds_apart(runs):
+        caption += "; each lower bound is for its own run"
+    table = _rich(columns)
+    table.caption = Text(caption)
+    return table
+
+
+def jobs_table(runs: Sequence[ReportedRun]) -> Table:
+    """The jobs of all runs, for the terminal, which shows why jobs failed elsewhere."""
+    columns: dict[str, list[Text]] = {}
+    for name, run in zip(run_names(runs), runs, strict=True):
+        of_run = {"scheduler": [name] * len(run.outcome.jobs)} | job_columns(run)
+        del of_run[FAILED_BECAUSE]
+        for title, cells in of_run.items():
+            columns.setdefault(title, []).extend(Text(cell) for cell in cells)
+    return _rich(columns)
+
+
+def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
+    """The jobs of one run as text, by arrival; failed jobs first if `most` cuts the list."""
+    failed = run.outcome.failed
+    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
+    if most is not None and len(jobs) > most:
+        jobs = sorted(jobs, key=lambda job: job[0] not in failed)[:most]
+    columns: Columns = {"job": [printable(name) for name, _ in jobs]}
+    for title in ("arrival", "start", "completion", "response"):
+        columns[title] = [seconds(times[title]) for _, times in jobs]
+    due = {name: job.deadline for name, job in run.outcome.stated.items()}
+    if any(at is not None for at in due.values()):
+        columns["lateness"] = [
+            seconds(_lateness(times["completion"], due.get(name))) for name, times in jobs
+        ]
+    columns[FAILED_BECAUSE] = [printable(in_short(failed.get(name, ""))) for name, _ in jobs]
+    return columns
+
+
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Whether a column contains numbers and is right-aligned."""
+    return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
+
+
+def _lateness(completion: float | None, deadline: float | None) -> float | None:
+    return None if completion is None or deadline is None else completion - deadline
+
+
+def _rich(columns: dict[str, list[Text]]) -> Table:
+    """Cells are Text, so that rich shows text from users without interpreting markup."""
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for title, cells in columns.items():
+        numeric = title not in _NAMES and is_numeric([cell.plain for cell in cells])
+        table.add_column(
+            Text(title.replace(" ", "\n") if numeric else title),
+            justify="right" if numeric else "left",
+            no_wrap=numeric or title in _NAMES,
+            overflow="ellipsis" if numeric else "fold",
+        )
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+# The section of the page about waits: jobs, causes and remedies.
+
+MOST_OF_JOB = 2
+"""The maximum number of waits listed for a job."""
+
+WAITS_LISTED = 40
+"""The maximum number of waits listed for a run."""
+
+MAX_OPEN = 8
+"""A list with more waits is folded."""
+
+
+def waits_section(scene: Scene) -> str:
+    """The longest waits of each job in each run, longest first."""
+    text = (
+        "A wait is a time in which a job has tasks that are not done, and none of them runs."
+        f" The {MOST_OF_JOB} longest waits of each job are listed if they exceed"
+        f" {percent(MIN_WAIT)} of the run. Each wait names the jobs that held the slots, with"
+        " their shares of the held slots. It names a remedy if the log proves one."
+    )
+    parts = [f"<section><h2>Waits and their causes</h2><p>{text}</p>"]
+    for name, run, line in zip(scene.names, scene.runs, scene.timelines, strict=True):
+        waits = worst_waits(run.log, line, most=WAITS_LISTED, most_of_job=MOST_OF_JOB)
+        count = "1 wait" if len(waits) == 1 else f"{len(waits) or 'no'} waits"
+        summary = f"<summary>{escape(f'{name}: {count}')}</summary>"
+        is_open = " open" if len(waits) <= MAX_OPEN else ""
+        items = "".join(map(_item, waits))
+        parts.append(f"<details{is_open}>{summary}<ul>{items}</ul></details>")
+    return "".join([*parts, "</section>"])
+
+
+def _item(wait: Wait) -> str:
+    return f"<li><strong>{escape(wait.job)}</strong> {escape(wait_sentence(wait))}.</li>"
+
+
+# Waits as lines of text.
+
+MAX_HOLDERS = 3
+"""The number of jobs named that held the slots while another job waited."""
+
+MIN_FREE = 0.05
+"""Free slots are mentioned if they are more than this fraction of all slots."""
+
+
+def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
+    """Waits of jobs and their reasons, one wait per line."""
+    for wait in waits:
+        yield f"{wait.job} {wait_sentence(wait)}"
+    if len(waits) == MAX_WAITS:
+        yield f"only the {MAX_WAITS} longest waits are listed"
+    if not waits:
+        yield f"no job waited for longer than {percent(MIN_WAIT)} of the run"
+
+
+def wait_sentence(wait: Wait) -> str:
+    """The duration of a wait, the jobs it waited for, the reason and the remedy.
+
+    The sentence has no subject: the caller puts the name of the job before it.
+    """
+    parts = [
+        f"waited {seconds(wait.seconds)} in pool {wait.pool}, from {seconds(wait.start)} to"
+        f" {seconds(wait.end)}{_behind(wait)}"
+    ]
+    area = wait.held_slot_seconds + wait.free_slot_seconds
+    if wait.free_slot_seconds > MIN_FREE * area:
+        parts.append(f"{percent(wait.free_slot_seconds / area)} of the slots were free")
+    return "; ".join([*parts, *filter(None, (wait.reason, wait.remedy))])
+
+
+def _behind(wait: Wait) -> str:
+    if not wait.holders:
+        return ""
+    named = wait.holders[:MAX_HOLDERS]
+    if len(wait.holders) == MAX_HOLDERS + 1:
+        named = wait.holders
+    total = wait.held_slot_seconds
+    words = []
+    for holder in named:
+        part = "" if len(wait.holders) == 1 else f" {percent(holder.slot_seconds / total)}"
+        where = "" if holder.pool == wait.pool else f" in pool {holder.pool}"
+        words.append(f"{holder.job}{where}{part}")
+    if more := len(wait.holders) - len(named):
+        words.append(f"{more} more jobs")
+    return f", behind {', '.join(words)}"

@@ -1,0 +1,622 @@
+"""The waits of jobs for slots, the jobs that held the slots meanwhile, and remedies."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from heapq import nsmallest
+from math import ceil, floor, log10
+from typing import Any
+
+import numpy as np
+
+from slotwise.core.decisions import Adjust, Decision, Launch, Reallocate
+from slotwise.core.errors import InputError
+from slotwise.core.events import Event, HostChange, HostLost, JobArrived
+from slotwise.core.log import Header, Log
+from slotwise.core.loop import initial_state
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import path_to, whole
+from slotwise.core.state import State
+from slotwise.core.tolerances import SLOTS
+from slotwise.insight.present_hosts import SlotsOverTime
+from slotwise.insight.timeline import Timeline
+from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS, WAITERS, make_allocator
+
+MIN_WAIT = 0.01
+"""Waits shorter than this part of the run are left out."""
+
+MAX_WAITS = 10
+"""The default number of waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job that held slots while another one waited for them."""
+
+    job: str
+    pool: str
+    slot_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A time (seconds) in which a job had tasks that could begin, and none that ran.
+
+    slot_kind          the kind of slot that it waited for
+    holders            the jobs that held slots of this kind meanwhile, the largest first
+    free_slot_seconds  slot-seconds that no job held, including those of unresponsive hosts
+    reason             why it waited; empty if other jobs were simply served first
+    remedy             a change that would have helped; empty if the log proves none
+    """
+
+    job: str
+    pool: str
+    start: float
+    end: float
+    slot_kind: str
+    holders: tuple[Holder, ...]
+    free_slot_seconds: float
+    reason: str = ""
+    remedy: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+    @property
+    def held_slot_seconds(self) -> float:
+        """The slot-seconds that all other jobs held meanwhile."""
+        return sum(holder.slot_seconds for holder in self.holders)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self) | {"seconds": self.seconds}
+
+
+def worst_waits(
+    log: Log,
+    line: Timeline,
+    *,
+    job: str | None = None,
+    most: int = MAX_WAITS,
+    most_of_job: int | None = None,
+) -> tuple[Wait, ...]:
+    """The longest waits in a run, of all jobs or of one, the longest first.
+
+    A job waits from its arrival, or from the end of its last running task, until one of its
+    tasks is launched, it is given up, or it is moved to another pool, where it waits again.
+    Since it is not done, it has tasks that could begin then, unless it awaits admission
+    (`jobs_max`). A job whose phase grows does not wait while all tasks that were added to it
+    are done. `line` is the timeline of the log. InputError for a job that is not in it. O(n log
+    n) for n entries of the log, and O(`most` times n) in numpy.
+    """
+    if job is not None and job not in line.jobs:
+        raise InputError(unknown_job(job, line.jobs))
+    least = MIN_WAIT * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
+    found = [
+        stretch
+        for name in (line.jobs if job is None else [job])
+        for stretch in _stretches(line, name)
+        if stretch.end - stretch.start > least
+    ]
+    found.sort(key=lambda stretch: (stretch.start - stretch.end, stretch.start, stretch.job))
+    chosen, taken = [], Counter[str]()
+    for stretch in found:
+        if most_of_job is None or taken[stretch.job] < most_of_job:
+            chosen.append(stretch)
+            taken[stretch.job] += 1
+        if len(chosen) == most:
+            break
+    held = _Held(line)
+    advice = advise(log, chosen)
+    return tuple(
+        _wait(line, stretch, held, said) for stretch, said in zip(chosen, advice, strict=True)
+    )
+
+
+def unknown_job(job: str, known: Iterable[str]) -> str:
+    """The message that a job is not in the log, with some jobs that are."""
+    names = ", ".join(nsmallest(8, known))
+    return f"job {job!r} is not in the log; it has, among others: {names}"
+
+
+def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
+    """The times between arrival and end of the job in which it held no slot."""
+    since: float | None = line.jobs[job].arrival
+    end = line.end_of(job)
+    steps = line.held_by_job.get(job)
+    for time, slots in zip(steps.times, steps.values, strict=True) if steps else ():
+        if slots and since is not None:
+            yield from _parts(line, Stretch(job, since, time))
+            since = None
+        elif not slots:
+            since = time
+    if since is not None and since < end:
+        yield from _parts(line, Stretch(job, since, end))
+
+
+def _parts(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
+    """The parts of a stretch in one pool and with tasks that were not done."""
+    for until, _ in line.jobs[stretch.job].moves:
+        if stretch.start < until < stretch.end:
+            yield from _busy(line, replace(stretch, end=until))
+            stretch = replace(stretch, start=until)
+    yield from _busy(line, stretch)
+
+
+def _busy(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
+    """The parts of a stretch in which the job had tasks that were not done."""
+    since, spans = stretch.start, line.idle.get(stretch.job, ())
+    for start, end in spans[bisect_left(spans, (since, since)) :]:
+        if start >= stretch.end:
+            break
+        if since < start:
+            yield Stretch(stretch.job, since, start)
+        since = end
+    if since < stretch.end:
+        yield Stretch(stretch.job, since, stretch.end)
+
+
+class _Held:
+    """The attempts of a run as arrays, to find the jobs that held slots at some time."""
+
+    def __init__(self, line: Timeline) -> None:
+        self.jobs = list(line.jobs)
+        number = {job: at for at, job in enumerate(self.jobs)}
+        columns = line.attempts.columns
+        self._start, self._end, self._phase = columns.start, columns.end, columns.phase
+        self._jobs = np.array([number[phase.job] for phase in columns.phases], dtype=np.intp)
+        self._kinds = np.array(line.attempts.kinds, dtype=object)
+
+    def between(self, start: float, end: float, kind: str) -> dict[str, float]:
+        """The slot-seconds of each job that held slots of this kind from start to end."""
+        at = (self._start < end) & (self._end > start)
+        at &= (self._kinds == kind)[self._phase]
+        overlap = np.minimum(self._end[at], end) - np.maximum(self._start[at], start)
+        sums = np.bincount(self._jobs[self._phase[at]], overlap, minlength=len(self.jobs))
+        return {self.jobs[number]: float(sums[number]) for number in np.flatnonzero(sums)}
+
+
+def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait:
+    by_job = held.between(stretch.start, stretch.end, advice.slot_kind)
+    by_job.pop(stretch.job, None)  # It holds nothing, except at the ends of the wait.
+    order: Sequence[str] = sorted(by_job, key=lambda job: (-by_job[job], job))
+    slots = line.slots_by_kind.get(advice.slot_kind, SlotsOverTime(0))
+    area = slots.seconds(stretch.start, stretch.end)
+    return Wait(
+        stretch.job,
+        line.jobs[stretch.job].pool_at(stretch.start),
+        stretch.start,
+        stretch.end,
+        advice.slot_kind,
+        tuple(Holder(job, line.jobs[job].pool_at(stretch.start), by_job[job]) for job in order),
+        max(0.0, area - sum(by_job.values())),
+        advice.reason,
+        advice.remedy,
+    )
+
+
+# Why a phase leaves free slots to others: its tasks only fail on their hosts.
+
+
+def why_avoided(state: State, phase: PhaseState) -> str:
+    """The reason if the only free slots are on hosts that it avoids; else empty."""
+    avoided, free = phase.avoided(state.lost), state.free(phase.slot_kind)
+    if not free or not avoided or not free.keys() <= set(avoided):
+        return ""
+    hosts = ", ".join(sorted(free))
+    return f"its last attempts on {hosts} have failed: it waits for slots of other hosts"
+
+
+# Why a gang does not start.
+
+
+def why_gang_waits(state: State, phase: PhaseState) -> str:
+    """The first reason that keeps the pending tasks of a gang from starting; empty if none."""
+    count, kind = phase.pending, phase.slot_kind
+    if phase.running:
+        return (
+            "an attempt of its gang has ended without a result: its running tasks are stopped,"
+            " then all of them start again together"
+        )
+    if (most := places_in_all(state, phase)) < count:
+        return (
+            f"the {count} tasks of its gang start together, and the hosts that can begin tasks"
+            f" now have slots for {most} of them"
+        )
+    for pool in path_to(phase.pool):
+        if pool.room < phase.unit:
+            return (
+                f"the tasks of its gang hold {phase.unit} slots together, and pool"
+                f" {pool.name!r} may hold {max(0, int(pool.room))} more"
+            )
+    free = _places(phase, state.free(kind).values())
+    if free >= count:
+        return ""
+    since = phase.deferred_since
+    begun = "it waits" if since is None else f"it has waited since {since:.6g} s"
+    each = "" if phase.width == 1 else f", {phase.width} on one host for each task"
+    return (
+        f"{begun} for {phase.unit} free slots on the hosts together{each}; there are free slots"
+        f" for {free} of the {count} tasks of its gang"
+    )
+
+
+def places_in_all(state: State, phase: PhaseState) -> int:
+    """How many tasks of a gang could run at once on the hosts that can begin tasks now."""
+    hosts = (host for host in state.cluster.hosts if host.name not in state.lost)
+    return _places(phase, (host.slots.get(phase.slot_kind, 0) for host in hosts))
+
+
+def lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
+    """Whether hosts with these free slots have no room for all pending tasks of a gang."""
+    return _places(phase, free.values()) < phase.pending
+
+
+def _places(phase: PhaseState, slots: Iterable[int]) -> int:
+    return sum(count // phase.width for count in slots)
+
+
+# Why jobs waited, and which changes would have served them sooner, if the log proves it.
+
+MAX_NAMES = 3
+"""The largest number of jobs named in a sentence."""
+
+MIN_PART = 0.1
+"""A cause that applied to less than this part of a wait is left out."""
+
+PART_WHOLE = 0.99
+"""A cause that applied to this part of a wait or more is given without its part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which a job waited, in seconds."""
+
+    job: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The kind of slot that a job waited for, the reason, and a remedy.
+
+    The reason is empty if other jobs were simply served first, and the remedy if the log proves
+    none.
+    """
+
+    slot_kind: str
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """A guarantee of one slot that would have made a job the next one in the turn `turn`.
+
+    `what` is the guarantee in words. With a `pool` it is a guarantee of that pool, which helps
+    the job as long as no other job arrives there. Without, it is one of a phase, which helps
+    only if there is a single pool. `is_taken_back`: with preemption it gets a slot at once.
+    """
+
+    turn: int
+    what: str
+    pool: str | None
+    is_taken_back: bool
+
+
+def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
+    """Advice on each of these waits, in the same order.
+
+    Follows the log once: O(entries), plus O(pools) for each reallocation, plus O(pools + phases
+    of the job) for each turn of a wait. It keeps the state and the waits only.
+    """
+    if not waits:
+        return []
+    course = _Retracing(log.header)
+    due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
+    cases: dict[int, _Case] = {}
+    going_on: list[_Case] = []
+    begun: list[int] = []  # Those whose last tasks may not have ended yet.
+    for turn in log.turns:
+        for case in going_on:
+            case.pass_to(turn.now)
+        course.follow(turn.now, turn.events, turn.decisions)
+        while due and waits[due[-1]].start <= turn.now:
+            begun.append(due.pop())
+        for number in begun:
+            if phase := course.waiting(waits[number].job):
+                cases[number] = _Case(waits[number], phase, course)
+                going_on.append(cases[number])
+        begun = [n for n in begun if n not in cases and turn.now < waits[n].end]
+        going_on = [case for case in going_on if turn.now < case.wait.end]
+        for case in going_on:
+            case.look(course)
+    unknown = Advice(next(iter(log.header.cluster.capacity)))
+    return [
+        cases[number].advice(course) if number in cases else unknown
+        for number in range(len(waits))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why a phase waits, if not because others are served first by their shares.
+
+    Causes with the same `kind` and `place` (a pool) are the same cause, even if the text
+    differs.
+    """
+
+    kind: str = ""
+    place: str = ""
+    reason: str = ""
+    remedy: str = ""
+
+
+class _Case:
+    """A wait, and how long each of its causes applied."""
+
+    def __init__(self, wait: Stretch, phase: PhaseState, course: _Retracing) -> None:
+        self.wait = wait
+        self._slot_kind = phase.slot_kind
+        self._now = wait.start
+        self._cause = course.cause(phase)
+        self._causes: dict[tuple[str, str], _Cause] = {}
+        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._turn = course.turn
+        self._chance = None if self._cause.kind else course.chance(phase)
+        self._is_freed = self._has_another = False
+        self._served: _Served | None = None
+
+    def pass_to(self, now: float) -> None:
+        """Add the time until `now` to the current cause."""
+        key = (self._cause.kind, self._cause.place)
+        self._causes.setdefault(key, self._cause)
+        self._seconds[key] += min(now, self.wait.end) - self._now
+        self._now = min(now, self.wait.end)
+
+    def look(self, course: _Retracing) -> None:
+        """Update the current cause, and what has happened since the wait began."""
+        served = course.served.get(self._slot_kind)
+        self._is_freed |= self._slot_kind in course.freed
+        if self._served is None:
+            pool = self._chance and self._chance.pool
+            self._has_another |= course.turn > self._turn and pool in course.arrived
+            self._served = served
+        if phase := course.waiting(self.wait.job):
+            self._cause = course.cause(phase)
+
+    def advice(self, course: _Retracing) -> Advice:
+        """The longest causes, each with its part of the time. Call it at the end of the log."""
+        self.pass_to(self.wait.end)
+        kind, total = self._slot_kind, self.wait.end - self.wait.start
+        order = sorted(self._seconds, key=lambda key: (-self._seconds[key], key))
+        longest, reasons = self._causes[order[0]], []
+        for key in order:
+            part = self._seconds[key] / total
+            if self._causes[key].reason and part >= MIN_PART:
+                often = f"for {100.0 * part:.0f} % of the time " if part < PART_WHOLE else ""
+                reasons.append(often + self._causes[key].reason)
+        if longest.kind:
+            return Advice(kind, "; ".join(reasons), longest.remedy)
+        if not reasons and not self._is_freed:
+            reasons = ["no slot became free"]
+        remedy = ""
+        if self._chance and course.is_certain(self._chance, kind):
+            remedy = self._remedy(self._chance, course.state.cluster.capacity[kind])
+        return Advice(kind, "; ".join(reasons), remedy)
+
+    def _remedy(self, chance: Counterfactual, slots: int) -> str:
+        """The effect that the guarantee would have had, in words; empty if not certain."""
+        wait, served = self.wait, self._served
+        if served is None:
+            if not chance.is_taken_back:
+                return ""
+            return (
+                f"{chance.what} with preemption (least_after: 0) would have started it at once"
+            )
+        if served.promised + 1 > slots or self._has_another:
+            return ""
+        if served.at > (wait.start + wait.end) / 2:
+            return ""  # The gain is too small.
+        # It may have started even sooner, before others that lacked guaranteed slots.
+        when = "at once"
+        if served.at > wait.start:
+            when = f"within {_short(served.at - wait.start)} s"
+        return f"{chance.what} would have started it {when}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A launch of a phase that lacked no guaranteed slot; `promised` were guaranteed then."""
+
+    at: float
+    promised: float
+
+
+class _Retracing:
+    """The current state of a run, and the data that decide whether a guarantee had helped.
+
+    Of the current turn: `freed` are the kinds of slots that were used for launches, `served` is
+    the first launch, by kind, of a phase that lacked no guaranteed slot, and `arrived` are the
+    pools of the jobs that arrived.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self.state = initial_state(header)
+        self.turn = -1
+        self._had_fewer_slots = False
+        self.scheduler: str = header.scheduler["name"]
+        self.may_defer = header.scheduler.get("assigner") in WAITERS
+        is_allocated = self.scheduler in ALLOCATORS
+        self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
+        self._promised: defaultdict[str, float] = defaultdict(
+            float
+        )  # guaranteed slots, by kind
+        self.freed: set[str] = set()
+        self.served: dict[str, _Served] = {}
+        self.arrived: set[str] = set()
+
+    def follow(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Apply one turn."""
+        state = self.state
+        self.turn += 1
+        for one in (self.freed, self.served, self.arrived):
+            one.clear()
+        state.at(now)
+        for event in events:
+            state.apply(event)
+            self._had_fewer_slots |= isinstance(event, HostLost | HostChange)
+            if isinstance(event, JobArrived):
+                self.arrived.add(event.job.pool)
+        for decision in decisions:
+            if isinstance(decision, Launch):
+                phase = state.phase(decision.phase)
+                kind = phase.slot_kind
+                self.freed.add(kind)
+                if (
+                    kind not in self.served
+                    and not state.wide(kind)
+                    and not _lacks_guarantee(phase)
+                ):
+                    self.served[kind] = _Served(now, self._promised[kind])
+            state.apply(decision)
+            if isinstance(decision, Reallocate | Adjust):
+                for kind in state.cluster.capacity:
+                    tops = [p for p in state.shares(kind) if p.parent and not p.parent.parent]
+                    self._promised[kind] = sum(pool.owed for pool in tops)
+
+    def waiting(self, job: str) -> PhaseState | None:
+        """The first phase of a job that could begin now.
+
+        None if a task of the job runs, or no phase can begin.
+        """
+        phases = self.state.phases_of(job)
+        if any(phase.running for phase in phases):
+            return None
+        could = [phase for phase in phases if phase.pending and not phase.waits_for]
+        return could[0] if could else None
+
+    def cause(self, phase: PhaseState) -> _Cause:
+        """Why a phase waits now."""
+        state, kind = self.state, phase.slot_kind
+        pool = state.pools[phase.job.pool]
+        if phase.job.id in state.awaiting_admission:
+            name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
+            reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
+            remedy = f"a larger jobs_max for pool {name} admits it sooner"
+            return _Cause("not admitted", name, reason, remedy)
+        if self.scheduler in QUEUEINGS:
+            reason = f"{self.scheduler} had planned tasks of other jobs before its own"
+            return _Cause("queued", "", reason)
+        free = state.free(kind)
+        if phase.is_gang and (most := places_in_all(state, phase)) < phase.pending:
+            reason = (
+                f"the {phase.pending} tasks of its gang start together, and the hosts that were"
+                f" there had slots for {most} of them"
+            )
+            return _Cause("too few hosts for a gang", str(phase.unit), reason)
+        if phase.is_gang and lacks_slots(phase, free):
+            reason = (
+                f"it waited for {phase.unit} free slots on the hosts together, for all"
+                f" {phase.pending} tasks of its gang"
+            )
+            return _Cause("too few slots for a gang", str(phase.unit), reason)
+        if phase.width > 1 and free and all(n < phase.width for n in free.values()):
+            reason = f"it waited for {phase.width} free slots of one host"
+            return _Cause("too few slots on a host", str(phase.width), reason)
+        if reason := why_avoided(state, phase):
+            return _Cause("its tasks fail on free hosts", "", reason)
+        near = self.may_defer and phase.has_homes  # Else it waits for several slots at once.
+        if near and phase.deferred_until is not None and phase.deferred_until > state.now:
+            reason = "it skipped slots far from its input (delay scheduling)"
+            return _Cause("deferred", "", reason, "shorter waits let it use them")
+        full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
+        if full is not None:
+            reason = f"pool {full.name} held its max share of {full.max_share:g}"
+            if not any(state.free(kind).values()):
+                return _Cause("full", full.name, reason)
+            return _Cause(
+                "full with free slots",
+                full.name,
+                f"{reason} while slots were free",
+                f"a larger slots_max for pool {full.name} lets it use these slots",
+            )
+        if self.scheduler == "fifo":
+            reason = "fifo serves jobs in order of priority and arrival, regardless of pools"
+            remedy = "fair and flex share the slots among jobs and pools"
+            return _Cause("fifo", "", reason, remedy)
+        if self.scheduler == "fair" and pool.policy == "fifo" and phase.pool.running:
+            reason = f"pool {pool.name} serves its jobs one after the other (policy fifo)"
+            remedy = "policy fair shares its slots among them"
+            return _Cause("fifo in its pool", pool.name, reason, remedy)
+        return _Cause()
+
+    def chance(self, phase: PhaseState) -> Counterfactual | None:
+        """The guarantee with which a waiting phase would be served next; None if not certain.
+
+        At each level of pools, those that lack guaranteed slots are served first. So a
+        guarantee of the phase is enough if there is one pool. A guarantee of its pool is enough
+        if only this job waits in it, and neither the pool nor one that contains it holds slots.
+        """
+        if not self.keeps_min_shares or phase.is_pinned or phase.is_limited:
+            return None
+        if self.state.wide(phase.slot_kind):
+            return None  # Slots may be kept for tasks that occupy several.
+        if self.may_defer and phase.has_homes:
+            return None
+        state, kind = self.state, phase.slot_kind
+        pools = state.shares(kind)
+        one = "1" if len(state.cluster.capacity) == 1 else f"1 {kind} slot"
+        if len(pools) == 1:
+            if phase.phase.slots_min:
+                return None
+            what = f"a min share of {one} for phase {phase.id.phase} of the job"
+            return Counterfactual(self.turn, what, None, is_taken_back=False)
+        path = [pool for pool in path_to(phase.pool) if pool.parent is not None]
+        if any(pool.running or pool.min_share for pool in path):
+            return None
+        if any(other.job.id != phase.job.id for other in phase.pool.walk()):
+            return None
+        return Counterfactual(
+            self.turn,
+            f"a min share of {one} for pool {phase.job.pool}",
+            phase.job.pool,
+            is_taken_back=self._promised[kind] + 1 <= state.cluster.capacity[kind]
+            and state.pools.preemption(phase.job.pool) is None
+            and not any(pool.stopping for pool in pools)
+            and not state.free(kind)
+            and not state.lost,
+        )
+
+    def is_certain(self, chance: Counterfactual, kind: str) -> bool:
+        """Whether the guarantee had been kept; to be asked at the end of the log."""
+        if self._had_fewer_slots:
+            return False  # With fewer slots, the guarantees together may have exceeded them.
+        # Without a pool: no other pool was added later.
+        return chance.pool is not None or len(self.state.shares(kind)) == 1
+
+
+def _lacks_guarantee(phase: PhaseState) -> bool:
+    """Whether a phase, or one of its pools, lacks whole slots of its guarantee."""
+    if phase.running < whole(phase.owed):
+        return True
+    return any(pool.running < whole(pool.owed) for pool in path_to(phase.pool) if pool.parent)
+
+
+def _listed(jobs: Sequence[str]) -> str:
+    more = f" and {len(jobs) - MAX_NAMES} more" if len(jobs) > MAX_NAMES else ""
+    return ", ".join(jobs[:MAX_NAMES]) + more
+
+
+def _short(seconds: float) -> str:
+    """A number above 0, rounded up to three significant digits."""
+    digit = 10.0 ** (floor(log10(seconds)) - 2)
+    return f"{ceil(seconds / digit - SLOTS) * digit:.6g}"

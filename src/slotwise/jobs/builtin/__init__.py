@@ -1,0 +1,3 @@
+"""Installed programs; each module is imported on first use."""
+
+from __future__ import annotations

@@ -1,0 +1,299 @@
+"""Jobs made of plain Python calls, and jobs that sleep."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slotwise import task as running
+from slotwise.core.errors import InputError
+from slotwise.core.job import Job
+from slotwise.jobs.execution import LostInputError
+from slotwise.jobs.transfer import Handle, TransferFolders, discard, exists, get, put
+
+Function = Callable[[int], object] | Callable[[int, "Results"], object]
+"""The function of a phase; it may take the results of the phases that its phase waits for."""
+
+Results = Mapping[str, "PhaseResults"]
+"""The results of the phases that a phase waits for, by name."""
+
+
+class PhaseResults(Sequence[Any]):
+    """The results of all tasks of a phase, by the number of the task.
+
+    A result is loaded when it is first used. If files of results are lost, LostInputError is
+    raised, and `check` raises it again.
+    """
+
+    def __init__(self, phase: str, given: Handle) -> None:
+        self._phase = phase
+        try:
+            self._handles: Sequence[Handle] = get(given)
+        except OSError as error:
+            if exists(given):
+                raise
+            raise LostInputError(phase, (), given.path) from error
+        self._loaded: dict[int, object] = {}
+        self._lost: LostInputError | None = None
+
+    def check(self) -> None:
+        """LostInputError if results could not be loaded because their files are lost."""
+        if self._lost is not None:
+            raise self._lost
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def __getitem__(self, task: Any) -> Any:
+        if isinstance(task, slice):
+            return [self[number] for number in range(len(self))[task]]
+        number = range(len(self))[task]
+        if number not in self._loaded:
+            try:
+                self._loaded[number] = get(self._handles[number])
+            except OSError:
+                self._lost = LostInputError.of(self._phase, self._files_lost())
+                self.check()
+                raise
+        return self._loaded[number]
+
+    def _files_lost(self) -> Iterator[tuple[int, int, str]]:
+        """The tasks whose files are lost, with the attempts in the names of the files."""
+        for task, handle in enumerate(self._handles):
+            if not exists(handle):
+                yield task, int(handle.path.rpartition("-")[2]), handle.path
+
+
+@dataclass(frozen=True, slots=True)
+class _Dispatch:
+    """Calls the function of a phase with a task number; registers its preemption hook.
+
+    takers   the phases whose functions take results
+    folders  where large results go that are passed on
+    """
+
+    functions: Mapping[str, Function]
+    takers: frozenset[str]
+    folders: tuple[str, ...]
+
+    def __call__(
+        self, phase: str, task: int, file: str = "", given: Mapping[str, Handle] | None = None
+    ) -> object:
+        """The result of a call; if it is passed on, its handle, perhaps of this `file`."""
+        function: Callable[..., object] = self.functions[phase]
+        running.on_stop_request(getattr(function, "on_preempt", None))
+        if phase in self.takers:
+            found = {name: PhaseResults(name, handle) for name, handle in (given or {}).items()}
+            try:
+                result = function(task, found)
+            finally:  # Also if the function has caught the error.
+                for results in found.values():
+                    results.check()
+        else:
+            result = function(task)
+        return put(result, self.folders, file) if file else result
+
+
+class Calls:
+    """A job in which each task is one call, `functions[phase](task)`, in a worker process.
+
+    A function with a second parameter without a default is called with the results of the
+    phases that its phase waits for: `function(task, results)`, where `results[phase][task]` is
+    what a task of such a phase returned. These results pass from worker to worker; large arrays
+    in them are not copied.
+
+    `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`.
+    If a function has an attribute `on_preempt`, it is called with the seconds left when the
+    task is asked to stop. Raises InputError for a phase without a function, for a function
+    without a phase, and for a phase that takes results and begins before they are complete.
+    """
+
+    def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
+        if not isinstance(job, Job):
+            raise InputError(f"Calls: job is {job!r}; give a slotwise.Job")
+        if not callable(functions) and not isinstance(functions, Mapping):
+            raise InputError(
+                f"job {job.id!r}: functions is {functions!r}; give a function, or one for each"
+                " phase by its name"
+            )
+        if callable(functions):  # One function serves every phase.
+            functions = dict.fromkeys(job.by_name, functions)
+        for name in sorted(job.by_name.keys() ^ functions.keys()):
+            lacks = "has no function" if name in job.by_name else "is not a phase of the job"
+            raise InputError(
+                f"job {job.id!r}: {name!r} {lacks}; give one function for each phase"
+            )
+        for name, function in functions.items():
+            if not callable(function):
+                raise InputError(
+                    f"job {job.id!r}: the function of phase {name!r} is {function!r}; give a"
+                    " function"
+                )
+        takers = {phase.name: phase for phase in job.phases if _takes(functions[phase.name])}
+        for name, phase in takers.items():
+            if phase.slow_start < 1:
+                raise InputError(
+                    f"job {job.id!r}: the function of phase {name!r} takes results, but its"
+                    f" slow_start is {phase.slow_start:g}; leave slow_start out"
+                )
+        self.job = job
+        self._takers = takers
+        self._folders = TransferFolders()
+        self._numbers = {phase.name: number for number, phase in enumerate(job.phases)}
+        # The results that are passed on, by phase; the manager does not unpickle them.
+        self._passed: dict[str, dict[int, Handle]] = {
+            name: {} for phase in takers.values() for name in phase.after
+        }
+        self._given: dict[str, Handle] = {}  # all results of a phase that is complete
+        self._losses: Counter[str] = Counter()  # by phase
+        self.runner: Callable[..., object] = _Dispatch(
+            dict(functions), frozenset(takers), self._folders.paths
+        )
+        self.results: dict[str, Mapping[int, object]] = {
+            name: _Loading(self._passed[name]) if name in self._passed else {}
+            for name in functions
+        }
+
+    def open(self) -> None:
+        """Do nothing: calls reserve no resources."""
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The name of the phase, the number of the task, and what it needs to pass results."""
+        is_passed = phase in self._passed
+        if not (is_passed or phase in self._takers):
+            return (phase, task)
+        self._folders.open(self.job.id)
+        file = self._file(phase, task, attempt) if is_passed else ""
+        after = self._takers[phase].after if phase in self._takers else ()
+        return (phase, task, file, {name: self._all_of(name) for name in sorted(after)})
+
+    def describe(self, phase: str, task: int) -> str:
+        """A description of the task, for messages."""
+        return f"{phase} task {task} of job {self.job.id}"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Store the result of the first attempt that finishes; of a gang, of the last one."""
+        if phase not in self._passed:
+            stored = self.results[phase]
+            assert isinstance(stored, dict)
+            if self.job.by_name[phase].is_gang:
+                stored[task] = result
+            stored.setdefault(task, result)
+            return
+        assert isinstance(result, Handle)
+        if self._passed[phase].setdefault(task, result) is not result:
+            self.discard(phase, task, attempt)
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove the large result that an attempt may have written."""
+        if phase in self._passed:
+            file = self._file(phase, task, attempt)
+            winner = self._passed[phase].get(task)
+            if winner is None or os.path.basename(winner.path) != file:
+                discard(self._folders.paths, file)
+
+    def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
+        """Forget those of the results that are in files, and the list of all results."""
+        passed = self._passed.get(phase, {})
+        lost = [task for task in tasks if task in passed and passed[task].path]
+        for task in lost:
+            del passed[task]
+        self._given.pop(phase, None)
+        self._losses[phase] += 1
+        return lost
+
+    def close(self, succeeded: bool) -> None:
+        """Remove the files of a job that has failed.
+
+        Those of a job that has succeeded are removed with this object: `results` reads them.
+        """
+        if not succeeded:
+            self._folders.remove()
+
+    def _file(self, phase: str, task: int, attempt: int) -> str:
+        return f"{self._numbers[phase]}-{task}-{attempt}"
+
+    def _all_of(self, phase: str) -> Handle:
+        """A handle of the list of all handles of a phase that is complete."""
+        if phase not in self._given:
+            passed = self._passed[phase]
+            handles = [passed[task] for task in range(self.job.by_name[phase].tasks.count)]
+            file = f"{self._numbers[phase]}-all-{self._losses[phase]}"
+            self._given[phase] = put(handles, self._folders.paths, file)
+        return self._given[phase]
+
+
+class _Loading(Mapping[int, object]):
+    """The results behind handles, each of which is loaded when it is first used."""
+
+    def __init__(self, handles: Mapping[int, Handle]) -> None:
+        self._handles = handles
+        self._loaded: dict[int, object] = {}
+
+    def __getitem__(self, task: int) -> object:
+        if task not in self._loaded:
+            self._loaded[task] = get(self._handles[task])
+        return self._loaded[task]
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._handles)
+
+
+def _takes(function: Function) -> bool:
+    """Whether a function has a second positional parameter without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False  # A function in native code may have no signature.
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [one for one in parameters if one.kind in kinds and one.default is one.empty]
+    return len(required) >= 2
+
+
+class Sleep:
+    """A synthetic job: each task sleeps for the seconds given as the work of its phase.
+
+    On an emulated host of speed s it sleeps 1 / s times as long, because pausing the process,
+    which slows computation there, does not slow a sleep.
+    When a task is asked to stop, it stops at once; its next attempt sleeps only the remainder.
+    Raises InputError for a phase without `work`.
+    """
+
+    def __init__(self, job: Job) -> None:
+        for phase in job.phases:
+            if phase.tasks.work is None:
+                raise InputError(
+                    f"job {job.id!r}: phase {phase.name!r} has no work, so the time to sleep is"
+                    " unknown; give `work`"
+                )
+        self.job = job
+        self.runner: Callable[..., object] = running.sleep
+
+    def open(self) -> None:
+        """Do nothing: a sleep reserves no resources."""
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The seconds to sleep."""
+        work = self.job.by_name[phase].tasks.work_of(task)
+        assert work is not None
+        return (work,)
+
+    def describe(self, phase: str, task: int) -> str:
+        """A description of the task, for messages."""
+        return f"{phase} task {task} of job {self.job.id} (it sleeps)"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Do nothing: a sleep has no result."""
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Do nothing: a sleep writes no files."""
+
+    def close(self, succeeded: bool) -> None:
+        """Do nothing: there is no output to commit."""

@@ -1,0 +1,170 @@
+"""Channels in shared memory, between processes that are forked from one.
+
+The memory is a ring without a name. The writer copies bytes into it and tells their number on a
+socket pair; the reader copies them out and tells what is free again. So waiting takes no
+processor time, each message orders the accesses to memory, and the death of a process closes
+its socket.
+"""
+
+from __future__ import annotations
+
+import mmap
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from slotwise.jobs.channels.carriers import GONE, BrokenChannelError
+from slotwise.jobs.channels.streams import Reader, Writer
+from slotwise.jobs.channels.wire import CREDIT, DATA, END, Wire, credit_of, gone, listen_back
+
+CAPACITY = 1 << 22
+"""The size of a ring in bytes if nothing else is asked for."""
+
+STEPS = 4
+"""The other end is told after each such part of the ring, so that both copy at one time."""
+
+
+class SharedRing:
+    """A channel to create before a fork.
+
+    Each process that has it then calls one of `writer`, `reader` and `leave`: as long as
+    another process holds an end, the death of the one that uses it goes unnoticed.
+    """
+
+    def __init__(self, capacity_bytes: int = CAPACITY) -> None:
+        self._memory: mmap.mmap | None = mmap.mmap(-1, max(capacity_bytes, STEPS))
+        self._ends = socket.socketpair()
+
+    def writer(self) -> Writer:
+        """The writer's end, which belongs to this process and to none that it forks."""
+        return Writer(_RingSink(*self._claim(0)))
+
+    def reader(self) -> Reader:
+        """The reader's end, which belongs to this process and to none that it forks."""
+        return Reader(_RingSource(*self._claim(1)))
+
+    def leave(self) -> None:
+        """Close both ends in this process, which uses neither."""
+        if self._memory is not None:
+            memory, line = self._claim(0)
+            line.close()
+            memory.close()
+
+    def _claim(self, end: int) -> tuple[mmap.mmap, Wire]:
+        memory, self._memory = self._memory, None
+        if memory is None:
+            raise ValueError("this process has taken an end of the ring before")
+        self._ends[1 - end].close()
+        return memory, Wire(self._ends[end])
+
+
+class _RingEnd:
+    """What both ends have: the line, and a position in the ring."""
+
+    def __init__(self, memory: mmap.mmap, line: Wire) -> None:
+        self._memory, self._line = memory, line
+        self._ring = memoryview(memory)
+        self._capacity = len(memory)
+        self._step = self._capacity // STEPS
+        self._at = 0
+
+    def _advance(self, count: int) -> None:
+        self._at += count
+        if self._at == self._capacity:
+            self._at = 0
+
+    def _free(self) -> None:
+        self._line.close()
+        self._ring.release()
+        self._memory.close()
+
+
+class _RingSink(_RingEnd):
+    def __init__(self, memory: mmap.mmap, line: Wire) -> None:
+        super().__init__(memory, line)
+        self._room = self._capacity
+        self._untold = 0
+
+    def send(self, parts: Sequence[memoryview[int]]) -> None:
+        self._room += listen_back(self._line)
+        for part in parts:
+            at = 0
+            while at < len(part):
+                if not self._room:
+                    self._wait()
+                count = min(len(part) - at, self._room, self._capacity - self._at, self._step)
+                self._ring[self._at : self._at + count] = part[at : at + count]
+                at += count
+                self._advance(count)
+                self._room -= count
+                self._untold += count
+                if self._untold >= self._step:
+                    self._tell(DATA)
+        self._tell(DATA)
+
+    def close(self) -> None:
+        try:
+            listen_back(self._line)
+            self._tell(END)
+        finally:
+            self._free()
+
+    def fail(self, reason: str) -> None:
+        self._line.tell_failure(reason)
+        self._free()
+
+    def drop(self) -> None:
+        self._free()
+
+    def _wait(self) -> None:
+        self._tell(DATA)
+        message = self._line.next_message(_nothing)
+        assert message is not None
+        self._room += credit_of(message)
+
+    def _tell(self, kind: int) -> None:
+        if kind == DATA and not self._untold:
+            return
+        try:
+            self._line.tell(kind, self._untold)
+        except OSError as error:
+            listen_back(self._line)
+            raise gone(error) from None
+        self._untold = 0
+
+
+class _RingSource(_RingEnd):
+    def __init__(self, memory: mmap.mmap, line: Wire) -> None:
+        super().__init__(memory, line)
+        self._there = self._untold = 0
+
+    def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
+        if not self._there:
+            message = self._line.next_message(before_wait)
+            assert message is not None
+            kind, number = message
+            if kind == END:
+                return 0
+            if kind != DATA or number > self._capacity:
+                raise BrokenChannelError(GONE)
+            self._there = number
+        count = min(self._there, len(into), self._capacity - self._at)
+        into[:count] = self._ring[self._at : self._at + count]
+        self._advance(count)
+        self._there -= count
+        self._untold += count
+        if self._untold >= self._step:
+            with suppress(OSError):  # The writer has ended; what it wrote is here.
+                self._line.tell(CREDIT, self._untold)
+            self._untold = 0
+        return count
+
+    def leave(self, failure: str | None) -> None:
+        self._line.leave(failure)
+
+    def free(self) -> None:
+        self._free()
+
+
+def _nothing() -> None:
+    pass

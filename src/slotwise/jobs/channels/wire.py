@@ -1,0 +1,297 @@
+"""A socket between the two ends of a channel, and the messages on it.
+
+To the reader: DATA (so many bytes follow, here or in shared memory), END, FAIL with a reason.
+To the writer: CREDIT (so many bytes of shared memory are free again), CLOSE, FAIL. An end that
+goes without END, CLOSE or FAIL breaks the channel, because the kernel closes its socket. Zeros
+between messages mean nothing: a writer that was interrupted fills up with them what it began.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from struct import Struct
+from threading import Lock
+from time import monotonic
+from typing import TypeAlias, TypeVar
+
+from slotwise.jobs.channels.carriers import (
+    GONE,
+    BrokenChannelError,
+    ReaderLeftError,
+    hold,
+    release,
+)
+from slotwise.jobs.hosts.sockets import repeated
+
+Connected: TypeAlias = "socket.socket | TlsSocket"
+"""A socket with or without TLS."""
+
+DATA, END, FAIL, CREDIT, CLOSE = range(1, 6)
+MESSAGE = Struct("<BQ")
+MAX_REASON_BYTES = 1 << 16
+
+FAIL_SECONDS = 5.0
+"""How long an end that fails waits for room to say why."""
+
+
+class Wire:
+    """The messages on a connected socket, which blocks."""
+
+    def __init__(self, connected: Connected) -> None:
+        self.socket = connected
+        self._head = memoryview(bytearray(MESSAGE.size))
+        self._have = 0
+        self._has_heard_failure = False
+        hold(self)
+
+    def tell(self, kind: int, number: int = 0) -> None:
+        """Send a message. Raises OSError."""
+        self.socket.sendall(MESSAGE.pack(kind, number))
+
+    def tell_failure(self, reason: str, filler: int = 0) -> None:
+        """Send FAIL, after so many zeros; errors are ignored.
+
+        It is not sent to a peer that has failed itself, which may not read any more.
+        """
+        if self._has_heard_failure:
+            return
+        text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES]
+        with suppress(OSError):
+            self.socket.settimeout(FAIL_SECONDS)
+            self.socket.sendall(bytes(filler) + MESSAGE.pack(FAIL, len(text)) + text)
+
+    def next_message(self, before_wait: Callable[[], None] | None) -> tuple[int, int] | None:
+        """The next message; FAIL is raised as BrokenChannelError.
+
+        Calls `before_wait` before it blocks. Without it, returns None instead of blocking.
+        """
+        head = self._head
+        while self._have < MESSAGE.size:
+            count = self.receive(head[self._have :], before_wait)
+            if count is None:
+                return None
+            self._have += count
+            if not head[0]:
+                rest = bytes(head[: self._have]).lstrip(b"\0")
+                self._have = len(rest)
+                head[: len(rest)] = rest
+        self._have = 0
+        kind, number = MESSAGE.unpack(self._head)
+        if kind == FAIL:
+            self._has_heard_failure = True
+            raise BrokenChannelError(self._reason(number))
+        return kind, number
+
+    def receive(
+        self, into: memoryview[int], before_wait: Callable[[], None] | None
+    ) -> int | None:
+        """Receive at least one byte and return their number; None instead of blocking."""
+        try:
+            try:
+                count = self.socket.recv_into(into, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if before_wait is None:
+                    return None
+                before_wait()
+                count = self.socket.recv_into(into)
+        except OSError as error:
+            raise gone(error) from None
+        if not count:
+            raise BrokenChannelError(GONE)
+        return count
+
+    def wait_for_room(self) -> None:
+        """Wait until something can be sent or has come."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN | select.POLLOUT)
+        poll.poll()
+
+    def leave(self, failure: str | None) -> None:
+        """Tell the writer CLOSE or FAIL. For a thread that waits, the other end has gone."""
+        if failure is None:
+            with suppress(OSError):
+                self.tell(CLOSE)
+        else:
+            self.tell_failure(failure)
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RD)
+
+    def close(self) -> None:
+        """Close the socket."""
+        release(self)
+        self.socket.close()
+
+    def forget(self) -> None:
+        """Close the socket in a forked child."""
+        self.socket.close()
+
+    def _reason(self, size: int) -> str:
+        text = bytearray(min(size, MAX_REASON_BYTES))
+        view, have = memoryview(text), 0
+        try:
+            while have < len(text):
+                have += self.receive(view[have:], _nothing) or 0
+        except BrokenChannelError:
+            del view
+            del text[have:]
+        return text.decode("utf-8", "replace")
+
+
+def listen_back(line: Wire) -> int:
+    """The bytes of all credits that have come, for the writer, which does not wait for more.
+
+    Raises ReaderLeftError if the reader has closed its end, and BrokenChannelError if it failed
+    or has gone.
+    """
+    credit = 0
+    while message := line.next_message(None):
+        credit += credit_of(message)
+    return credit
+
+
+def credit_of(message: tuple[int, int]) -> int:
+    """The credit of a message to the writer. Raises ReaderLeftError for CLOSE."""
+    if message[0] == CLOSE:
+        raise ReaderLeftError
+    return message[1]
+
+
+def gone(error: OSError) -> BrokenChannelError:
+    """The error of an end whose peer has gone, as the kernel reports it."""
+    if isinstance(error, (ConnectionError, BlockingIOError)):
+        return BrokenChannelError(GONE)
+    return BrokenChannelError(f"{GONE}, or cannot be reached any more: {error}")
+
+
+def _nothing() -> None:
+    pass
+
+
+# Sockets with TLS for channels: as much of a socket as channels use.
+#
+# How TLS ends a stream does not matter: a channel has a message of its own for the end, and is
+# broken if the stream ends without it.
+
+RECORD_BYTES = 1 << 14
+"""The largest record of TLS. OpenSSL sends one at a time."""
+
+Found = TypeVar("Found")
+
+
+class TlsSocket:
+    """A connected socket with TLS; the handshake is part of the first call.
+
+    The calls are those of a socket. If one ends before it has sent all, the next one must begin
+    with the rest. Two threads may use it, as a channel does that spills: OpenSSL is called with
+    a lock and never waits, and threads wait without the lock.
+    """
+
+    def __init__(
+        self, connected: socket.socket, context: ssl.SSLContext, *, is_listener: bool
+    ) -> None:
+        """Take over the socket and its timeout. OSError or ValueError if the peer has gone."""
+        self._timeout = connected.gettimeout()
+        connected.setblocking(False)
+        self._tls = context.wrap_socket(
+            connected, server_side=is_listener, do_handshake_on_connect=False
+        )
+        self._lock = Lock()
+
+    def recv(self, size: int, /) -> bytes:
+        """Receive some bytes; none at the end of the stream."""
+        return self._do(lambda: repeated(self._tls.recv, size), self._ends())
+
+    def recv_into(self, into: memoryview[int], size: int = 0, flags: int = 0) -> int:
+        """Receive at least one byte; 0 at the end of the stream."""
+        ends = 0.0 if flags & socket.MSG_DONTWAIT else self._ends()
+        return self._do(lambda: repeated(self._tls.recv_into, into, size or len(into)), ends)
+
+    def send(self, data: bytes, /) -> int:
+        """Send some bytes; how many."""
+        return self._do(lambda: self._send(memoryview(data)), self._ends())
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send all bytes."""
+        ends, sent = self._ends(), 0
+        while sent < len(data):
+            left = memoryview(data)[sent:]
+            sent += self._do(lambda left=left: self._send(left), ends)  # type: ignore[misc]
+
+    def sendmsg(
+        self,
+        views: Sequence[memoryview[int]],
+        controls: Sequence[tuple[int, int, bytes]],
+        flags: int,
+        /,
+    ) -> int:
+        """Send some of the first bytes, as far as there is room; how many."""
+        assert flags == socket.MSG_DONTWAIT
+        return self._do(lambda: self._send(_first(views)), 0.0)
+
+    def settimeout(self, seconds: float | None, /) -> None:
+        """Set how long calls wait; without a limit for None."""
+        self._timeout = seconds
+
+    def shutdown(self, how: int, /) -> None:
+        """Shut down the connection below TLS; it wakes up a thread that waits."""
+        socket.socket.shutdown(self._tls, how)
+
+    def fileno(self) -> int:
+        """The descriptor, for poll."""
+        return self._tls.fileno()
+
+    def close(self) -> None:
+        """Close the socket, without a word to the peer."""
+        self._tls.close()
+
+    def _ends(self) -> float:
+        if not self._timeout:
+            return inf if self._timeout is None else 0.0
+        return monotonic() + self._timeout
+
+    def _do(self, call: Callable[[], Found], ends: float) -> Found:
+        """What a call of OpenSSL returns. TimeoutError at an instant; at 0, BlockingIOError."""
+        while True:
+            with self._lock:
+                try:
+                    return call()
+                except ssl.SSLWantReadError:
+                    awaited = select.POLLIN
+                except ssl.SSLWantWriteError:
+                    awaited = select.POLLOUT
+                except ssl.SSLEOFError:
+                    raise ConnectionResetError("the peer has closed the connection") from None
+            if not ends:
+                raise BlockingIOError("the socket is not ready")
+            if (left := ends - monotonic()) <= 0:
+                raise TimeoutError("timed out")
+            poll = select.poll()
+            poll.register(self._tls, awaited)
+            poll.poll(None if left == inf else left * 1e3 + 1)
+
+    def _send(self, data: memoryview[int]) -> int:
+        sent = 0
+        try:
+            while sent < len(data):
+                sent += repeated(self._tls.send, data[sent:])
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if not sent:
+                raise
+        return sent
+
+
+def _first(views: Sequence[memoryview[int]]) -> memoryview[int]:
+    """The first of these bytes: small views in one record, large ones as they are."""
+    if len(views[0]) >= RECORD_BYTES:
+        return views[0]
+    joined = bytearray()
+    for view in views:
+        joined += view[: RECORD_BYTES - len(joined)]
+        if len(joined) == RECORD_BYTES:
+            break
+    return memoryview(joined)

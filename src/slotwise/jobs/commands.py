@@ -1,0 +1,361 @@
+"""Commands as jobs: each task runs the same command, with its number in the environment."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from slotwise import task as running
+from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
+from slotwise.core.job import MAX_COMMANDS, Job, Phase, Tasks
+from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
+from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
+from slotwise.jobs.hosts.sockets import shares_files
+from slotwise.jobs.work_folder import work_folder_name
+from slotwise.task import SPEED_VARIABLE
+
+PHASE = "command"
+"""The name of the only phase of such a job."""
+
+FILES = ("out", "err")
+"""What a task leaves: task-00000.out has its stdout, task-00000.err its stderr."""
+
+MAX_SHOWN = 500
+"""How many characters of a command a message shows."""
+
+TAIL_BYTES, TAIL_LINES = 4000, 10
+"""How much of the end of its stderr the message on a failed command shows."""
+
+ENDING_SECONDS = 5.0
+"""How long a task waits for the end of processes that it has killed."""
+
+ONE_CORE = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+"""Defaults of variables of tasks. A slot is one core: without these, numpy in each task would
+start a thread per core."""
+
+HASH_SEED = "PYTHONHASHSEED"
+"""The variable that is set for workers and not for commands."""
+
+SET_CHILD_SUBREAPER = 36
+"""The operation of prctl by which a process adopts its orphaned descendants."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRunner:
+    """Runs a command in a worker process: a list without a shell, a text by /bin/sh -c.
+
+    The command is in the process group of its worker, which is killed with the slot and with
+    the manager. It starts with the default handling of signals, of which none is blocked; only
+    a SIGHUP that `slotwise` was started to ignore stays ignored.
+
+    environ  the environment of this machine; on another host, the command gets that of its
+             agent
+    env      variables that are set in addition
+    """
+
+    job: str
+    command: str | tuple[str, ...]
+    tasks: int
+    cwd: str
+    environ: Mapping[str, str]
+    env: Mapping[str, str]
+
+    def __call__(self, task: int, attempt: int, files: tuple[str, str]) -> None:
+        """Run the command to its end. SlotwiseError unless it exits with 0.
+
+        If the task is asked to stop, all processes of the command get SIGTERM, and the task
+        ends when all have ended. Otherwise, what the command leaves behind is killed.
+        """
+        before = frozenset(children(os.getpid()))
+        handles = signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # An earlier call may ignore it.
+        mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _adopt(True)
+        try:
+            with _opened(files[0]) as out, _opened(files[1]) as err:
+                code = self._run(task, attempt, out, err, before)
+        finally:
+            _end_rest(before)
+            _adopt(False)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            signal.signal(signal.SIGCHLD, handles)
+        if code and running.stop_requested():
+            running.stop()
+        if code:
+            raise SlotwiseError(f"{_tail(files[1])}the command {_ended(code)}")
+
+    def _run(self, task: int, attempt: int, out: Any, err: Any, before: frozenset[int]) -> int:
+        numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
+        stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
+        try:
+            process = subprocess.Popen(
+                self.command,
+                shell=isinstance(self.command, str),
+                cwd=self.cwd,
+                env={**self._environment(), **self.env, **stated},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        except OSError as error:
+            raise SlotwiseError(
+                f"the command cannot be started: {error.strerror} ({error.filename}); check the"
+                " command and its cwd"
+            ) from error
+        running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
+        try:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError as error:  # For Popen, this is exit code 0.
+            raise SlotwiseError(
+                f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
+            ) from error
+        return process.wait()
+
+    def _environment(self) -> dict[str, str]:
+        """The environment of `slotwise`, without what workers or earlier calls have set."""
+        if shares_files():
+            speed = {SPEED_VARIABLE: os.environ.get(SPEED_VARIABLE, "1")}
+            return {**ONE_CORE, **self.environ, **speed}
+        seed = {HASH_SEED: self.environ[HASH_SEED]} if HASH_SEED in self.environ else {}
+        return {n: value for n, value in os.environ.items() if n != HASH_SEED} | seed
+
+
+class Commands:
+    """An Execution; create it with `plan_commands`.
+
+    The files of stdout and stderr appear in the output only if all tasks succeed. They are
+    those of the attempts that succeeded.
+    """
+
+    def __init__(
+        self, job: Job, runner: CommandRunner, output: str, *, overwrite: bool = False
+    ) -> None:
+        self.job = job
+        self.runner: Callable[..., object] = runner
+        self._command = runner
+        self._layout = Layout(work_folder_name(), output, is_shared=True)
+        names = [_name(task, file) for task in range(runner.tasks) for file in FILES]
+        self._output = OutputDirectory(self._layout, overwrite, job.id, names)
+        self._winners: dict[int, int] = {}
+        self._is_open = self._is_closed = False
+
+    @property
+    def output(self) -> str:
+        """The directory of the output."""
+        return self._layout.output
+
+    def open(self) -> None:
+        """Lock the output. InputError if it is in use, or the command cannot be started."""
+        runner = self._command
+        if not os.path.isdir(runner.cwd):
+            raise InputError(
+                f"job {self.job.id!r}: cwd {runner.cwd!r} is not a folder; name one"
+            )
+        if not isinstance(runner.command, str) and not _is_found(runner):
+            raise InputError(
+                f"job {self.job.id!r}: there is no program {runner.command[0]!r} to run; check"
+                " its name and the PATH"
+            )
+        with suppress(OSError):  # Tried again when the first task begins.
+            self._open()
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The numbers of task and attempt, and where stdout and stderr go."""
+        self._open()
+        return (task, attempt, self._staged(task, attempt))
+
+    def describe(self, phase: str, task: int) -> str:
+        """The task and its command, for messages."""
+        command = self._command.command
+        text = command if isinstance(command, str) else " ".join(command)
+        if len(text) > MAX_SHOWN:
+            text = f"{text[:MAX_SHOWN]} ..."
+        return f"task {task} of job {self.job.id} ({text})"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Keep the files of the first attempt that finishes."""
+        if self._winners.setdefault(task, attempt) != attempt:
+            self.discard(phase, task, attempt)
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove the files of an attempt, unless it won and the job is still open."""
+        if self._is_open and (self._is_closed or self._winners.get(task) != attempt):
+            for path in self._staged(task, attempt):
+                self._output.discard(path)
+
+    def close(self, succeeded: bool) -> None:
+        """Move the files into place, or remove everything that the job created."""
+        if self._is_closed or not self._is_open:
+            return
+        if succeeded:
+            self._output.commit(
+                {
+                    _name(task, file): path
+                    for task, attempt in self._winners.items()
+                    for file, path in zip(FILES, self._staged(task, attempt), strict=True)
+                }
+            )
+        self._is_closed = True
+        if not succeeded:
+            self._output.abort()
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        try:
+            self._output.open()
+        except InputError as error:
+            raise InputError(f"job {self.job.id!r}: {error}") from None
+        self._is_open = True
+
+    def _staged(self, task: int, attempt: int) -> tuple[str, str]:
+        out, err = (f"{self._layout.staging}/{attempt}-{_name(task, file)}" for file in FILES)
+        return out, err
+
+
+def plan_commands(
+    job_id: str,
+    command: str | Sequence[str],
+    output: str | Path,
+    *,
+    tasks: int = 1,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    work: float | None = None,
+    overwrite: bool = False,
+    slots_min: int = 0,
+    slots_max: int | None = None,
+    base_dir: str | Path | None = None,
+    **about: Any,
+) -> Commands:
+    """Check a job of commands and prepare it to run; nothing is written yet.
+
+    `work` is the estimated work of all tasks together, in seconds. Relative paths are relative
+    to `base_dir`, and so is `cwd`, whose default is `base_dir`. `about` are the other fields of
+    the `Job`. Raises InputError for invalid arguments.
+    """
+    words = command if isinstance(command, str) else tuple(command)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise InputError(
+            f"job {job_id!r}: command is {command!r}; give a text or a list of texts"
+        )
+    if any("\0" in word for word in words):
+        raise InputError(f"job {job_id!r}: the command has a null character; remove it")
+    remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
+    check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
+    if work is not None:
+        remedy = f"give seconds, a number from 0 to {MAX_NUMBER:g}"
+        check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)
+    if not isinstance(cwd, str | os.PathLike | None):
+        raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
+    _check_env(job_id, {} if env is None else env)
+    if not str(output) or "://" in str(output):
+        raise InputError(
+            f"job {job_id!r}: output is {str(output)!r}; name a folder of this machine"
+        )
+    place = place_of(output, base_dir)
+    check_output(place, overwrite)
+    each = None if work is None else work / tasks
+    phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
+    folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
+    runner = CommandRunner(job_id, words, tasks, folder, dict(os.environ), dict(env or {}))
+    return Commands(Job(job_id, (phase,), **about), runner, place, overwrite=overwrite)
+
+
+def _check_env(job_id: str, env: object) -> None:
+    """InputError unless it is a mapping of texts that an environment can hold."""
+    if not isinstance(env, Mapping):
+        raise InputError(
+            f"job {job_id!r}: env is {env!r}; give a mapping of names to texts, such as"
+            " {'DEPTH': '8'}"
+        )
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise InputError(
+                f"job {job_id!r}: env has the name {name!r}; give a text without '=' and"
+                " null characters"
+            )
+        if not isinstance(value, str) or "\0" in value:
+            raise InputError(
+                f"job {job_id!r}: env: {name} is {value!r}; give a text without null characters"
+            )
+
+
+def _name(task: int, file: str) -> str:
+    return f"task-{task:05}.{file}"
+
+
+def _is_found(runner: CommandRunner) -> bool:
+    """Whether the program of a list exists; a path is relative to the folder of the command."""
+    program = runner.command[0]
+    if "/" in program:
+        return os.access(os.path.join(runner.cwd, program), os.X_OK)
+    return shutil.which(program, path=runner.env.get("PATH")) is not None
+
+
+def _started(before: frozenset[int]) -> list[int]:
+    """The processes of the command, also those that have left its group or lost a parent."""
+    mine = [pid for pid in children(os.getpid()) if pid not in before]
+    return [*mine, *(pid for one in mine for pid in descendants(one))]
+
+
+def _end_rest(before: frozenset[int]) -> None:
+    """Kill what the command has left behind, unless it was told to end; wait for its end."""
+    until = time.monotonic() + ENDING_SECONDS
+    while rest := _started(before):
+        if not running.stop_requested():
+            _signal(rest, signal.SIGKILL)
+            if time.monotonic() > until:
+                return
+        for pid in rest:
+            with suppress(ChildProcessError):  # Its parent is not this process yet.
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
+
+
+def _adopt(adopts: bool) -> None:
+    """Become the parent of descendants whose parents end, or no longer."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _ended(code: int) -> str:
+    if code > 0:
+        return f"exited with code {code}"
+    with suppress(ValueError):
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"was killed by signal {-code}"
+
+
+def _opened(path: str) -> BinaryIO:
+    try:
+        return open(path, "wb")
+    except OSError as error:
+        raise OutputError.of(path, error) from error
+
+
+def _tail(path: str) -> str:
+    """The last lines of a file of stderr, with a heading; empty if there are none."""
+    if not os.path.exists(path):  # The command has removed it.
+        return ""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
+        lines = file.read().decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
+    return "\n".join(["the last lines of its stderr:", *lines, ""]) if lines else ""

@@ -1,0 +1,519 @@
+"""The output directory of a job: one writer, parts staged first and moved into place on commit.
+
+A part is named by its file and, if it has one, its folder: "good/part-n-00000".
+
+Only files that slotwise wrote, the parts listed in a manifest, are ever removed or replaced.
+`_SUCCESS` is the manifest of a complete output. Other files in the directory are kept.
+See docs/decisions/0019-output-locks-and-leftovers.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.spec import AbstractFileSystem
+
+from slotwise.core.errors import InputError
+from slotwise.jobs.execution import WritesOutput
+from slotwise.jobs.formats.files import (
+    absolute,
+    as_os_errors,
+    file_system,
+    missing_bucket,
+    reason_of,
+)
+from slotwise.jobs.hosts.sockets import address_here, folder_here
+from slotwise.jobs.work_folder import NAME, FileLock, HeldError, holder, keeping, owner_of
+
+MANIFEST_VERSION = 1
+PART = re.compile(
+    r"([A-Za-z0-9][\w.-]*/)?(part-[a-z]-\d{5,}(\.[a-z]+)?|task-\d{5,}\.(out|err))", re.ASCII
+)
+"""The pattern of part names; a manifest that lists any other name is ignored."""
+
+TEMPORARY = "_temporary"
+SUCCESS = "_SUCCESS"
+
+CHANGED_AT_ONCE = 16
+"""On an object store a move is a copy and a removal, each of which takes a few round trips."""
+
+
+def place_of(output: str | Path, base_dir: str | Path | None) -> str:
+    """The path of an output directory, or its URL, as the paths in it begin.
+
+    InputError if it is the root of a file system, or a chain of URLs, into which fsspec cannot
+    write as into a directory.
+    """
+    place = absolute(str(output), base_dir)
+    if "\0" in place:
+        raise InputError(f"output {place!r} has a null character; remove it")
+    stripped = place.rstrip("/")
+    if not stripped or (stripped.endswith(":") and "://" in place):
+        raise InputError(
+            f"output {str(output)!r} is the root of a file system; name a directory in it"
+        )
+    if "::" in place:
+        raise InputError(
+            f"output {str(output)!r} joins URLs by '::'; name a directory without that"
+        )
+    return stripped
+
+
+def check_output(output: str, overwrite: bool) -> None:
+    """Raise InputError if something already exists at the path of an output directory.
+
+    Leftovers of a run that was killed do not count. InputError also if it cannot be looked at.
+    """
+    with _looking_at(output):
+        fs, path = _find(output)
+        if fs.isfile(path):
+            raise InputError(
+                f"output {output!r} is a file; name a directory that does not exist yet"
+            )
+        for parent in map(str, PurePosixPath(path).parents):
+            if fs.isfile(parent):
+                raise InputError(
+                    f"output {output!r} is below the file {parent!r}; name another"
+                )
+        exists = fs.exists(path)
+        if not exists and (bucket := missing_bucket(fs, path)):
+            raise InputError(
+                f"output {output!r}: there is no bucket {bucket!r}; make it, or name another"
+            )
+        if overwrite or not exists:
+            return
+        if owner := holder(_lock_path(fs, path)):
+            raise _is_being_written(output, owner)
+        if _names(fs, path) != {TEMPORARY}:
+            raise _exists(output)
+
+
+def check_overwritten(output: str) -> None:
+    """Raise InputError if a directory to be overwritten was not written by a job.
+
+    InputError also if it cannot be looked at.
+    """
+    with _looking_at(output):
+        fs, path = _find(output)
+        if not fs.isdir(path):
+            return
+        names = _names(fs, path)
+        is_unfinished = TEMPORARY in names and SUCCESS not in names
+        if names and not is_unfinished and _manifest(fs, f"{path}/{SUCCESS}") is None:
+            raise InputError(
+                f"output {output!r} holds files that no job has written, so it is not"
+                " overwritten; name another directory"
+            )
+
+
+@contextmanager
+def _looking_at(output: str) -> Iterator[None]:
+    """A context in which errors of the disk or the store are InputErrors about an output."""
+    try:
+        with as_os_errors():
+            yield
+    except OSError as error:
+        raise InputError(
+            f"output {output!r}: {reason_of(error)}; correct this, or name another"
+        ) from error
+
+
+class OutputDirectory:
+    """Opens, commits or aborts the output of one job. All but `abort` may raise OSError.
+
+    The directory is locked from `open` to `commit` or `abort`: no other job writes to it.
+    """
+
+    def __init__(self, layout: Layout, overwrite: bool, job: str, parts: Iterable[str]) -> None:
+        """`parts` are the names of all parts."""
+        self._layout = layout
+        self._overwrite = overwrite
+        self._job = job
+        self._parts = frozenset(parts)
+        self._fs, self._path = _find(layout.output)
+        self._lock: FileLock | None = None
+        self._made: list[str] = []
+        self._earlier: set[str] = set()
+        self._placed: set[str] = set()
+
+    @as_os_errors()
+    def open(self) -> None:
+        """Create the directory and lock it; remove staged files of runs that were killed.
+
+        Raises InputError if the directory is in use, or may not be overwritten.
+        """
+        check_output(self._layout.output, self._overwrite)
+        path = PurePosixPath(self._path)
+        # The directory and its parents that do not exist yet, innermost first.
+        self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
+        try:
+            self._take_lock()
+            self._earlier = self._earlier_files()
+            self._refuse_foreign()
+            for name in _names(self._fs, self._inner(self._layout.temporary)):
+                if NAME.fullmatch(name):
+                    self._remove(f"{self._layout.temporary}/{name}")
+            self._fs.makedirs(self._inner(self._layout.staging))
+        except OSError as error:
+            self._close()
+            if not isinstance(self._fs, LocalFileSystem):
+                raise  # A store may be reached later.
+            raise InputError(
+                f"output {self._layout.output!r} cannot be made: {error.strerror or error};"
+                " correct this, or name another directory"
+            ) from error
+        except BaseException:
+            self._close()
+            raise
+
+    @as_os_errors()
+    def discard(self, staged: str) -> None:
+        """Remove a staged part, if there is one; allowed after the end, too."""
+        self._remove(staged)
+
+    @as_os_errors()
+    def commit(self, staged: Mapping[str, str]) -> None:
+        """Move the staged parts into place, each to its name, then write _SUCCESS.
+
+        Old output to be overwritten is removed only now, when all new parts exist. After an
+        OSError the commit can be retried. Raises FileExistsError if a file that slotwise did
+        not write has the name of a part.
+        """
+        ours = self._earlier | self._placed
+        present = self._present({*staged, *ours})
+        for name in sorted(present & {*staged, SUCCESS, *ours}):
+            if name not in ours or self._fs.isdir(f"{self._path}/{name}"):
+                raise FileExistsError(
+                    errno.EEXIST, "there is a file that slotwise did not write", name
+                )
+        # If the process is killed during the commit, the next run finds here which files are
+        # slotwise's own.
+        self._write(self._layout.placing, {*staged, *self._earlier} - {SUCCESS})
+        self._remove_file(SUCCESS)
+        self._each(self._remove_file, sorted(self._earlier - self._placed))
+        self._change_folders(_folders(self._earlier), _folders(staged))
+        missing = sorted(staged.keys() - self._placed)
+        self._each(lambda name: self._place(staged[name], name), missing)
+        success = f"{self._layout.staging}/{SUCCESS}"
+        self._write(success, staged)
+        self._place(success, SUCCESS)
+        self._made = []
+        self._remove_placing()
+        self._close()
+
+    def abort(self) -> None:
+        """Remove what the job created, and nothing else.
+
+        The next job with this output removes what cannot be removed now.
+        """
+        with suppress(OSError):
+            self._remove_placed()
+        self._close()
+
+    @as_os_errors()
+    def _remove_placed(self) -> None:
+        self._each(self._remove_file, sorted(self._placed))
+        left = self._present(self._earlier) & self._earlier
+        if not left or SUCCESS in left:
+            self._remove_placing()
+        else:  # The rest of a partly overwritten output: the next job may remove it.
+            self._write(self._layout.placing, left)
+
+    def _take_lock(self) -> None:
+        """Create the directory for staged files, and take the lock in it."""
+        if not self._made and _names(self._fs, self._path) == {TEMPORARY}:
+            self._made = [self._path]  # A run that was killed made it.
+        while self._lock is None:
+            self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
+            # A job that has just ended may remove the directory before our lock exists.
+            with suppress(FileNotFoundError):
+                try:
+                    self._lock = FileLock(_lock_path(self._fs, self._path), owner_of(self._job))
+                except HeldError as held:
+                    raise _is_being_written(self._layout.output, str(held)) from None
+
+    def _earlier_files(self) -> set[str]:
+        """The names of the files that slotwise wrote here, taken from the manifests."""
+        success, placing = (
+            _manifest(self._fs, self._inner(path))
+            for path in (self._layout.success, self._layout.placing)
+        )
+        return {*(success or ()), *(placing or ()), *([SUCCESS] if success is not None else ())}
+
+    def _refuse_foreign(self) -> None:
+        """Raise InputError for files that slotwise did not write; called under the lock."""
+        output = self._layout.output
+        names = _names(self._fs, self._path) - {TEMPORARY}
+        if names and not self._overwrite:
+            raise _exists(output)
+        if self._overwrite:
+            check_overwritten(output)
+        folders = _folders(self._parts)
+        files = {name for name in folders & names if self._fs.isfile(f"{self._path}/{name}")}
+        if foreign := sorted(
+            (self._present(self._parts) & self._parts - self._earlier) | files
+        ):
+            raise InputError(
+                f"output {output!r} holds {foreign[0]!r}, which no job has written, so it is"
+                " not overwritten; move that file, or name another directory"
+            )
+
+    def _close(self) -> None:
+        """Remove staged files, release the lock, and remove directories left empty."""
+        with suppress(OSError), as_os_errors():  # The next job here sweeps what remains.
+            self._remove(self._layout.staging)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        for empty in (self._inner(self._layout.temporary), *self._made):
+            # Another job may have put its output next to ours.
+            with suppress(OSError), as_os_errors():
+                self._fs.rmdir(empty)
+
+    def _present(self, parts: Iterable[str]) -> set[str]:
+        """The names in the directory, and those in the folders of these parts."""
+        names = _names(self._fs, self._path)
+        inside = (
+            f"{folder}/{name}"
+            for folder in _folders(parts) & names
+            for name in _names(self._fs, f"{self._path}/{folder}")
+        )
+        return {*names, *inside}
+
+    def _change_folders(self, earlier: set[str], needed: set[str]) -> None:
+        """Remove folders that are not needed any more and empty, and create missing ones."""
+        for folder in sorted(earlier - needed):
+            with suppress(OSError), as_os_errors():
+                self._fs.rmdir(f"{self._path}/{folder}")
+        for folder in sorted(needed):
+            path = f"{self._path}/{folder}"
+            if not self._fs.exists(path):
+                self._made.insert(0, path)
+                self._fs.makedirs(path, exist_ok=True)
+
+    def _inner(self, path: str) -> str:
+        inner: str = self._fs._strip_protocol(path)
+        return inner
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm(self._inner(path), recursive=True)
+
+    def _remove_file(self, name: str) -> None:
+        """Remove a file of the output; a directory of that name is kept."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(f"{self._path}/{name}")
+
+    def _remove_placing(self) -> None:
+        with suppress(OSError), as_os_errors():
+            self._fs.rm_file(self._inner(self._layout.placing))
+
+    def _each(self, change: Callable[[str], None], names: Sequence[str]) -> None:
+        """Change some files; many at once on a remote file system that serves that."""
+        if not getattr(self._fs, "async_impl", False):
+            for name in names:
+                change(name)
+            return
+        with ThreadPoolExecutor(CHANGED_AT_ONCE) as threads:
+            for done in [threads.submit(change, name) for name in names]:
+                done.result()
+
+    def _place(self, source: str, name: str) -> None:
+        """Move a staged file into place."""
+        target = f"{self._layout.output}/{name}"
+        if isinstance(self._fs, LocalFileSystem):
+            os.replace(self._inner(source), self._inner(target))
+        else:
+            self._fs.mv(self._inner(source), self._inner(target))
+        self._placed.add(name)
+
+    def _write(self, path: str, parts: Iterable[str]) -> None:
+        plain = {"slotwise": MANIFEST_VERSION, "job": self._job, "parts": sorted(parts)}
+        self._fs.pipe_file(self._inner(path), (json.dumps(plain) + "\n").encode())
+
+
+def _find(output: str) -> tuple[Any, str]:
+    """The file system of an output and its path there, as it is now."""
+    fs, path = file_system(output, "output")
+    fs.invalidate_cache()  # Other processes write there.
+    return fs, path
+
+
+def _lock_path(fs: Any, path: str) -> Path:
+    """The lock file: inside the output directory, or on this machine for a remote output."""
+    if isinstance(fs, LocalFileSystem):
+        return Path(path) / TEMPORARY / "lock"
+    name = hashlib.sha256(fs.unstrip_protocol(path).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"slotwise-output-{os.geteuid()}-{name}.lock"
+
+
+def _names(fs: Any, path: str) -> set[str]:
+    """The names of the entries of a directory; empty if there is no directory."""
+    fs.invalidate_cache(path)  # Other processes write there.
+    try:
+        listed = fs.ls(path, detail=False)
+    except FileNotFoundError:
+        return set()
+    return {entry.rstrip("/").rpartition("/")[2] for entry in listed}
+
+
+def _folders(parts: Iterable[str]) -> set[str]:
+    """The folders of parts."""
+    return {folder for part in parts if (folder := part.rpartition("/")[0])}
+
+
+def _manifest(fs: Any, path: str) -> list[str] | None:
+    """The parts that a manifest lists; None if it does not exist or is not slotwise's own."""
+    try:
+        plain = json.loads(fs.cat_file(path))
+        names = [str(name) for name in plain["parts"]]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    is_ours = plain.get("slotwise") == MANIFEST_VERSION
+    return names if is_ours and all(map(PART.fullmatch, names)) else None
+
+
+def _exists(output: str) -> InputError:
+    return InputError(
+        f"output {output!r} exists; name another directory, remove it, or set"
+        " overwrite: true (--overwrite)"
+    )
+
+
+def _is_being_written(output: str, owner: str) -> InputError:
+    writer = owner or "another run"
+    return InputError(
+        f"output {output!r} is being written by {writer}; wait for its end, or name another"
+        " directory"
+    )
+
+
+# The paths of a job's files while it runs, and of its output.
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one job.
+
+    work_dir   the folder of its intermediate files
+    output     the directory of its output, which all hosts must see
+    is_shared  whether all hosts see the intermediate files; otherwise each has its own
+    """
+
+    work_dir: str
+    output: str
+    is_shared: bool
+
+    @property
+    def temporary(self) -> str:
+        """The directory in the output for files that are removed when it is complete."""
+        return f"{self.output}/_temporary"
+
+    @property
+    def staging(self) -> str:
+        """The directory of parts that are not committed yet; unique to the job."""
+        return f"{self.temporary}/{Path(self.work_dir).name}"
+
+    @property
+    def placing(self) -> str:
+        """The manifest of parts that a commit is about to move into place."""
+        return f"{self.temporary}/placing"
+
+    @property
+    def success(self) -> str:
+        """The file, written last, that marks the output as complete and lists its parts."""
+        return f"{self.output}/_SUCCESS"
+
+    def attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
+        """The directory for the intermediate files of one attempt."""
+        return self.folder / f"{phase}-{task}-{attempt}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the intermediate files on this host."""
+        return Path(self.work_dir) if self.is_shared else folder_here(self.work_dir)
+
+    def make_attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
+        """Make this directory, private. WorkFolderError, also if the job is over."""
+        directory = self.attempt_dir(phase, task, attempt)
+        with keeping(directory.parent):
+            if self.folder != Path(self.work_dir):  # The first task of the job on this host.
+                directory.parent.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
+        return directory
+
+    @property
+    def address(self) -> str:
+        """Where other hosts fetch files of attempts on this host; empty if they see them."""
+        return "" if self.is_shared else address_here()
+
+    def staged(self, part: str, attempt: int) -> str:
+        """The path at which an attempt writes a part of the output, perhaps in a folder."""
+        return f"{self.staging}/{attempt}-{part.replace('/', '+')}"
+
+
+# Whether several processes can write to an output, as far as this is seen before a run.
+
+
+def check_writable(job: WritesOutput) -> None:
+    """InputError for a job with an output that its tasks could not write.
+
+    A full disk, for instance, is found only when they do.
+    """
+    fs, path = file_system(job.output, "output")
+    reason = _local_obstacle(path) if isinstance(fs, LocalFileSystem) else _obstacle(fs)
+    if reason:
+        raise InputError(f"job {job.job.id!r}: output {job.output!r} {reason}")
+
+
+def _obstacle(fs: Any) -> str:
+    """Why a store cannot hold output."""
+    if isinstance(fs, MemoryFileSystem):
+        return (
+            "is in the memory of one process, and several processes write it; name a directory"
+            " or a store that all of them reach, such as file:///tmp/out"
+        )
+    if not _removes_files(type(fs)):
+        return "is in a store that can only be read; name a directory or another store"
+    return ""
+
+
+def _removes_files(kind: Any) -> bool:
+    """Whether file systems of this class remove files, as every commit does."""
+    if issubclass(kind, AsyncFileSystem) and kind._rm_file is not AsyncFileSystem._rm_file:
+        return True
+    plain = AbstractFileSystem
+    return kind.rm_file is not plain.rm_file or kind._rm not in (plain._rm, AsyncFileSystem._rm)
+
+
+def _local_obstacle(path: str) -> str:
+    """Why a directory cannot be made or written; empty if none is seen."""
+    whole = PurePosixPath(path)
+    found = next(parent for parent in (whole, *whole.parents) if os.path.lexists(parent))
+    if not os.path.isdir(found):
+        link = f" to {os.readlink(found)!r}" if os.path.islink(found) else ""
+        what = f"a symbolic link{link} that leads to none" if link else "which is not one"
+        return f"needs a directory at {str(found)!r}, {what}; correct this, or name another"
+    if not os.access(found, os.W_OK | os.X_OK, effective_ids=True):
+        return f"cannot be written: {str(found)!r} is not writable; name another"
+    longest = os.pathconf(found, "PC_NAME_MAX")
+    for name in whole.relative_to(found).parts:
+        if (size := len(os.fsencode(name))) > longest:
+            return (
+                f"has a name of {size} bytes, and the longest there has {longest}; name another"
+            )
+    return ""

@@ -1,0 +1,3 @@
+"""Dataflow jobs: graphs of nodes that exchange records through channels."""
+
+from __future__ import annotations

@@ -1,0 +1,277 @@
+"""Plan a dataflow job: find its graph and its input, derive stages, create the job."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from slotwise.core.cluster import ANY_KIND, Cluster
+from slotwise.core.errors import InputError
+from slotwise.core.job import Block, Job, Phase, Sizes, Tasks
+from slotwise.jobs.commit import check_output, place_of
+from slotwise.jobs.dataflow.graph import Dataflow
+from slotwise.jobs.dataflow.group import GroupRunner
+from slotwise.jobs.dataflow.loading import flow_of, load_flow
+from slotwise.jobs.dataflow.nodes import NodeCopy
+from slotwise.jobs.dataflow.place import DataflowLayout, Rendezvous
+from slotwise.jobs.dataflow.stages import (
+    DataflowStage,
+    StagedGraph,
+    bytes_of_copies,
+    bytes_on_hosts,
+    derive,
+    sources_read,
+)
+from slotwise.jobs.execution import SuccessfulAttempts
+from slotwise.jobs.formats.planned import blocks
+from slotwise.jobs.staged import AllDone, StagedExecution, winners
+from slotwise.jobs.work_folder import temporary_folder, work_folder_name
+
+MEMORY_BYTES = 256 << 20
+MEMORY_LEAST_BYTES = 1 << 20
+
+
+def plan_dataflow(
+    job_id: str,
+    flow: Dataflow | str | Mapping[str, Any],
+    output: str | Path,
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+    overwrite: bool = False,
+    work_dir: str | Path | None = None,
+    base_dir: str | Path | None = None,
+    arrival: float = 0.0,
+    pool: str = "default",
+    weight: float = 1.0,
+    deadline: float | None = None,
+    steps: tuple[tuple[float, float], ...] = (),
+    penalty: str | None = None,
+    priority: str = "normal",
+    slots_min: int = 0,
+    slots_max: int | None = None,
+    cluster: Cluster | None = None,
+) -> StagedExecution:
+    """Check a dataflow job and prepare it to run; nothing is written yet.
+
+    `flow` is a Dataflow, the place of one ("app.py:flow"), or what a workload file says under
+    `dataflow`. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory of a
+    channel that spills. `slots_min` and `slots_max` apply to each phase. Raises InputError for
+    invalid arguments, and for a bundle that `cluster` can never hold.
+    """
+    if not isinstance(memory_bytes, int) or memory_bytes < MEMORY_LEAST_BYTES:
+        raise InputError(
+            f"job {job_id!r}: memory_bytes is {memory_bytes!r}; give a whole number >="
+            f" {MEMORY_LEAST_BYTES}"
+        )
+    if not str(output):
+        raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
+    place = place_of(output, base_dir)
+    staged = staged_graph(flow, base_dir)
+    if not staged.graph.written:
+        raise InputError(f"job {job_id!r}: the dataflow writes nothing; add flow.write(node)")
+    check_output(place, overwrite)
+    if cluster is not None:
+        for stage in staged.stages:
+            check_fits(stage, cluster)
+    job = Job(
+        job_id,
+        tuple(
+            _phase(stage, _homes(staged, stage, cluster), slots_min, slots_max)
+            for stage in staged.stages
+        ),
+        arrival,
+        pool,
+        weight,
+        deadline,
+        steps,
+        penalty,
+        priority,
+    )
+    work = Path(work_dir or temporary_folder()).absolute() / work_folder_name()
+    numbers = {stage.name: number for number, stage in enumerate(staged.stages)}
+    layout = DataflowLayout(str(work), place, work_dir is not None, numbers)
+    stages = DataflowStages(job_id, staged, layout)
+    runner = GroupRunner(staged, layout, memory_bytes)
+    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
+
+
+def staged_graph(
+    flow: Dataflow | str | Mapping[str, Any], base_dir: str | Path | None
+) -> StagedGraph:
+    """The graph of a dataflow in any of its forms, with its stages."""
+    if isinstance(flow, str):
+        flow = load_flow(flow, base_dir)
+    elif isinstance(flow, Mapping):
+        flow = flow_of(flow, base_dir)
+    if not isinstance(flow, Dataflow):
+        raise InputError(f"{flow!r:.80} is no dataflow; give a slotwise.Dataflow or its place")
+    return derive(flow.graph(base_dir or ""))
+
+
+def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
+    """InputError for a group that no host can hold, or a gang that the cluster cannot."""
+    kind = cluster.slot_kind(ANY_KIND)
+    if not cluster.hosts:
+        return  # Hosts come later.
+    sizes = {host.name: host.slots.get(kind, 0) for host in cluster.hosts}
+    largest = max(sizes, key=sizes.__getitem__)
+    if sizes[largest] < stage.slots:
+        group = max(stage.groups, key=len)
+        raise InputError(
+            f"{', '.join(map(str, group))} run on one host, because shm channels join them, and"
+            f" need {stage.slots} slots; the largest host, {largest!r}, has {sizes[largest]}:"
+            " make one of these channels tcp or file, or give nodes fewer copies"
+        )
+    room = sum(size // stage.slots for size in sizes.values())
+    if stage.gang and room < len(stage.groups):
+        raise InputError(
+            f"the bundle of {', '.join(stage.nodes)} starts together, because tcp channels join"
+            f" them: {len(stage.groups)} groups, each in the slots of the largest one,"
+            f" {stage.slots}; the cluster holds {room} of them: make a channel file, or give"
+            " nodes fewer copies"
+        )
+
+
+def _homes(
+    staged: StagedGraph, stage: DataflowStage, cluster: Cluster | None
+) -> tuple[Block, ...]:
+    """A block for each group with the hosts that hold most of its input, if some are known."""
+    return blocks([bytes_on_hosts(staged.graph, group) for group in stage.groups], cluster)
+
+
+def _phase(
+    stage: DataflowStage, homes: tuple[Block, ...], slots_min: int, slots_max: int | None
+) -> Phase:
+    is_equal = len(set(stage.work)) == 1  # One number then stands for all tasks.
+    return Phase(
+        stage.name,
+        Tasks(len(stage.groups), stage.work[0] if is_equal else stage.work, homes),
+        after=stage.after,
+        slots_min=slots_min,
+        slots_max=slots_max,
+        slots=stage.slots,
+        gang=stage.gang,
+    )
+
+
+# The stages of a dataflow job, as the execution of jobs of stages sees them.
+
+SECRET_BYTES = 32
+
+
+class DataflowStages:
+    """A phase for each stage of the graph, with a task for each group."""
+
+    def __init__(self, job: str, staged: StagedGraph, layout: DataflowLayout) -> None:
+        self.program = f"dataflow {'+'.join(staged.graph.nodes)}"
+        self._job = job
+        self._staged = staged
+        self._layout = layout
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._read = {
+            stage.name: frozenset(stages)
+            for stage in staged.stages
+            if (stages := self._stages_read(stage))
+        }
+        self._intermediate = frozenset().union(*self._read.values())
+        self._winners: dict[str, SuccessfulAttempts] = {}
+        # For each gang that has begun, its last attempt, and where its groups meet.
+        self._gangs: dict[str, tuple[int, Rendezvous]] = {}
+
+    @cached_property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of each group, for stages in which none is 0.
+
+        They are those of its input, if each group of the stage reads some; else an estimate of
+        what its longest copy reads, from the input of the nodes before it.
+        """
+        found: dict[str, Sizes] = {}
+        estimated = bytes_of_copies(self._staged.graph)
+        for stage in self._staged.stages:
+            sizes = tuple(sum(map(self._input_bytes, group)) for group in stage.groups)
+            if not all(sizes):
+                sizes = tuple(int(max(map(estimated.__getitem__, g))) for g in stage.groups)
+            if all(sizes):
+                found[stage.name] = sizes
+        return found
+
+    def begin(self) -> None:
+        """All that stages share is made by their tasks."""
+
+    def arguments(
+        self, phase: str, task: int, attempt: int, done: AllDone
+    ) -> tuple[object, ...]:
+        """Phase, task, attempt, the attempts whose files it may read, where it meets others."""
+        found = {name: self._won(name, done) for name in self._read.get(phase, ())}
+        alone = Rendezvous(self._secret, task)
+        meeting = self._gangs[phase][1] if self._staged.by_name[phase].gang else alone
+        return (phase, task, attempt, found, meeting)
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """The first group of an attempt of a gang that begins is where the others meet it."""
+        if self._staged.by_name[phase].gang and self._gangs.get(phase, (0,))[0] != attempt:
+            there = "" if self._layout.is_shared else address
+            self._gangs[phase] = attempt, Rendezvous(self._secret, task, there)
+
+    def describe(self, phase: str, task: int) -> str:
+        """A description of the task for messages, with its nodes and their input."""
+        group = self._staged.by_name[phase].groups[task]
+        nodes = "node" if len(group) == 1 else "nodes"
+        names = ", ".join(map(str, group))
+        files = [text for copy in group for text in self._inputs(copy)]
+        reads = f"; {files[0]}" if len(files) == 1 else ""
+        return f"task {task} of job {self._job} ({nodes} {names}{reads})"
+
+    def parts(self, phase: str, task: int) -> Collection[str]:
+        """A part for each copy of a written node."""
+        return [
+            self._layout.part(written, copy.copy)
+            for copy in self._staged.by_name[phase].groups[task]
+            for written in self._staged.graph.written
+            if written.node == copy.node
+        ]
+
+    def is_intermediate(self, phase: str) -> bool:
+        """Whether a node of the stage writes to a file channel."""
+        return phase in self._intermediate
+
+    def finished(self, phase: str, task: int, attempt: int) -> None:
+        """Nobody waits for a single task: stages begin when those before them are done."""
+        self._winners.pop(phase, None)
+
+    def lost(self, phase: str, tasks: Collection[int]) -> None:
+        """The tasks will have other attempts."""
+        self._winners.pop(phase, None)
+
+    def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
+        """Files stay to the end: any task that reads them may have to be done again."""
+        return ()
+
+    def _won(self, stage: str, done: AllDone) -> SuccessfulAttempts:
+        if stage not in self._winners:  # Made once for all its readers.
+            groups = len(self._staged.by_name[stage].groups)
+            self._winners[stage] = winners(done[stage], groups)
+        return self._winners[stage]
+
+    def _stages_read(self, stage: DataflowStage) -> set[str]:
+        """The stages whose files the stage reads."""
+        graph, tasks = self._staged.graph, self._staged.tasks
+        return {
+            tasks[NodeCopy(channel.writer, writer)][0]
+            for group in stage.groups
+            for copy in group
+            for channel in graph.inputs(copy.node)
+            if channel.kind == "file"
+            for writer in graph.writers(channel, copy.copy)
+        }
+
+    def _input_bytes(self, copy: NodeCopy) -> int:
+        found = sources_read(self._staged.graph, copy)
+        return sum(source.bytes_of(number) for source, number in found)
+
+    def _inputs(self, copy: NodeCopy) -> list[str]:
+        found = sources_read(self._staged.graph, copy)
+        return [source.describe(number) for source, number in found]

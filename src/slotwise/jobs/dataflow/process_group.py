@@ -1,0 +1,253 @@
+"""Run several functions at the same time: one in this process, the others in forked children.
+
+The children are in the process group of this process. So they die with the worker process that
+it is, at any moment, and all of them have ended when `run_together` returns or raises.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from slotwise import task
+from slotwise.core.errors import InputChanged, SlotwiseError
+from slotwise.core.tracebacks import format_traceback
+from slotwise.jobs.channels.carriers import BrokenChannelError
+from slotwise.jobs.execution import LostAttemptError, LostInputError
+
+CAUSE_SECONDS = 2.0
+"""How long to wait, after a channel broke, for the end of the process that broke it."""
+
+Body = Callable[[], object]
+
+
+def run_together(bodies: Mapping[str, Body]) -> list[object]:
+    """Call the first function here and each other one in a child; their results, in order.
+
+    Results must be picklable. If one fails, or its process ends without a word, the others are
+    killed and the first cause is raised: as it is if it was raised here or is a LostInputError,
+    as a LostAttemptError if it is the end of a process, as an InputChanged, else as a
+    SlotwiseError, or as a
+    BrokenChannelError if the cause is in no function. In children, functions of `slotwise.task`
+    have no effect.
+    """
+    (_, first), *others = bodies.items()
+    children = _Children()
+    before = signal.signal(signal.SIGCHLD, children.on_signal)
+    try:
+        for name, body in others:
+            children.fork(name, body)
+        try:
+            children.is_heard = True
+            children.on_signal(signal.SIGCHLD, None)  # Of those that have ended before.
+            value = first()
+            return [value, *children.results()]
+        finally:
+            children.is_heard = False
+    except task.Stopped:
+        raise
+    except BaseException as error:
+        is_cause = not isinstance(error, BrokenChannelError)
+        raise children.cause(Failure(is_cause, time.monotonic(), error)) from None
+    finally:
+        children.is_heard = False
+        children.kill()
+        signal.signal(signal.SIGCHLD, before)
+
+
+class Failure(NamedTuple):
+    """How a function failed; it is not the cause if another process broke its channel."""
+
+    is_cause: bool
+    at: float
+    error: BaseException
+
+
+@dataclass(slots=True)
+class _Child:
+    """A forked process; `file`, in memory, gets the result or the failure of its function."""
+
+    name: str
+    pid: int
+    pidfd: int
+    file: int
+    has_ended: bool = False
+    failure: Failure | None = None
+    value: object = None
+
+
+class _Children:
+    """The children of one call. While `is_heard`, a failure of one interrupts this process."""
+
+    def __init__(self) -> None:
+        self._all: list[_Child] = []
+        self.is_heard = False
+
+    def fork(self, name: str, body: Body) -> None:
+        """Call a function in a new child."""
+        file = os.memfd_create("slotwise", os.MFD_CLOEXEC)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # Otherwise the child would write it, too.
+        pid = os.fork()
+        if not pid:
+            _serve(body, file)
+        self._all.append(_Child(name, pid, os.pidfd_open(pid), file))
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGCHLD: BrokenChannelError if a child has failed."""
+        if self.is_heard:
+            failed = [one.failure for one in self._all if _look(one) and one.failure]
+            if failed:
+                raise BrokenChannelError(str(failed[0].error))
+
+    def results(self) -> list[object]:
+        """What the functions return, when all have ended; BrokenChannelError if one fails."""
+        self.is_heard = False
+        while True:
+            if failed := [one.failure for one in self._all if _look(one) and one.failure]:
+                raise BrokenChannelError(str(failed[0].error))
+            if not self._wait(None):
+                return [one.value for one in self._all]
+
+    def cause(self, own: Failure) -> BaseException:
+        """The first cause of failures, of which this process has seen its own."""
+        until = time.monotonic() + CAUSE_SECONDS
+        while True:
+            seen = [one.failure for one in self._all if _look(one) and one.failure]
+            failures = sorted([own, *seen], key=lambda one: (not one.is_cause, one.at))
+            left = until - time.monotonic()
+            if failures[0].is_cause or left <= 0 or not self._wait(left):
+                break
+        found = failures[0]
+        return found.error if found.is_cause else BrokenChannelError(str(found.error))
+
+    def kill(self) -> None:
+        """End all children and what they have started; wait for the end of the children."""
+        for child in self._all:
+            if not _look(child):
+                _kill((*descendants(child.pid), child.pid))
+        for child in self._all:
+            if not child.has_ended:
+                with suppress(ChildProcessError):
+                    os.waitpid(child.pid, 0)
+            os.close(child.pidfd)
+            os.close(child.file)
+        self._all = []
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Wait for the end of a child; False if all have ended."""
+        poll = select.poll()
+        running = [child for child in self._all if not child.has_ended]
+        for child in running:
+            poll.register(child.pidfd, select.POLLIN)
+        if running:
+            poll.poll(None if timeout is None else timeout * 1000)
+        return bool(running)
+
+
+def _look(child: _Child) -> bool:
+    """Whether a child has ended; if so, its result or failure is known."""
+    if child.has_ended:
+        return True
+    try:
+        ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG)
+        if ended is None:
+            return False
+        is_exit = ended.si_code == os.CLD_EXITED
+        how = f"exited with code {ended.si_status}" if is_exit else _signalled(ended.si_status)
+    except ChildProcessError:  # User code has waited for any child.
+        how = "has ended"
+    child.has_ended = True
+    data = os.pread(child.file, os.fstat(child.file).st_size, 0)
+    try:
+        outcome = pickle.loads(data)
+    except Exception:  # Its end is missing: the process was killed.
+        reason = f"{child.name}: its process {child.pid} {how} before its function returned"
+        outcome = Failure(True, time.monotonic(), LostAttemptError(reason))
+    if isinstance(outcome, Failure):
+        child.failure = outcome
+    else:
+        (child.value,) = outcome
+    return True
+
+
+def _signalled(number: int) -> str:
+    with suppress(ValueError):
+        return f"was killed by signal {number} ({signal.Signals(number).name})"
+    return f"was killed by signal {number}"
+
+
+def _serve(body: Body, file: int) -> NoReturn:
+    """Call a function in a child, and write its outcome to a file."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        task.end()
+        outcome = _outcome(body)
+        code = int(isinstance(outcome, Failure))
+        data = memoryview(pickle.dumps(outcome, protocol=5))
+        while data:
+            data = data[os.write(file, data) :]
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        try:
+            _kill(descendants(os.getpid()))  # Later nobody knows whose they were.
+        finally:
+            os._exit(code)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _outcome(body: Body) -> Failure | tuple[object]:
+    try:
+        return (body(),)
+    except LostInputError as error:
+        # Without its cause, which may be unreadable there: tblib pickles causes.
+        return Failure(True, time.monotonic(), LostInputError(*error.args))
+    except BrokenChannelError as error:
+        return Failure(False, time.monotonic(), SlotwiseError(error.reason))
+    except BaseException as error:
+        at = time.monotonic()
+        kind = InputChanged if type(error) is InputChanged else SlotwiseError
+        return Failure(True, at, kind(format_traceback(error)))
+
+
+# The processes that a process has started, and those that these have started, and so on.
+
+UNKNOWN_CODE = "this program ignores SIGCHLD, or has waited for all of its children"
+"""Why the exit code of a child cannot be known."""
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process, also ended ones that it has not waited for."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                suppress(OSError),
+                open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file,
+            ):
+                found += map(int, file.read().split())
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process, their children, and so on; parents come first."""
+    found = children(pid)
+    for one in found:  # The list grows meanwhile.
+        found += children(one)
+    return found

@@ -1,0 +1,145 @@
+"""The input of a job as it is when the job is planned: its files, and how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slotwise.core.cluster import Cluster
+from slotwise.core.errors import InputError
+from slotwise.core.job import Block
+from slotwise.jobs.formats import inputs as formats
+from slotwise.jobs.formats.files import InputFile, find_inputs
+from slotwise.jobs.formats.splits import HeldBy, Split, SplitPiece, pack
+from slotwise.jobs.locations import (
+    REMEDY,
+    WHOLE,
+    FileBlock,
+    Locate,
+    check_name,
+    located,
+    locator,
+)
+
+SPLIT_BYTES = 64 << 20
+"""The default of `split_bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInput:
+    """Files, or the numbers of records that a program generates, each of `record_bytes`."""
+
+    files: Sequence[InputFile]
+    format_name: str
+    record_bytes: int = 1
+
+    @classmethod
+    def of_files(
+        cls, patterns: Sequence[str], format_name: str, base_dir: str | Path | None
+    ) -> PlannedInput:
+        """The files of these patterns. InputError for no match or an unknown format."""
+        formats.input_format(format_name)
+        return cls(find_inputs(patterns, base_dir), format_name)
+
+    @classmethod
+    def of_numbers(cls, count: int, record_bytes: int) -> PlannedInput:
+        """The numbers from 0 below `count`."""
+        return cls([InputFile("records", count)], formats.NUMBERS, record_bytes)
+
+    def splits(self, split_bytes: int) -> list[Split]:
+        """The split of each task that reads."""
+        size = max(1, split_bytes // self.record_bytes)
+        return pack(self._pieces(size), size)
+
+    def sample(self, most: int, least_bytes: int) -> list[SplitPiece]:
+        """At most `most` pieces, spread evenly over the input."""
+        total = sum(file.size_bytes for file in self.files)
+        pieces = list(self._pieces(max(total // most, least_bytes)))
+        return pieces[:: len(pieces) // most + 1]
+
+    def bytes_of(self, split: Split) -> int:
+        """The bytes of a split."""
+        return self.record_bytes * sum(piece.size_bytes for piece in split)
+
+    def _pieces(self, size: int) -> Iterable[SplitPiece]:
+        format = formats.input_format(self.format_name)
+        return (piece for file in self.files for piece in format.pieces(file, size))
+
+
+# Which hosts hold the bytes of input files, and so where tasks that read them belong.
+
+InputHosts = Mapping[str, Sequence[str]] | str | Locate | None
+"""What a user states: hosts by path, the name of a source of locations, or a function."""
+
+
+def held_by(
+    stated: Any, files: Iterable[InputFile], base_dir: str | Path | None = None
+) -> HeldBy:
+    """The blocks of input files, from hosts stated for paths, globs or folders, or located.
+
+    A file of several patterns has the hosts of all. InputError for a pattern without files, and
+    for locations that cannot be found.
+    """
+    stated = checked(stated)
+    if not isinstance(stated, Mapping):
+        locate = locator(stated)
+        return {file.path: located(file.path, locate) for file in files}
+    found: dict[str, frozenset[str]] = {}
+    for pattern, hosts in stated.items():
+        for file in find_inputs([pattern], base_dir):
+            found[file.path] = found.get(file.path, frozenset()) | frozenset(hosts)
+    return {path: [FileBlock(0, WHOLE, hosts)] for path, hosts in found.items()}
+
+
+def checked(stated: Any) -> Mapping[str, tuple[str, ...]] | str | Callable[..., Any]:
+    """What a user states for `input_hosts`, with paths as texts. InputError if it is wrong."""
+    if stated is None:
+        return {}
+    if isinstance(stated, str):
+        check_name(stated)
+        return stated
+    if callable(stated):
+        return stated  # type: ignore[no-any-return]
+    if not isinstance(stated, Mapping):
+        raise InputError(f"input_hosts is {stated!r:.80}; {REMEDY}")
+    for path, hosts in stated.items():
+        is_list = isinstance(hosts, Iterable) and not isinstance(hosts, str | bytes | Mapping)
+        if not is_list or not all(isinstance(host, str) for host in hosts):
+            raise InputError(f"input_hosts: {str(path)!r} has {hosts!r:.80}; {REMEDY}")
+    return {str(path): tuple(hosts) for path, hosts in stated.items()}
+
+
+def blocks(held: Sequence[Mapping[str, int]], cluster: Cluster | None) -> tuple[Block, ...]:
+    """A block for each task, from the bytes of its input on each host or machine.
+
+    The homes of a task are the hosts with the most bytes, which are the size of its block.
+    Without any block, if no host of the cluster holds input.
+    """
+    if cluster is not None:
+        held = [_on_hosts(one, cluster) for one in held]
+    found = tuple(_block(one) for one in held)
+    known = None if cluster is None else {host.name for host in cluster.hosts}
+    named = frozenset().union(*(block.hosts for block in found))
+    return () if not named or (known is not None and known.isdisjoint(named)) else found
+
+
+def _on_hosts(held: Mapping[str, int], cluster: Cluster) -> Mapping[str, int]:
+    """The same bytes by host, where machines are named; their names may also stay unknown.
+
+    A machine with several names or addresses has the bytes of each of them once.
+    """
+    if not any(host.addresses for host in cluster.hosts):
+        return held
+    found: dict[str, int] = {}
+    for name, size in held.items():
+        for host in cluster.at(name) or (name,):
+            found[host] = max(size, found.get(host, 0))
+    known = {name: size for name, size in found.items() if name in cluster.by_name}
+    return known or found
+
+
+def _block(held: Mapping[str, int]) -> Block:
+    most = max(held.values(), default=0)
+    return Block(frozenset(host for host, size in held.items() if size == most), most)

@@ -1,0 +1,238 @@
+"""Parts of files of other hosts: agents serve them, and tasks fetch them.
+
+A request names a job's folder, and in it files with a range of their parts. The answer has for
+each file the lengths of the blocks of each part, and then these blocks. One connection serves
+all requests of a task to a host.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, NamedTuple
+
+from slotwise.core.files import open_regular
+from slotwise.jobs.blocks import Index
+from slotwise.jobs.execution import IncompleteFileError
+from slotwise.jobs.hosts.auth import (
+    MAX_HELLO,
+    RefusedError,
+    Security,
+    SilentError,
+    reach,
+    read_frame,
+    write_frame,
+)
+from slotwise.jobs.hosts.sockets import give_up_after, receive_into, send_from
+from slotwise.jobs.work_folder import NAME
+
+SECONDS = 30.0
+"""How long the other side may do nothing before an agent gives up the connection."""
+
+SILENT_SECONDS = 15.0
+"""The same for a task: somewhat longer than until the tasks of a silent host are given up."""
+
+PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}")
+"""A part of a path that is served."""
+
+MISSING = 2**64 - 1
+"""Instead of the length of an answer: the file is not there, or is incomplete."""
+
+UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
+"""The errors of a connection whose host was switched off, or whose network is down."""
+
+_NUMBER = Struct("!Q")
+
+
+class MissingFilesError(OSError):
+    """A host does not have files that were asked for, or only the beginnings of them.
+
+    numbers  their places among those that were asked for
+    """
+
+    def __init__(self, numbers: Sequence[int], address: str) -> None:
+        super().__init__(f"{len(numbers)} files are missing at {address}")
+        self.numbers = numbers
+
+
+class Wanted(NamedTuple):
+    """Some parts, from `first` on, of a file in the folder of an attempt."""
+
+    attempt: str
+    file: str
+    first: int
+    parts: int
+
+
+def serve_files(connected: socket.socket, root: Path) -> None:
+    """Answer the requests of one reader for files under `root`, until it is gone.
+
+    A file that is not there, or is incomplete, is reported as missing. RefusedError for a
+    request that is not valid; then the connection is closed.
+    """
+    give_up_after(connected, SECONDS)
+    with connected, suppress(OSError, EOFError):
+        while True:
+            with refusing():
+                folder, *names = read_frame(connected).decode().split("/")
+                attempt, file, *numbers = names
+                check_place(folder, attempt, file)
+                first, count = map(int, numbers)
+                if min(first, count) < 0:
+                    raise ValueError("no parts of a file")
+                path = root / folder / attempt / file
+                try:
+                    opened = open_regular(path)
+                except OSError:
+                    connected.sendall(_NUMBER.pack(MISSING))
+                    continue
+                with opened:
+                    _serve(connected, opened, path, range(first, first + count))
+
+
+def check_place(folder: str, attempt: str, name: str) -> None:
+    """ValueError unless these are names of a job's folder, of one for an attempt, of a file."""
+    if NAME.fullmatch(folder) is None:
+        raise ValueError("no folder of a job")
+    if not (PART.fullmatch(attempt) and PART.fullmatch(name)):
+        raise ValueError("no file of a task")
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise RefusedError for errors by what another host has asked for."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError) as error:
+        raise RefusedError(f"no valid request: {error}") from error
+
+
+def _serve(connected: socket.socket, file: BinaryIO, path: Path, wanted: range) -> None:
+    try:
+        index = Index(file, path)
+        parts = [index.part(number) for number in wanted]
+    except IncompleteFileError:
+        connected.sendall(_NUMBER.pack(MISSING))
+        return
+    places = [list(zip(part[::2], part[1::2], strict=True)) for part in parts]
+    head = b"".join(
+        _NUMBER.pack(number)
+        for of_one in places
+        for number in (len(of_one), *(end - start for start, end in of_one))
+    )
+    connected.sendall(_NUMBER.pack(len(head)) + head)
+    for start, end in _ranges(place for of_one in places for place in of_one):
+        send_from(connected, file, start, end - start)
+
+
+def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same bytes as few ranges: blocks that follow each other in the file are one."""
+    begin = end = 0
+    for start, stop in places:
+        if start != end and end > begin:
+            yield begin, end
+        if start != end:
+            begin = start
+        end = stop
+    if end > begin:
+        yield begin, end
+
+
+class Fetching:
+    """A connection to the agent of another host. Raises ConnectionError if it is gone.
+
+    SilentError, one of these, if it has said nothing for `SILENT_SECONDS`.
+    """
+
+    def __init__(self, address: str, security: Security) -> None:
+        self._address = address
+        self._socket = reach(address, security, "reader", SILENT_SECONDS)
+        give_up_after(self._socket, SILENT_SECONDS)
+
+    def ask(self, folder: str, wanted: Wanted) -> None:
+        """Ask for parts of a file; several requests may be sent before `copy`."""
+        request = "/".join([folder, *map(str, wanted)]).encode()
+        assert len(request) < MAX_HELLO
+        with self._noticing():
+            write_frame(self._socket, request)
+
+    def copy(self, count: int, out: int) -> list[list[int]] | None:
+        """Write the `count` parts that were asked for next to a descriptor.
+
+        Returns the sizes of the blocks of each. None if the agent does not have the file;
+        ConnectionError if it is gone, SilentError if it is silent.
+        """
+        with self._noticing():
+            (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
+            if length == MISSING:
+                return None
+            numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
+            sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
+            receive_into(self._socket, out, sum(map(sum, sizes)))
+        return sizes
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Raise ConnectionError for errors of the connection; errors of the disk pass."""
+        try:
+            yield
+        except (BlockingIOError, TimeoutError) as error:
+            raise SilentError(f"the agent at {self._address} is silent") from error
+        except (EOFError, ConnectionError, ssl.SSLError) as error:
+            raise ConnectionError(f"the agent at {self._address} is gone: {error}") from error
+        except OSError as error:
+            if error.errno not in UNREACHABLE:
+                raise
+            raise ConnectionError(f"{self._address} cannot be reached: {error}") from error
+
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            got = self._socket.recv_into(left)
+            if not got:
+                raise EOFError
+            left = left[got:]
+        return data
+
+
+def fetch(
+    address: str, security: Security, folder: str, wanted: Sequence[Wanted], out: int
+) -> Iterator[list[list[int]]]:
+    """Write the parts of these files of one host to a descriptor, one after another.
+
+    Yields the sizes of the blocks of each part of a file when they are written, and nothing for
+    a file that is missing. Raises MissingFilesError at the end if there are such files, and
+    ConnectionError if the host cannot be reached. A few requests are always under way, so that
+    small files cost no round trip.
+    """
+    connection = Fetching(address, security)
+    missing = []
+    try:
+        for one in wanted[:AHEAD]:
+            connection.ask(folder, one)
+        for number, one in enumerate(wanted):
+            sizes = connection.copy(one.parts, out)
+            if sizes is None:
+                missing.append(number)
+            yield sizes or []
+            if number + AHEAD < len(wanted):
+                connection.ask(folder, wanted[number + AHEAD])
+    finally:
+        connection.close()
+    if missing:
+        raise MissingFilesError(missing, address)
+
+
+AHEAD = 16
+"""Requests under way; small enough that they fit into the buffers of sockets."""

@@ -1,0 +1,87 @@
+"""Notes that tasks leave for others that run at the same time: small files."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from slotwise.core.errors import WorkFolderError
+from slotwise.core.files import open_regular
+from slotwise.jobs.hosts.auth import reach, read_json, reader_security, write_frame
+from slotwise.jobs.hosts.files import SECONDS, check_place, refusing
+from slotwise.jobs.work_folder import create
+
+
+def note(folder: Path, name: str, text: str | None = None) -> str | None:
+    """Leave a note in a folder, if a text is given; the note that is there.
+
+    None if there is no such note, or no such folder: then none is left.
+    """
+    path = folder / f"note-{name}"
+    try:
+        if text is not None:
+            written = path.with_name(f"{path.name}.written")
+            with create(written) as file:
+                file.write(text.encode())
+            os.replace(written, path)
+        with open_regular(path) as there:
+            return there.read().decode()
+    except FileNotFoundError:
+        return None
+    except WorkFolderError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+# Notes at the agent of another host, in the folder of an attempt that runs there.
+#
+# A request has the folder of the job, that of the attempt, the name of the note, and the text
+# of one that is to be left, in JSON. The answer is the text of the note that is there. Without
+# the folder nothing is left, so no note outlives its job.
+
+
+def serve_notes(connected: socket.socket, root: Path) -> None:
+    """Answer the requests of one task for notes under `root`, until it is gone.
+
+    RefusedError for a request that is not valid; then the connection is closed.
+    """
+    connected.settimeout(SECONDS)
+    with connected, suppress(OSError, EOFError):
+        while True:
+            with refusing():
+                folder, attempt, name, text = read_json(connected)
+                check_place(folder, attempt, name)
+                found = note(root / folder / attempt, name, text)
+                write_frame(connected, json.dumps(found).encode())
+
+
+class RemoteStore:
+    """The notes in the folder of an attempt on another host, whose agent has this address."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        """`folder` is what it would be on this host."""
+        self._address, self._folder = address, folder
+        self._socket: socket.socket | None = None
+
+    def note(self, name: str, text: str | None = None) -> str | None:
+        """As `notes.note`. ConnectionError if the agent cannot be reached; try it again."""
+        request = [self._folder.parent.name, self._folder.name, name, text]
+        try:
+            if self._socket is None:
+                self._socket = reach(self._address, reader_security(), "notes", SECONDS)
+            write_frame(self._socket, json.dumps(request).encode())
+            found: str | None = read_json(self._socket)
+        except (OSError, EOFError) as error:
+            self.close()
+            raise ConnectionError(f"{self._address}: {error}") from error
+        return found
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,317 @@
+"""Bytes between files and sockets, with as few copies as the system allows.
+
+Without TLS the kernel passes them: `sendfile` from a file, `splice` into one. The socket
+blocks, and the kernel counts the time without progress, so that a call moves as much as it can.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+from threading import Lock
+from time import monotonic
+from typing import Any, BinaryIO, Generic, TypeVar
+
+BLOCK = 1 << 20
+"""Bytes that are passed at once: with `splice`, those that a pipe may hold."""
+
+_SECONDS = Struct("ll")
+"""A `timeval`."""
+
+Found = TypeVar("Found")
+
+
+def clear_errors() -> None:
+    """Clear OpenSSL's queue of errors of this thread, as Python does after unknown ciphers.
+
+    With OpenSSL 3.4 or later, a peer that closes may leave an error there, which Python then
+    takes for one of the next connection that has nothing to receive (cpython#148594).
+    """
+    with suppress(ssl.SSLError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers("unknown")
+
+
+def repeated(call: Callable[..., Found], *given: Any) -> Found:
+    """What a call of a socket that does not block returns; it is repeated after an error.
+
+    The error may be one of another connection (`clear_errors`). A connection that has failed
+    fails again.
+    """
+    try:
+        return call(*given)
+    except (BlockingIOError, ssl.SSLError):
+        raise
+    except OSError:
+        clear_errors()
+        return call(*given)
+
+
+def give_up_after(connected: socket.socket, seconds: float) -> None:
+    """From now on a call fails with an OSError if nothing moves for this time."""
+    if isinstance(connected, ssl.SSLSocket):
+        connected.settimeout(seconds)
+        return
+    connected.settimeout(None)
+    whole = int(seconds)
+    timeval = _SECONDS.pack(whole, int((seconds - whole) * 1e6))
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected.setsockopt(socket.SOL_SOCKET, option, timeval)
+
+
+def send_from(connected: socket.socket, file: BinaryIO, start: int, size: int) -> None:
+    """Send a range of a file. EOFError if the file ends before; OSError as the socket."""
+    end = start + size
+    if isinstance(connected, ssl.SSLSocket):
+        file.seek(start)
+    while start < end:
+        if isinstance(connected, ssl.SSLSocket):
+            data = file.read(min(end - start, BLOCK))
+            connected.sendall(data)
+            sent = len(data)
+        else:
+            sent = os.sendfile(connected.fileno(), file.fileno(), start, end - start)
+        if not sent:
+            raise EOFError
+        start += sent
+
+
+def receive_into(connected: socket.socket, out: int, size: int) -> None:
+    """Write the next bytes that arrive to a descriptor. EOFError if the other side is gone."""
+    if isinstance(connected, ssl.SSLSocket):
+        _copy(connected, out, size)
+        return
+    reader, writer = os.pipe()
+    try:
+        with suppress(OSError):  # A smaller pipe is slower.
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, BLOCK)
+        while size:
+            got = os.splice(connected.fileno(), writer, min(size, BLOCK))
+            if not got:
+                raise EOFError
+            size -= got
+            while got:
+                got -= _drain(reader, out, got)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _drain(reader: int, out: int, size: int) -> int:
+    """Write bytes of a pipe to a descriptor; how many."""
+    try:
+        return os.splice(reader, out, size)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    # Some file systems have no splice.
+    data = os.read(reader, size)
+    _write(out, memoryview(data))
+    return len(data)
+
+
+def _copy(connected: socket.socket, out: int, size: int) -> None:
+    buffer = memoryview(bytearray(min(size, BLOCK)))
+    while size:
+        got = connected.recv_into(buffer[:size])
+        if not got:
+            raise EOFError
+        _write(out, buffer[:got])
+        size -= got
+
+
+def _write(out: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(out, data) :]
+
+
+# Addresses with ports, of either version of IP: "10.0.0.3:41234", "[fe80::3]:41234".
+
+BACKLOG = 1024
+"""The number of peers that may connect while the listener does not accept."""
+
+
+def join_address(host: str, port: int) -> str:
+    """One text for a host, by name or address, and a port."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """The host and the port of such a text. ValueError for another one."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def listening(host: str) -> socket.socket:
+    """A socket that listens on a free port of a host, by name or address. Raises OSError."""
+    error: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, place in socket.getaddrinfo(
+        host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.bind(place)
+            made.listen(BACKLOG)
+            return made
+        except OSError as problem:
+            made.close()
+            error = problem
+    raise error
+
+
+# What the agent of a host tells its worker processes by their environment.
+
+FOLDER_VARIABLE = "SLOTWISE_FOLDER"
+"""The folder for the files of jobs on this host. Without it all hosts see the same files."""
+
+ADDRESS_VARIABLE = "SLOTWISE_ADDRESS"
+"""Where the agent of this host serves these files: "10.0.0.3:41234"."""
+
+NAME_VARIABLE = "SLOTWISE_HOST"
+"""The name of this host."""
+
+SECURITY_VARIABLE = "SLOTWISE_SECURITY"
+"""What a task needs to fetch files from other agents, in JSON: "token" or "tls"."""
+
+
+def shares_files() -> bool:
+    """Whether all hosts see the files that tasks here write to local folders."""
+    return FOLDER_VARIABLE not in os.environ
+
+
+def folder_here(work_dir: str) -> Path:
+    """The folder of a job's intermediate files on this host.
+
+    `work_dir` is the folder on the host of the manager. Only the last part of it is the same.
+    """
+    here = os.environ.get(FOLDER_VARIABLE)
+    return Path(work_dir) if here is None else Path(here) / Path(work_dir).name
+
+
+def address_here() -> str:
+    """The address of the agent of this host; empty if there is none."""
+    return os.environ.get(ADDRESS_VARIABLE, "")
+
+
+def host_here() -> str:
+    """The address under which other hosts reach this one; that of loopback without an agent."""
+    address = address_here()
+    return split_address(address)[0] if address else "127.0.0.1"
+
+
+def is_local(address: str) -> bool:
+    """Whether files that are served at an address are files on this host."""
+    return address in ("", address_here())
+
+
+_LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+
+
+def lacking(error: str, host: str) -> str:
+    """The remedy if an error, as text, says that a host lacks a module; else empty."""
+    found = _LACKS_MODULE.match(error)
+    if found is None:
+        return ""
+    return (
+        f"install {found[1]} on host {host}, in the environment of its Dask worker, or put its"
+        " file where all hosts see it and on the sys.path of the program that began the run"
+    )
+
+
+# Peers that have connected and have not proved yet that they may: how many, and how long.
+
+MAX_UNKNOWN = 256
+"""The number of peers that are not authenticated; the oldest is dropped for another one."""
+
+GREETING_SECONDS = 10.0
+"""How long a peer may take to authenticate itself."""
+
+MAX_REFUSALS, REFUSAL_SECONDS = 10, 60.0
+"""At most so many refused connections are logged in so many seconds; others are counted."""
+
+Peer = TypeVar("Peer")
+
+
+class UnknownPeers(Generic[Peer]):
+    """The peers that are being greeted, the oldest first. All threads may use it."""
+
+    def __init__(
+        self,
+        drop: Callable[[Peer], None],
+        most: int = MAX_UNKNOWN,
+        is_known: Callable[[Peer], bool] = lambda peer: False,
+    ) -> None:
+        """`drop` ends the connection of a peer; those that are known are dropped last."""
+        self._drop, self._most, self._is_known = drop, most, is_known
+        self._peers: list[Peer] = []
+        self._lock = Lock()
+
+    def add(self, peer: Peer) -> None:
+        """Add a peer; if there are too many then, drop the oldest."""
+        with self._lock:
+            if len(self._peers) >= self._most:
+                self._drop_oldest()
+            self._peers.append(peer)
+
+    def remove(self, peer: Peer) -> bool:
+        """Forget a peer: it has been greeted, or is gone. False if it was dropped before."""
+        with self._lock:
+            if peer not in self._peers:
+                return False
+            self._peers.remove(peer)
+            return True
+
+    def drop_oldest(self) -> bool:
+        """Make room for another one; False if there is no peer."""
+        with self._lock:
+            if self._peers:
+                self._drop_oldest()
+                return True
+            return False
+
+    def _drop_oldest(self) -> None:
+        unknown = (peer for peer in self._peers if not self._is_known(peer))
+        oldest = next(unknown, self._peers[0])
+        self._peers.remove(oldest)
+        self._drop(oldest)
+
+    def __iter__(self) -> Iterator[Peer]:
+        with self._lock:
+            return iter(list(self._peers))
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+
+class RefusalLog:
+    """Logs refused connections on stderr at a bounded rate. All threads may use it."""
+
+    def __init__(self, who: str, clock: Callable[[], float] = monotonic) -> None:
+        """`who` begins each line."""
+        self._who, self._clock = who, clock
+        self._began, self._count = clock(), 0
+        self._lock = Lock()
+
+    def add(self, reason: object) -> None:
+        """Log that a connection was refused, or count it if too many were logged lately.
+
+        The first line after that has the number of those that were only counted.
+        """
+        with self._lock:
+            now, left_out = self._clock(), 0
+            if now - self._began >= REFUSAL_SECONDS:
+                left_out = max(0, self._count - MAX_REFUSALS)
+                self._began, self._count = now, 0
+            self._count += 1
+            if self._count > MAX_REFUSALS:
+                return
+        more = f" ({left_out} others before it were not logged)" if left_out else ""
+        print(f"{self._who}: a connection was refused: {reason}{more}", file=sys.stderr)

@@ -1,0 +1,129 @@
+"""Files that tasks leave for later ones, on this host or on others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from slotwise.jobs.blocks import PartitionedWriter, Place, is_complete
+from slotwise.jobs.execution import CHANGED, LostInputError
+from slotwise.jobs.hosts.auth import SilentError, reader_security
+from slotwise.jobs.hosts.files import MissingFilesError, Wanted, fetch
+from slotwise.jobs.hosts.sockets import is_local
+from slotwise.jobs.work_folder import keeping
+
+
+class TaskFile(NamedTuple):
+    """A file that the attempt of a task has left, for a task that reads parts of it.
+
+    address  where the host that has it serves it; empty if all hosts see it
+    part     the first part that is read
+    """
+
+    phase: str
+    task: int
+    attempt: int
+    address: str
+    path: Path
+    part: int
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        if is_local(self.address):
+            return str(self.path)
+        return f"{self.path.parent.name}/{self.path.name} at {self.address}"
+
+
+def lost_here(files: Iterable[TaskFile]) -> LostInputError | None:
+    """The error for those of the files on this host that are lost; None if there are none.
+
+    Those of other hosts are missed when they are fetched. OSError if this cannot be found out.
+    """
+    here = (file for file in files if is_local(file.address))
+    return lost_of(file for file in here if not is_complete(file.path))
+
+
+def lost_of(lost: Iterable[TaskFile], why: str = CHANGED) -> LostInputError | None:
+    """The error for files that are lost, and why they are; None if there are none.
+
+    It names those of one phase. Those of others are found by the next attempt.
+    """
+    by_phase: dict[str, list[tuple[int, int, str | Path]]] = {}
+    for file in lost:
+        found = by_phase.setdefault(file.phase, [])
+        found.append((file.task, file.attempt, file.place))
+    errors = (LostInputError.of(phase, found, why) for phase, found in by_phase.items())
+    return next(errors, None)
+
+
+# Files that tasks have left on other hosts, fetched for a task on this one.
+
+PAUSES = (0.2, 1.0)
+"""Seconds before another try to fetch from a host that cannot be reached.
+
+There is none for a host that is silent: the next task that reads from it may try again.
+"""
+
+
+def fetched(files: Sequence[TaskFile], count: int, copies: Path) -> list[Place]:
+    """The same files, with those of other hosts copied: a file for each of these hosts.
+
+    `copies` begins the names of these files. LostInputError if files are missing, or their host
+    cannot be reached.
+    """
+    places: list[Place] = [(file.path, file.part) for file in files]
+    others: dict[str, list[int]] = {}
+    for number, file in enumerate(files):
+        if not is_local(file.address):
+            others.setdefault(file.address, []).append(number)
+    for host, numbers in enumerate(others.values()):
+        path = copies.with_name(f"{copies.name}-{host}")
+        _fetch([files[number] for number in numbers], count, path)
+        for place, number in enumerate(numbers):
+            places[number] = path, place * count
+    return places
+
+
+def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
+    """Copy the parts of these files of one host into a file: those of one after another."""
+    address, job = files[0].address, files[0].path.parent.parent.name
+    wanted = [Wanted(file.path.parent.name, file.path.name, file.part, count) for file in files]
+    for pause in (*PAUSES, None):
+        try:
+            with PartitionedWriter(path, len(wanted) * count) as copy:
+                written = fetch(address, reader_security(), job, wanted, copy.descriptor)
+                with keeping(path.parent):
+                    for number, parts in enumerate(written):
+                        for part, sizes in enumerate(parts, number * count):
+                            copy.has_written(part, sizes)
+            return
+        except MissingFilesError as error:
+            lost = lost_of(files[number] for number in error.numbers)
+            assert lost is not None
+            raise lost from error
+        except ConnectionError as error:
+            if pause is None or isinstance(error, SilentError):
+                lost = lost_of(files, f"cannot be fetched: {error}")
+                assert lost is not None
+                raise lost from error
+            time.sleep(pause)
+
+
+# Where a task reads the files that others have left, on this host or on others.
+
+
+def in_place(files: Sequence[TaskFile], count: int, copies: Path) -> Iterator[Place]:
+    """Where `count` parts of each file are; those of other hosts are fetched first.
+
+    The names of their copies begin with `copies`. LostInputError if files of other hosts are
+    missing, or these hosts cannot be reached.
+    """
+    if all(is_local(file.address) for file in files):
+        yield from ((file.path, file.part) for file in files)
+        return
+    # Imported where it is needed: with ssl it takes long.
+
+    yield from fetched(files, count, copies)

@@ -1,0 +1,291 @@
+"""Plan a MapReduce job: check the request, find the input, estimate work, create the job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from slotwise.core.cluster import Cluster
+from slotwise.core.errors import InputError, check_range
+from slotwise.core.job import COPY_KIND, MAX_REDUCERS, Block, Job, Phase, Shuffle, Sizes, Tasks
+from slotwise.jobs.commit import check_output, place_of
+from slotwise.jobs.formats.outputs import SUFFIXES, check_output_format
+from slotwise.jobs.formats.planned import SPLIT_BYTES, InputHosts, PlannedInput, blocks, held_by
+from slotwise.jobs.formats.splits import Split, SplitPiece, bytes_on_hosts
+from slotwise.jobs.loading import AnyProgram, known_as, load
+from slotwise.jobs.mapreduce.program import (
+    COPY_PHASE,
+    BatchMapReduce,
+    MapReduce,
+    MapReduceLayout,
+)
+from slotwise.jobs.mapreduce.tasks import Runner
+from slotwise.jobs.shuffle.sources import (
+    AsTheyCome,
+    AtOnce,
+    Copied,
+    FinishedMaps,
+    InPlace,
+    PairSource,
+)
+from slotwise.jobs.staged import AllDone, StagedExecution, winners
+from slotwise.jobs.work_folder import temporary_folder, work_folder_name
+
+MEMORY_BYTES = 256 << 20
+MEMORY_LEAST_BYTES = 1 << 20
+SAMPLE_PIECES = 32
+SAMPLE_PIECE_LEAST_BYTES = 1 << 16
+
+
+def plan_mapreduce(
+    job_id: str,
+    program: str | type[AnyProgram] | AnyProgram,
+    inputs: str | Sequence[str] = (),
+    output: str | Path = "",
+    *,
+    reducers: int = 2,
+    parameters: Mapping[str, Any] | None = None,
+    input_hosts: InputHosts = None,
+    input_format: str = "text",
+    output_format: str = "text",
+    split_bytes: int = SPLIT_BYTES,
+    memory_bytes: int = MEMORY_BYTES,
+    overwrite: bool = False,
+    work_dir: str | Path | None = None,
+    base_dir: str | Path | None = None,
+    arrival: float = 0.0,
+    pool: str = "default",
+    weight: float = 1.0,
+    deadline: float | None = None,
+    steps: tuple[tuple[float, float], ...] = (),
+    penalty: str | None = None,
+    priority: str = "normal",
+    slots: int = 1,
+    slots_min: int = 0,
+    slots_max: int | None = None,
+    shuffle: Shuffle | None = None,
+    cluster: Cluster | None = None,
+) -> StagedExecution:
+    """Check a MapReduce job and prepare it to run; nothing is written yet.
+
+    `program` is what `load` takes; `inputs` are paths, globs or directories, and `input_hosts`
+    are hosts that hold some of these, by path, glob or directory, or where to ask for them: see
+    `slotwise.Dataflow.read`. Relative paths are relative to `base_dir`. `memory_bytes` limits
+    the memory of a task's pairs. Shuffled data is in a directory of the job under `work_dir`
+    (default: the system's directory for temporary files). `slots_min` and `slots_max` apply to
+    each phase, `slots` to each task of map and reduce. The phases are map and, unless
+    `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
+    sample before them. Raises InputError or MissingExtraError for invalid arguments.
+
+    With `shuffle`, reduces begin to copy before all maps are done, and copying may be a
+    separate phase, reduce-copy. Without it, reduces wait for the maps and read map output in
+    place. By default, a job with a separate copy phase copies for as many reduces at once as
+    `cluster` has reduce slots, or for all reduces without `cluster`.
+    """
+    made = load(program, parameters, base_dir)
+    count = reducers if made.num_reducers is None else made.num_reducers
+    _check_numbers(job_id, count, split_bytes, memory_bytes)
+    _check_keys(made, count)
+    if not str(output):
+        raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
+    place = place_of(output, base_dir)
+    check_output(place, overwrite)
+    check_output_format(output_format)
+    patterns = [inputs] if isinstance(inputs, str) else list(inputs)
+    source = _input(job_id, made, patterns, input_format, base_dir)
+    splits = source.splits(split_bytes)
+    samples = count > 1 and isinstance(made, MapReduce) and made.total_order
+    work = Path(work_dir or temporary_folder()).absolute() / work_folder_name()
+    layout = MapReduceLayout(str(work), place, work_dir is not None, SUFFIXES[output_format])
+    sizes = _sizes(source, splits, count, samples)
+    held = held_by(input_hosts, source.files, base_dir)
+    homes = blocks([bytes_on_hosts(split, held) for split in splits], cluster)
+    job = Job(
+        job_id,
+        _phases(made, sizes, homes, count, (slots_min, slots_max), slots),
+        arrival,
+        pool,
+        weight,
+        deadline,
+        steps,
+        penalty,
+        priority,
+    )
+    if shuffle is not None:
+        job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
+    runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
+    sample = source.sample(SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES) if samples else []
+    stages = MapReduceStages(job, runner, splits, sample, sizes)
+    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
+
+
+def _input(
+    job_id: str,
+    program: AnyProgram,
+    patterns: list[str],
+    format_name: str,
+    base_dir: str | Path | None,
+) -> PlannedInput:
+    """The input of a job: files, or the numbers of records that the program generates."""
+    makes = getattr(program, "records_made", None)
+    if makes is not None and patterns:
+        raise InputError(
+            f"job {job_id!r}: {program.name} generates its records; leave out inputs"
+        )
+    if makes is None and not patterns:
+        raise InputError(f"job {job_id!r}: no inputs; give paths or globs of files to read")
+    if makes is None:
+        return PlannedInput.of_files(patterns, format_name, base_dir)
+    return PlannedInput.of_numbers(makes, getattr(program, "record_bytes", 1))
+
+
+def _sizes(
+    source: PlannedInput, splits: list[Split], reducers: int, samples: bool
+) -> dict[str, Sizes]:
+    """The bytes of input of each task, by phase; each reduce has an equal part of the total."""
+    maps = tuple(map(source.bytes_of, splits))
+    sizes: dict[str, Sizes] = {"map": maps}
+    if samples:
+        # A sample reads at most this number of blocks.
+        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES)
+    if reducers:
+        sizes["reduce"] = sum(maps) // reducers
+    return sizes
+
+
+def _phases(
+    program: AnyProgram,
+    sizes: dict[str, Sizes],
+    homes: tuple[Block, ...],
+    reducers: int,
+    shares: tuple[int, int | None],
+    slots: int,
+) -> tuple[Phase, ...]:
+    """The phases; work is estimated from bytes at the rates that the program states."""
+    rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
+    assert isinstance(maps, tuple)
+    map_tasks = Tasks(len(maps), tuple(size / rate for size in maps), homes)
+    after = frozenset({"sample"} if sample is not None else ())
+    phases = [Phase("map", map_tasks, "map", after, *shares, slots=slots)]
+    if isinstance(sample, int):
+        # It has one task, so slots of a larger slots_min would be idle.
+        phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
+    if reducers:
+        work = sum(maps) / program.reduce_bytes_per_second / reducers
+        reduces = Tasks(reducers, work)
+        reduce = Phase("reduce", reduces, "reduce", frozenset({"map"}), *shares, slots=slots)
+        phases.append(reduce)
+    return tuple(phases)
+
+
+def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: int) -> None:
+    for name, value, least, most in (
+        ("reducers", reducers, 0, MAX_REDUCERS),
+        ("split_bytes", split_bytes, 1, inf),
+        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES, inf),
+    ):
+        remedy = f"give a whole number >= {least}"
+        remedy += f", at most {most}" if most < inf else ""
+        check_range(f"job {job_id!r}: {name}", value, least, most, remedy, whole=True)
+
+
+def _check_keys(program: AnyProgram, reducers: int) -> None:
+    if isinstance(program, BatchMapReduce) and reducers and not program.keys:
+        raise InputError(
+            f"program {program.name} maps batches and names no key columns; set keys ="
+            ' ("column",) in its class, or reducers: 0 to have no reduces'
+        )
+
+
+# The stages of a MapReduce job: maps, reduces, and what comes before or between them.
+
+
+class MapReduceStages:
+    """The phases sample, map, reduce-copy and reduce; a job has those that it needs."""
+
+    def __init__(
+        self,
+        job: Job,
+        runner: Runner,
+        splits: Sequence[Split],
+        sample: Sequence[SplitPiece],
+        sizes: Mapping[str, Sizes],
+    ) -> None:
+        self.program = known_as(runner.program)
+        self.sizes = sizes
+        self._job = job.id
+        self._layout = runner.layout
+        self._splits = splits
+        self._sample = tuple(sample)
+        self._writes_parts = "reduce" if runner.reducers else "map"
+        self._copies_separately = COPY_PHASE in job.by_name
+        self._announces_maps = any(p.slow_start < 1 or p.kind == COPY_KIND for p in job.phases)
+        self._in_place: InPlace | None = None
+        self._finished_maps: FinishedMaps | None = None
+
+    def begin(self) -> None:
+        """Create the file of finished maps, if tasks copy from maps as these finish."""
+        if self._announces_maps:
+            self._finished_maps = FinishedMaps(self._layout.finished_maps)
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """Tasks tell where they ran by their results."""
+
+    def arguments(
+        self, phase: str, task: int, attempt: int, done: AllDone
+    ) -> tuple[object, ...]:
+        """Phase, task, attempt, and the split of a map, source of a reduce, or the sample."""
+        if phase == "map":
+            points = done["sample"][0].result if "sample" in done else ()
+            return (phase, task, attempt, self._splits[task], points)
+        if phase == "sample":
+            return (phase, task, attempt, self._sample)
+        return (phase, task, attempt, self._source(phase, task, done))
+
+    def describe(self, phase: str, task: int) -> str:
+        """A description of the task for messages, with the input of a map task."""
+        if phase != "map":
+            return f"{phase} task {task} of job {self._job}"
+        split = self._splits[task]
+        # If there are several inputs, an error names the one that was being read.
+        several = f"{len(split)} inputs, {split[0].path} to {split[-1].path}"
+        what = several if len(split) > 1 else str(split[0])
+        return f"map task {task} of job {self._job} ({what})"
+
+    def parts(self, phase: str, task: int) -> Collection[str]:
+        """The part of a reduce, or of a map if there are no reduces."""
+        return (self._layout.part_name(phase, task),) if phase == self._writes_parts else ()
+
+    def is_intermediate(self, phase: str) -> bool:
+        """Map output, and the copies for reduces."""
+        return phase not in (self._writes_parts, "sample")
+
+    def finished(self, phase: str, task: int, attempt: int) -> None:
+        """Announce a finished map to the tasks that copy."""
+        if phase == "map" and self._finished_maps is not None:
+            self._finished_maps.tell(task, attempt)
+
+    def lost(self, phase: str, tasks: Collection[int]) -> None:
+        """Withdraw maps that were announced."""
+        if phase == "map" and self._finished_maps is not None:
+            self._finished_maps.withdraw(tasks)
+        self._in_place = None
+
+    def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
+        """The copies for a reduce, when it is done."""
+        is_copied = phase == "reduce" and self._copies_separately
+        return ((COPY_PHASE, task),) if is_copied else ()
+
+    def _source(self, phase: str, task: int, done: AllDone) -> PairSource:
+        """The source from which an attempt of a reduce or a copy task reads map output."""
+        if phase == "reduce" and self._copies_separately:
+            copied = done[COPY_PHASE][task]
+            return Copied(copied.attempt, copied.address)
+        maps = len(self._splits)
+        if len(done["map"]) < maps:
+            return AsTheyCome(maps, phase)
+        if self._in_place is None:  # Created once for all reduces.
+            self._in_place = InPlace(winners(done["map"], maps))
+        return AtOnce(self._in_place) if phase == COPY_PHASE else self._in_place

@@ -1,0 +1,329 @@
+"""The folder of a job's intermediate files: private, locked, and removed after a crash."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
+from uuid import uuid4
+
+from slotwise.core.errors import InputError, SlotwiseWarning, WorkFolderError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+NAME = re.compile("slotwise-[0-9a-f]{16}")
+"""The pattern of folder names; other folders are never touched."""
+
+LOCK = "lock"
+"""The name of the lock file in the folder; the manager of the job holds the lock."""
+
+
+OF_FOLDER = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.ENOENT,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""What is wrong with a folder or its file system; not with connections or the process."""
+
+WRITE_BYTES = 1 << 17
+"""The buffer of a file that is written."""
+
+
+@contextmanager
+def keeping(folder: str | Path) -> Iterator[None]:
+    """Turn errors of files in a folder of intermediate files into WorkFolderError.
+
+    Put it around what only writes or reads these files; it is not for code of users.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in OF_FOLDER:
+            raise WorkFolderError.of(str(folder), error) from error
+        raise
+
+
+@contextmanager
+def finding(folder: str | Path) -> Iterator[None]:
+    """The same for errors that name a file in the folder, whoever raises them."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        if isinstance(name, str | os.PathLike) and Path(folder) in (
+            p := Path(name),
+            *p.parents,
+        ):
+            raise WorkFolderError.of(str(folder), error) from error
+        raise
+
+
+class KeptFile(io.FileIO):
+    """A file of intermediate data, private to the user. WorkFolderError if it cannot be
+    created or written."""
+
+    def __init__(self, path: str | Path) -> None:
+        with keeping(os.path.dirname(path)):
+            super().__init__(path, "w", opener=private)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write some of these bytes: how many."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise WorkFolderError.of(os.path.dirname(str(self.name)), error) from error
+
+
+def create(path: str | Path) -> BinaryIO:
+    """Create a file of intermediate data. Raises and writes as `KeptFile`."""
+    return io.BufferedWriter(KeptFile(path), WRITE_BYTES)
+
+
+def temporary_folder() -> str:
+    """The folder for temporary files. InputError if there is none.
+
+    Warns if TMPDIR names another one, in which no file can be written.
+    """
+    import tempfile
+
+    try:
+        found = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no folder can hold temporary files: {error.strerror or error}; make room, or"
+            " set TMPDIR to a folder that may be written to"
+        ) from error
+    stated = os.environ.get("TMPDIR")
+    if stated and os.path.abspath(stated) != os.path.abspath(found):
+        _warn_of(stated, found)
+    return found
+
+
+@cache
+def _warn_of(stated: str, found: str) -> None:
+    """Warn once if no file can be written in the stated folder."""
+    import tempfile
+    import warnings
+
+    try:
+        with tempfile.TemporaryFile(dir=stated) as file:
+            file.write(b"-")
+    except OSError as error:
+        warnings.warn(
+            f"TMPDIR is {stated!r}, where no file can be written: {error.strerror or error};"
+            f" intermediate files go to {found}; correct it, or leave it out",
+            SlotwiseWarning,
+            stacklevel=3,
+        )
+
+
+def work_folder_name() -> str:
+    """A new unique folder name."""
+    return f"slotwise-{uuid4().hex[:16]}"
+
+
+class WorkFolder:
+    """Creates and removes the folder. Its files are unpickled, so only this user may write."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: FileLock | None = None
+
+    def open(self, job: str) -> None:
+        """Create the folder with mode 0700 and lock it. Raises OSError.
+
+        Folders next to it whose owners have ended are removed first.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(self.path.parent)
+        self.path.mkdir(mode=0o700)
+        while self._lock is None:
+            # Until it is locked, a sweep by another process may remove it as a leftover.
+            with suppress(FileNotFoundError, HeldError):
+                self._lock = FileLock(self.path / LOCK, owner_of(job))
+                return
+            self.path.mkdir(mode=0o700, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove the folder and its contents; errors are ignored.
+
+        The lock is removed last: if the process is killed before, a sweep finds the folder.
+        """
+        _clear(self.path)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def sweep(root: str | Path, looks: int = 1) -> None:
+    """Remove the work folders of this user under `root` whose owners have ended.
+
+    A folder whose lock is free has no owner. A folder without a lock is removed only if it is
+    empty. Errors of removal are ignored. It waits for no lock, since most owners live long: a
+    leftover that another process looks at now is removed by the next sweep. With more `looks`
+    it waits a little for each; a process that has just been started also holds the locks of
+    its parent for a moment.
+    """
+    with os.scandir(root) as entries:
+        folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()  # Only if it is empty.
+        with suppress(OSError, HeldError):
+            with FileLock(folder / LOCK, create=False, looks=looks):
+                _clear(folder)
+            folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    """Remove everything in a folder except its lock; errors are ignored."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name == LOCK:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for files that only this user may read, independent of the umask."""
+    return os.open(path, flags, 0o600)
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    try:
+        return (
+            NAME.fullmatch(entry.name) is not None
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+        )
+    except OSError:
+        return False
+
+
+# A lock file, held with `flock`: the kernel releases it when its process crashes.
+
+OWNER_BYTES = 1000
+"""The name of an owner is truncated to this length."""
+
+LOOKS, LOOK_SECONDS = 25, 0.01
+"""Retries for a held lock: a process that only reads the owner also holds it briefly."""
+
+
+class HeldError(Exception):
+    """Another process holds a lock; the text names its owner, or is empty if unknown."""
+
+
+class FileLock:
+    """An exclusive lock on a path. The file holds the name of the owner, for messages.
+
+    The kernel releases the lock when the process ends, however it ends. A file without a lock
+    may remain; it has no effect. Two locks of one process also exclude each other. On NFS the
+    lock excludes other hosts.
+    """
+
+    def __init__(
+        self, path: str | Path, owner: str = "", *, create: bool = True, looks: int = LOOKS
+    ) -> None:
+        """Take the lock; waits at most a quarter of a second, with `looks=1` not at all.
+
+        Raises HeldError if another process holds it, FileNotFoundError if the folder does not
+        exist, or if the file does not and `create` is false, and any other OSError if locking
+        fails.
+        """
+        self._path = path
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        while True:
+            self._file = os.open(path, flags, 0o600)
+            try:
+                self._lock(looks)
+                if self._is_in_place():
+                    os.truncate(self._file, 0)
+                    os.pwrite(self._file, owner.encode()[:OWNER_BYTES], 0)
+                    return
+            except BlockingIOError:
+                text = _owner(self._file)
+                os.close(self._file)
+                raise HeldError(text) from None
+            except BaseException:
+                os.close(self._file)
+                raise
+            os.close(self._file)
+
+    def release(self) -> None:
+        """Remove the file, if it still exists, and release the lock."""
+        with suppress(OSError):
+            if self._is_in_place():
+                os.unlink(self._path)
+        os.close(self._file)
+
+    def _lock(self, looks: int) -> None:
+        for look in range(1, looks + 1):
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if look == looks:
+                    raise
+                time.sleep(LOOK_SECONDS)
+
+    def _is_in_place(self) -> bool:
+        """Whether the path still names our file: an owner removes it before the release."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def holder(path: str | Path) -> str | None:
+    """The name of the owner of the lock on a path; None if no process holds it."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(file)
+    finally:
+        os.close(file)
+    return None
+
+
+def owner_of(job: str) -> str:
+    """The owner name of a job of this process, shown to other processes."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"job {job!r} of process {os.getpid()} on {platform.node()} since {since}"
+
+
+def _owner(file: int) -> str:
+    return os.pread(file, OWNER_BYTES, 0).decode("utf-8", "replace")

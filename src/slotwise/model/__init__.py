@@ -1,1 +1,0 @@
-"""The data types: frozen values that import nothing else of the package."""

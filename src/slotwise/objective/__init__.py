@@ -1,1 +1,0 @@
-"""Costs of jobs: penalties, and their sum or maximum."""

@@ -1,0 +1,1 @@
+"""Which task goes to which free slot: assigners, wide tasks and gangs, preemption."""

@@ -1,0 +1,132 @@
+"""Assignment: which task goes to which free slot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.views import PhaseView
+from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
+
+
+class Assigner(Protocol):
+    """Decides which task to launch next; called again until it returns nothing."""
+
+    def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next decisions, each valid on its own; empty if there is nothing to launch."""
+        ...
+
+
+Offer = tuple[str, PhaseView, Mapping[str, int]]
+"""The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
+
+
+def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> Iterator[Offer]:
+    """The phases that may launch on free slots, in order, each with the hosts offered to it.
+
+    First, kind by kind, the phases farthest below their allocation; last, the phases whose pool
+    should rather get a slot of another kind. `waits`, if tasks of some phase occupy several
+    slots, decides who goes before these and which hosts each phase is offered. A phase is not
+    offered hosts where its tasks only fail.
+    """
+    last = []
+    for slot_kind in snapshot.cluster.capacity:
+        free = snapshot.free(slot_kind)
+        if free or (waits and snapshot.reserved(slot_kind)):
+            order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
+            for phase in order:
+                if phase.may_launch:
+                    offered = waits.offered(slot_kind, phase) if waits else free
+                    if phase.failures is not None:
+                        offered = _without(phase.avoided(snapshot.lost), offered)
+                    if not offered:
+                        continue
+                    if phase.is_limited and phase.yields:
+                        last.append((slot_kind, phase, offered))
+                    else:
+                        yield slot_kind, phase, offered
+    yield from last
+
+
+def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str, int]:
+    """The hosts that are not avoided, with their slots."""
+    if not avoided:
+        return hosts
+    return {host: slots for host, slots in hosts.items() if host not in avoided}
+
+
+def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
+    """Launch a task of this phase on one of these hosts that holds its input, or on any of them
+    if the phase has no preference. Each host has a free slot. O(number of hosts) at worst."""
+    found = phase.next_task_on(hosts)
+    return Launch(phase.id, *found, Locality.NODE) if found else None
+
+
+def remote(
+    phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
+) -> Launch | None:
+    """Launch a task on one of these hosts away from its input, in its rack if possible, at most
+    as far as `farthest`. None if that is not possible or its tasks are pinned to hosts.
+    O(number of hosts) at worst."""
+    if phase.is_pinned:
+        return None
+    if farthest >= Locality.RACK:
+        rack_of = snapshot.cluster.rack_of
+        for host in hosts:
+            found = phase.next_task_in(rack_of[host])
+            if found:
+                return Launch(phase.id, *found, host, Locality.RACK)
+    if farthest >= Locality.ANY:
+        return Launch(phase.id, *phase.next_task_for(hosts), Locality.ANY)
+    return None
+
+
+# Greedy assignment: the phase farthest below its allocation takes the best free slot.
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """The phase farthest below its allocation launches on a node with its input, otherwise in
+    its rack, otherwise anywhere. Wide tasks and gangs may wait for slots
+    (`WideTaskReservations`). `together` places the tasks of a gang."""
+
+    together: Together = field(default=near_first, repr=False)
+
+    def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next launch, if a slot is free and a phase may use it."""
+        waits = WideTaskReservations(snapshot) if snapshot.has_wide else None
+        for _, phase, free in waiting(snapshot, waits):
+            if phase.is_gang:
+                if gang := self.together(snapshot, phase, free, Locality.ANY):
+                    return gang
+                continue
+            launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
+            if launch is not None:  # None if its tasks must run on other hosts.
+                return (launch,)
+        return waits.defer() if waits else ()
+
+
+# Broken gangs: their running tasks are stopped, since all of them are done again together.
+
+
+def stop_broken(snapshot: Snapshot) -> Sequence[Preempt]:
+    """Stop what runs of broken gangs at once, also tasks that have a grace for preemption."""
+    return [
+        Preempt(a.phase, a.task, a.attempt, a.host)
+        for phase in snapshot.broken
+        for a in snapshot.attempts_of(phase.job)
+        if a.phase == phase
+    ]
+
+
+# Giving up: a job that can no longer succeed ends, and its running tasks are stopped.
+
+
+def give_up(snapshot: Snapshot) -> Sequence[Decision]:
+    """End one of the doomed jobs; there must be one. O(its running tasks)."""
+    job, reason = next(iter(snapshot.doomed.items()))
+    stops = [Preempt(a.phase, a.task, a.attempt, a.host) for a in snapshot.attempts_of(job)]
+    return [GiveUp(job, reason), *stops]

@@ -1,0 +1,331 @@
+"""Preemption: pools that have been below their shares for too long take slots back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from slotwise.core.decisions import Decision, Locality, Preempt, Release
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.views import PhaseView, PoolView
+from slotwise.policy.assignment.assigner import local, remote
+from slotwise.policy.assignment.victims import (
+    PreemptionCandidate,
+    PreemptionCandidates,
+    Victims,
+)
+from slotwise.policy.assignment.wide import (
+    WideTaskReservations,
+    coming_to,
+    path_of,
+    places,
+    reserved_for,
+    taken_for,
+)
+
+
+def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
+    """The tasks to stop now for overdue pools; usually none.
+
+    A pool is overdue if it has been below its min share, or below a part of its share, for
+    longer than its timeout. It takes at most what it lacks. Tasks that were already asked to
+    stop for it count. Slots that became free have gone to it before, so this is called when no
+    more tasks can be launched. The pool that holds most slots above its share gives first, and
+    in it the job most above its share, the newest task; none drops below the whole slots of its
+    share (`Victims`). If the taker lies in a pool that holds its max share, tasks come from
+    within that pool. If that max share is for several kinds of slots, they may be of another
+    kind there, together with as many tasks of the wanted kind from elsewhere. Tasks on
+    unresponsive hosts are never stopped, since their slots cannot be used. What is taken back
+    is reserved for the pool (`reserved.serve_reserved`). Source: Hadoop Fair Scheduler
+    (HADOOP-4665); the soft kill is from Hammr (5.2).
+
+    Slots for a task that occupies several are taken on one host, together with those that are
+    free there, and only for as many whole tasks as fit into what is missing. Slots for a gang
+    are taken for all of its tasks together, if they fit into what is missing. None are taken
+    for tasks that must leave room to such a phase, nor on hosts that it keeps. A stopped task
+    frees all of its slots, which may be more than are missing. Gangs are stopped as a whole,
+    after other tasks.
+
+    A task that was stopped for a pool before is stopped for a share again only when it has run
+    twice as long as before (`PhaseView.spared_until`); for a min share, at any time. So a task
+    that takes D seconds loses less than 2 D to shares, even if these follow the tasks and go
+    back and forth.
+
+    Each call serves one pool; the next call sees its decisions. O(n log n) with n running
+    tasks if a pool lacks slots that it may take, otherwise O(overdue pools).
+    """
+    stoppable = PreemptionCandidates(snapshot)
+    for slot_kind in snapshot.cluster.capacity:
+        overdue = snapshot.overdue(slot_kind)
+        if not overdue:
+            continue
+        for pool in sorted(overdue, key=_depth, reverse=True):
+            least, missing = pool.missing_least(snapshot.now), pool.missing(snapshot.now)
+            taken: Sequence[Preempt] = ()
+            if least > 0:
+                taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=True).take(least)
+            if not taken and missing > least:
+                taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=False).take(
+                    missing
+                )
+            if taken:
+                return taken
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taker:
+    """A pool that takes back slots of a kind: of its min share, or of its whole share."""
+
+    snapshot: Snapshot
+    stoppable: PreemptionCandidates
+    slot_kind: str
+    pool: PoolView
+    is_least: bool
+
+    def take(self, missing: int) -> Sequence[Preempt]:
+        """The tasks to stop for as many slots."""
+        if self.snapshot.has_wide:
+            return self._take_in_turn(missing)
+        return self._take(missing, self._avoided())
+
+    def _avoided(self) -> Collection[str]:
+        """Hosts where its tasks would not begin, because they only fail there.
+
+        A slot that is taken there would go to another pool, and be taken again.
+        """
+        avoided: list[set[str]] = []
+        for phase in self.pool.walk():
+            inside = takewhile(lambda pool: pool is not self.pool, path_of(phase.pool))
+            if self._room(phase) >= phase.unit and not any(pool.is_full for pool in inside):
+                avoided.append(set(phase.avoided(self.snapshot.lost)))
+                if not avoided[-1]:
+                    return ()
+        return set.intersection(*avoided) if avoided else ()
+
+    def _take(self, missing: int, spared: Collection[str] = ()) -> Sequence[Preempt]:
+        """Stop tasks with `missing` slots; with fewer if no pool can spare that many.
+
+        spared  hosts on which none is stopped
+        """
+        slot_kind = self.slot_kind
+        full = next((pool for pool in path_of(self.pool) if pool.is_full), None)
+        victims = self._victims(spared)
+        taken = victims.take(slot_kind, full, missing)
+        missing -= _slots(taken)
+        if full is not None and full.of_other_kinds and missing > 0:
+            # Its max share is for several kinds: stopping tasks of other kinds makes room in
+            # it, and slots of this kind come from elsewhere.
+            room = [
+                victim
+                for other in full.of_other_kinds
+                for victim in victims.take(other.slot_kind, other, missing)
+            ]
+            room = _first_with(room, missing)
+            free = sum(self.snapshot.free(slot_kind).values())
+            slots = victims.take(slot_kind, None, _slots(room) - free)
+            taken += [*_first_with(room, free + _slots(slots)), *slots]
+        return self._stop(taken)
+
+    def _take_in_turn(self, missing: int) -> Sequence[Preempt]:
+        """Stop tasks for the next phase of the pool that can use their slots."""
+        # Phases of overdue pools wait for no slots near their input: only these waits matter.
+        waits, coming = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
+        for phase in self.pool.walk():
+            room = self._room(phase)
+            if room < phase.unit or waits.is_barred(phase):
+                continue  # No slot is taken back for it, or it could not use one.
+            if phase.is_gang and phase.running:
+                continue  # It is broken, and its own tasks stop.
+            count = min(phase.pending, room) if phase.unit == 1 else phase.unit
+            if phase.unit == 1:
+                kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
+                taken = self._take(min(count - coming, missing), kept)
+            elif phase.is_gang:
+                taken, claimed = self._take_for_gang(phase, missing)
+                missing -= claimed
+            else:
+                taken = self._take_on_one_host(phase, missing)
+            if taken:
+                return taken
+            coming = max(0, coming - count)  # It uses them before the next phase.
+        return ()
+
+    def _take_for_gang(self, phase: PhaseView, missing: int) -> tuple[Sequence[Preempt], int]:
+        """Stop tasks so that all tasks of a gang have room, or none.
+
+        If there is room when the tasks that were asked to stop have ended, none is stopped. The
+        other number is then the slots that the gang will take of those which are missing.
+        """
+        snapshot, slot_kind = self.snapshot, self.slot_kind
+        full = next((pool for pool in path_of(self.pool) if pool.room < phase.unit), None)
+        all_coming = coming_to(snapshot, phase)
+        coming = {
+            host.name: all_coming[host.name]
+            for host in snapshot.cluster.hosts
+            if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= phase.width
+        }
+        if places(phase, coming.values()) >= phase.pending:
+            return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
+        if missing < phase.unit:
+            return (), 0
+        return self._stop(self._victims().for_gang(slot_kind, full, coming, phase)), 0
+
+    def _take_on_one_host(self, phase: PhaseView, missing: int) -> Sequence[Preempt]:
+        """Stop tasks on the host where a task of a phase needs the fewest from others."""
+        snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
+        full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
+        coming, taken = coming_to(snapshot, phase), taken_for(snapshot, phase)
+        lacks: dict[str, int] = {}
+        for host in snapshot.cluster.hosts:
+            if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= width:
+                lacks[host.name] = width - coming[host.name]
+                if lacks[host.name] <= 0:  # A task of the pool will run there.
+                    missing -= max(0, width - taken[host.name])
+        if missing < width:
+            return ()
+        position = snapshot.cluster.position
+        for name in sorted(lacks, key=lambda name: (lacks[name], position[name])):
+            if lacks[name] > 0:
+                found = self._victims().on_host(slot_kind, full, name, lacks[name])
+                if found:
+                    return self._stop(found)
+        return ()
+
+    @staticmethod
+    def _room(phase: PhaseView) -> int:
+        """The slots taken back that a phase may still hold; none are for pinned ones."""
+        return 0 if phase.is_pinned else phase.max_share - phase.running
+
+    def _victims(self, spared: Collection[str] = ()) -> Victims:
+        return Victims(self.stoppable, self.pool, self.is_least, spared)
+
+    def _stop(self, victims: Sequence[PreemptionCandidate]) -> Sequence[Preempt]:
+        preemption = self.snapshot.pools.preemption(self.pool.name)
+        assert preemption is not None
+        until = self.snapshot.now + preemption.grace if preemption.grace > 0 else None
+        return [
+            Preempt(a.phase, a.task, a.attempt, a.host, until, self.pool.name)
+            for victim in victims
+            for a in victim.launches
+        ]
+
+
+def _slots(victims: Iterable[PreemptionCandidate]) -> int:
+    return sum(victim.slots for victim in victims)
+
+
+def _first_with(
+    victims: Sequence[PreemptionCandidate], slots: int
+) -> list[PreemptionCandidate]:
+    """The first of these that have this number of slots together, or all."""
+    found: list[PreemptionCandidate] = []
+    for victim in victims:
+        if slots <= 0:
+            break
+        found.append(victim)
+        slots -= victim.slots
+    return found
+
+
+def _depth(pool: PoolView) -> int:
+    return sum(1 for _ in path_of(pool))
+
+
+# Slots that were taken back for a pool: they are kept for it until it launches in them.
+#
+# When a task has ended that was asked to stop for a pool, its slots are reserved for the pool,
+# as the `Preempt` says. They are free for its phases only, so that others which also lack slots
+# do not get them, and it takes back no more than it lacks. Its phases of narrow tasks are
+# launched in them at once; wide tasks and gangs wait until they have all of their slots
+# (`wide.WideTaskReservations`). What the pool does not need, or cannot use, is released.
+
+
+def serve_reserved(snapshot: Snapshot) -> Sequence[Decision]:
+    """The next launch of a narrow task in reserved slots, or a release; empty without these.
+
+    A pool whose min share is overdue comes before the others. What stays reserved will be used
+    by a pool when slots or room come that tasks will free which were asked to stop, or by a
+    phase that keeps the host. O(reserved slots + phases below their pools).
+    """
+    kinds = [kind for kind in snapshot.cluster.capacity if snapshot.reserved(kind)]
+    if not kinds:
+        return ()
+    waits = WideTaskReservations(snapshot) if snapshot.has_wide else None
+    for kind in kinds:
+        for phase in _narrow(snapshot, kind):
+            if hosts := _hosts_for(snapshot, kind, phase, waits):
+                found = local(phase, hosts) or remote(phase, snapshot, hosts, Locality.ANY)
+                if found is not None:
+                    return (found,)
+    return next(([one] for kind in kinds for one in _releases(snapshot, kind, waits)), ())
+
+
+def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseView]:
+    """The phases of narrow tasks that may launch in reserved slots, in the order of service."""
+    first = [p for p in snapshot.overdue(slot_kind) if p.missing_least(snapshot.now) > 0]
+    takers = [pool for by_pool in snapshot.reserved(slot_kind).values() for pool in by_pool]
+    for pool in dict.fromkeys((*first, *takers)):
+        for phase in pool.walk():
+            if phase.unit == 1 and phase.may_launch:
+                yield phase
+
+
+def _hosts_for(
+    snapshot: Snapshot, slot_kind: str, phase: PhaseView, waits: WideTaskReservations | None
+) -> Mapping[str, int]:
+    """The hosts with slots reserved for a phase where its tasks may begin."""
+    if waits is not None and waits.is_barred(phase):
+        return {}
+    avoided = phase.avoided(snapshot.lost)
+    found: dict[str, int] = {}
+    for host in snapshot.reserved(slot_kind):
+        keeper = waits.keeper(phase, host) if waits else None
+        if host not in avoided and (slots := reserved_for(snapshot, phase, host, keeper)):
+            found[host] = slots
+    return found
+
+
+def _releases(
+    snapshot: Snapshot, slot_kind: str, waits: WideTaskReservations | None
+) -> Iterator[Release]:
+    """What cannot be used where it is, then what is more than a pool lacks."""
+    reserved = snapshot.reserved(slot_kind)
+    for host, by_pool in reserved.items():
+        for pool, slots in by_pool.items():
+            if not any(_will_use(snapshot, phase, host, waits) for phase in pool.walk()):
+                yield Release(*pool.key, slot_kind, host, slots)
+    total: Counter[PoolView] = Counter()
+    for by_pool in reserved.values():
+        for pool, slots in by_pool.items():
+            total.update(dict.fromkeys(path_of(pool), slots))
+    for host, by_pool in reserved.items():
+        for pool, slots in by_pool.items():
+            if (more := total[pool] - max(0, pool.lacks)) > 0:
+                yield Release(*pool.key, slot_kind, host, min(more, slots))
+
+
+def _will_use(
+    snapshot: Snapshot, phase: PhaseView, host: str, waits: WideTaskReservations | None
+) -> bool:
+    """Whether a phase will launch in slots of a host that are reserved for one of its pools.
+
+    It could not now: it waits for tasks to end, for their room in its pools or their slots.
+    """
+    room = min(pool.room_later for pool in path_of(phase.pool))
+    if phase.max_share - phase.running < phase.unit or room < phase.unit:
+        return False
+    if phase.unit == 1:
+        is_anywhere = not phase.is_pinned and host not in phase.avoided(snapshot.lost)
+        return is_anywhere and not phase.may_launch
+    if phase.is_gang and phase.running:
+        return False
+    assert waits is not None, "it is known that there are such phases"
+    if waits.keeps(phase, host):
+        return True
+    coming = coming_to(snapshot, phase)
+    if coming[host] < phase.width:
+        return False
+    return not phase.is_gang or places(phase, coming.values()) >= phase.pending

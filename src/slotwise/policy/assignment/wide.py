@@ -1,0 +1,431 @@
+"""Phases that take several slots at once: how others are served beside them.
+
+A phase of wide tasks needs several slots of one host, a gang slots for all of its tasks. While
+each phase takes one slot at a time, nothing of this applies. Such a phase waits while it holds
+less than its allocation and not enough slots are free for a task, or for the gang. Its wait
+begins with a `Defer`. When the wait is due, the phase has the first right to the slots that it
+can use, and it keeps the free slots of some hosts: no other phase launches there. So the free
+slots of these hosts only become more until there are enough.
+
+docs/algorithms/wide-tasks.md and docs/algorithms/gangs.md have the rules, their reasons, and
+the proofs that each wait ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
+
+from slotwise.core.decisions import Defer, Launch, Locality
+from slotwise.core.job import PhaseId
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.tolerances import SLOTS
+from slotwise.core.views import PhaseView, PoolView
+
+LOOK_SECONDS = 1.0
+"""The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
+
+
+class WideTaskReservations:
+    """The waits of phases of wide tasks and gangs at one instant, and the slots that they keep.
+
+    due  the phases whose waits are due: first those with the most overdue pools, so that a pool
+         takes slots before others within the same one, then by the instant from which they have
+         been due
+
+    O(such phases + hosts with free slots + running wide tasks); for each gang that is due also
+    O(hosts log hosts + running tasks).
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, near_after: Callable[[PhaseView], float] = lambda phase: 0.0
+    ) -> None:
+        """`near_after`: seconds for which a phase waits for slots near its input."""
+        self._snapshot, self._near_after = snapshot, near_after
+        self._wide = [
+            phase
+            for kind in snapshot.cluster.capacity
+            for phase in snapshot.wide(kind)
+            if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
+        ]
+        found = [
+            (-phase.overdue, due, phase.order, phase)
+            for phase in self._wide
+            if phase.pending and (due := self._due(phase)) <= snapshot.now
+        ]
+        self.due: list[PhaseView] = [
+            phase for *_, phase in sorted(found, key=lambda one: one[:3])
+        ]
+        self._place = {phase.id: place for place, phase in enumerate(self.due)}
+        self._keepers: dict[tuple[str, str], PhaseView] = {}
+        for phase in self.due:
+            if phase.may_launch:
+                self._keep(phase)
+
+    def in_order(self, slot_kind: str) -> list[PhaseView]:
+        """The phases that may launch: of overdue pools, then those that are due, then all."""
+        phases = [p for p in self._snapshot.backlogged(slot_kind) if p.may_launch]
+        return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
+
+    def offered(self, slot_kind: str, phase: PhaseView) -> Mapping[str, int]:
+        """The hosts with enough free slots for a task that are not kept from its phase.
+
+        For a gang these hosts hold all of its tasks, or there are none.
+        """
+        if self.is_barred(phase):
+            return {}
+        hosts = {
+            host: count
+            for host, count in free_for(self._snapshot, phase, self.keeper).items()
+            if count >= phase.width
+        }
+        if phase.is_gang and places(phase, hosts.values()) < phase.pending:
+            return {}
+        return hosts
+
+    def is_barred(self, phase: PhaseView) -> bool:
+        """Whether its launches would take room in a pool that a phase before it needs."""
+        return phase.is_limited and any(self._needs_room_of(one, phase) for one in self.due)
+
+    def kept_from(self, phase: PhaseView) -> set[str]:
+        """The hosts whose free slots are kept from a phase."""
+        return {host for _, host in self._keepers if self.keeper(phase, host) is not None}
+
+    def keeper(self, phase: PhaseView, host: str) -> PhaseView | None:
+        """The phase that keeps the free slots of a host from a phase, if one does."""
+        keeper = self._keepers.get((phase.pool.slot_kind, host))
+        return keeper if keeper is not None and self._precedes(keeper, phase) else None
+
+    def keeps(self, phase: PhaseView, host: str) -> bool:
+        """Whether a phase keeps the free slots of a host from others."""
+        return self._keepers.get((phase.pool.slot_kind, host)) is phase
+
+    def defer(self) -> list[Defer]:
+        """The decisions with which waits begin, and with which they continue until due."""
+        now, decisions = self._snapshot.now, []
+        for phase in self._wide:
+            due, until = self._due(phase), phase.deferred_until
+            since = now if phase.deferred_since is None else phase.deferred_since
+            if due == inf and (near_after := self._near_after(phase)):
+                due = since + near_after  # It may use slots that nobody else does.
+            if not phase.pending or due == inf:
+                continue
+            if until is None or until <= now < due:
+                later = now + max(LOOK_SECONDS, self._mean(phase))
+                decisions.append(Defer(phase.id, since, due if due > now else later))
+        return decisions
+
+    def _due(self, phase: PhaseView) -> float:
+        """When its wait is due; inf if it holds its allocation.
+
+        At once if it lacks the slots of a whole task, or gang, or its pool is overdue. If it
+        lacks a part of these slots, after the time in which that part adds up to a task, or
+        gang, of usual length.
+        """
+        lacks = _lacks(phase)
+        if lacks <= SLOTS:
+            return inf
+        wait = 0.0
+        if not phase.overrides_delay:
+            if lacks < phase.unit - SLOTS:
+                wait = self._mean(phase) * (phase.unit / lacks - 1)
+            wait = max(wait, self._near_after(phase))
+        since = phase.deferred_since
+        return (self._snapshot.now if since is None else since) + wait
+
+    def _mean(self, phase: PhaseView) -> float:
+        """The estimated seconds that each of its tasks still takes."""
+        slots = phase.running + phase.pending * phase.width
+        return phase.work_left(self._snapshot.now) / slots
+
+    def _keep(self, phase: PhaseView) -> None:
+        """Keep the hosts with the most free slots: as many hosts as it lacks tasks.
+
+        It keeps none while a task of another phase runs that will free enough slots at once.
+        """
+        kind = phase.pool.slot_kind
+        if phase.is_gang:
+            for host in self._hosts_for_gang(phase, kind):
+                self._keepers[kind, host] = phase
+            return
+        free = free_for(self._snapshot, phase)
+        hosts = [host for host in free if (kind, host) not in self._keepers]
+        hosts = [host for host in hosts if self._could_use(phase, kind, host)]
+        if hosts and not self._will_come(phase, kind):
+            coming, position = coming_to(self._snapshot, phase), self._snapshot.cluster.position
+            hosts.sort(key=lambda host: (-coming[host], position[host]))
+            for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
+                self._keepers[kind, host] = phase
+
+    def _hosts_for_gang(self, phase: PhaseView, kind: str) -> list[str]:
+        """The hosts that a gang keeps: those where the newest task has run for longest.
+
+        As many as will hold the gang when the tasks that were asked to stop have ended there
+        or, if all hosts together will not, as many as hold it when no task runs there. None if
+        the hosts that no phase before it keeps do not hold it even then.
+        """
+        all_coming = coming_to(self._snapshot, phase)
+        position, lost = self._snapshot.cluster.position, self._snapshot.lost
+        most = {
+            host.name: host.slots.get(kind, 0)
+            for host in self._snapshot.cluster.hosts
+            if host.name not in lost and (kind, host.name) not in self._keepers
+        }
+        coming = {host: all_coming[host] for host in most}
+        newest = _newest_starts(self._snapshot, kind)
+        order = sorted(
+            most, key=lambda host: (newest.get(host, -inf), -coming[host], position[host])
+        )
+        for slots in (coming, most):
+            if places(phase, slots.values()) >= phase.pending:
+                return _first_that_hold(phase, order, slots)
+        return []
+
+    def _will_come(self, phase: PhaseView, slot_kind: str) -> bool:
+        """Whether a task of another phase holds enough slots of a host that it could use."""
+        return any(
+            launch.host not in self._snapshot.lost
+            and self._could_use(phase, slot_kind, launch.host)
+            for other in self._snapshot.wide(slot_kind)
+            if other.width >= phase.width and other.id != phase.id
+            for _, launch in other.attempts()
+        )
+
+    def _could_use(self, phase: PhaseView, slot_kind: str, host: str) -> bool:
+        """Whether one more of its tasks could run on a host if all other phases left it."""
+        slots = self._snapshot.cluster.by_name[host].slots.get(slot_kind, 0)
+        if slots < phase.width or (phase.is_pinned and not phase.next_task_on((host,))):
+            return False
+        own = [launch.host for _, launch in phase.attempts()]
+        own += [where for where, _ in phase.stops()]
+        return slots - own.count(host) * phase.width >= phase.width
+
+    def _needs_room_of(self, keeper: PhaseView, phase: PhaseView) -> bool:
+        """Whether a launch would take room in a pool that a phase before it needs."""
+        if not keeper.is_limited or not self._precedes(keeper, phase):
+            return False
+        keys = {pool.key for pool in path_of(keeper.pool)}
+        return self._has_host(keeper) and any(
+            pool.key in keys and pool.room - phase.unit < keeper.unit
+            for pool in path_of(phase.pool)
+        )
+
+    def _precedes(self, keeper: PhaseView, phase: PhaseView) -> bool:
+        """Whether a phase that is due comes before another one, which may be due, too."""
+        if phase.overdue > keeper.overdue:
+            return False
+        return self._turn(keeper.id) < self._turn(phase.id)
+
+    def _turn(self, phase: PhaseId) -> int:
+        return self._place.get(phase, len(self._place))
+
+    def _has_host(self, phase: PhaseView) -> bool:
+        """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
+        kind, lost = phase.pool.slot_kind, self._snapshot.lost
+        hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
+        needed = phase.pending if phase.is_gang else 1
+        return places(phase, (host.slots.get(kind, 0) for host in hosts)) >= needed
+
+
+def places(phase: PhaseView, slots: Iterable[int]) -> int:
+    """The tasks of a phase for which hosts with these numbers of slots have room together."""
+    return sum(count // phase.width for count in slots)
+
+
+def free_for(
+    snapshot: Snapshot,
+    phase: PhaseView,
+    keeper: Callable[[PhaseView, str], PhaseView | None] | None = None,
+) -> Mapping[str, int]:
+    """The free slots of each host for a phase: for all, or reserved for a pool that it is in.
+
+    keeper  the phase that keeps the free slots of a host from this one: these are then left
+            out, and reserved ones that the keeper may use, too
+    """
+    kind = phase.pool.slot_kind
+    free, reserved = snapshot.free(kind), snapshot.reserved(kind)
+    if keeper is not None:
+        free = {host: count for host, count in free.items() if keeper(phase, host) is None}
+    if not reserved:
+        return free
+    found = dict(free)
+    for host in reserved:
+        by = None if keeper is None else keeper(phase, host)
+        if slots := reserved_for(snapshot, phase, host, by):
+            found[host] = found.get(host, 0) + slots
+    return found
+
+
+def reserved_for(
+    snapshot: Snapshot, phase: PhaseView, host: str, keeper: PhaseView | None
+) -> int:
+    """The reserved slots of a host that a phase may use, without those that its keeper may."""
+    return sum(
+        slots
+        for pool, slots in snapshot.reserved(phase.pool.slot_kind).get(host, {}).items()
+        if may_use(snapshot, phase, pool)
+        and not (keeper is not None and may_use(snapshot, keeper, pool))
+    )
+
+
+def may_use(snapshot: Snapshot, phase: PhaseView, taker: PoolView) -> bool:
+    """Whether slots that are taken back for a pool are for a phase.
+
+    They are for the phases in the pool. An overdue min share of another pool beats that, as far
+    as no slots are being taken back for it, unless such a share is the reason for the taking.
+    """
+    path = list(path_of(phase.pool))
+    if taker in path:
+        return True
+    return any(pool.is_starving and pool.missing_least(snapshot.now) > 0 for pool in path) and (
+        not any(pool.is_starving for pool in path_of(taker))
+    )
+
+
+def coming_to(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
+    """The slots of each host that are free for a phase, or will be when stopping tasks end."""
+    kind = phase.pool.slot_kind
+    slots = Counter(free_for(snapshot, phase))
+    for other in snapshot.holding(kind):
+        for host, taker in other.stops():
+            is_for_all = taker is None or taker.slot_kind != kind
+            if host in snapshot.lost:
+                continue
+            if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
+                slots[host] += other.width
+    return slots
+
+
+def taken_for(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
+    """Those of them that are taken back for pools that the phase is in."""
+    kind = phase.pool.slot_kind
+    path, slots = set(path_of(phase.pool)), Counter[str]()
+    for host, by_pool in snapshot.reserved(kind).items():
+        slots[host] += sum(count for pool, count in by_pool.items() if pool in path)
+    for other in snapshot.holding(kind):
+        for host, taker in other.stops():
+            if host not in snapshot.lost and taker in path:
+                slots[host] += other.width
+    return slots
+
+
+def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
+    """When the newest task on each host started, without those that were asked to stop."""
+    newest: dict[str, float] = {}
+    for phase in snapshot.holding(slot_kind):
+        for started, launch in phase.attempts():
+            newest[launch.host] = max(started, newest.get(launch.host, -inf))
+    return newest
+
+
+def _first_that_hold(
+    phase: PhaseView, hosts: Sequence[str], slots: Mapping[str, int]
+) -> list[str]:
+    """The first of these hosts that hold a gang together if they have these slots for it."""
+    chosen, left = [], phase.pending
+    for host in hosts:
+        if left <= 0:
+            break
+        if count := places(phase, (slots[host],)):
+            chosen.append(host)
+            left -= count
+    return chosen
+
+
+def _lacks(phase: PhaseView) -> float:
+    """The slots of its allocation that it does not hold."""
+    return phase.allocated - (phase.running - phase.slots_on_lost_hosts)
+
+
+def path_of(pool: PoolView | None) -> Iterator[PoolView]:
+    """A share of a pool and those that contain it."""
+    while pool is not None:
+        yield pool
+        pool = pool.parent
+
+
+# Where the tasks of a gang start together, near their input first.
+
+Together = Callable[[Snapshot, PhaseView, Mapping[str, int], Locality], Sequence[Launch]]
+"""Launches all tasks of a gang on hosts with these free slots, or none.
+
+No task with input on hosts runs farther from it than the given locality.
+"""
+
+
+def near_first(
+    snapshot: Snapshot, phase: PhaseView, free: Mapping[str, int], farthest: Locality
+) -> Sequence[Launch]:
+    """Tasks with few homes choose first; what is left fills the hosts with most free slots.
+
+    Ties are broken by the number of the task and the order of the cluster. Not always as near
+    as possible; `Flow` finds that. O(tasks + copies of their input + hosts log hosts).
+    """
+    position, width = snapshot.cluster.position, phase.width
+    hosts = sorted(free, key=lambda host: (-free[host], position[host]))
+    room = {host: free[host] // width for host in hosts if free[host] >= width}
+    placed: dict[int, tuple[str, Locality]] = {}
+    tasks = phase.pending_tasks()
+    if phase.has_homes:
+        homes = _homes(phase, position)
+        tasks = sorted(tasks, key=lambda task: (len(homes.get(task, ())), task))
+        for task in tasks:
+            near = [host for host in homes.get(task, ()) if room.get(host)]
+            if near:
+                placed[task] = _take(room, min(near, key=position.__getitem__)), Locality.NODE
+        if farthest >= Locality.RACK:
+            _place_in_racks(snapshot, tasks, homes, room, placed)
+        if farthest < Locality.ANY and any(t not in placed and t in homes for t in tasks):
+            return ()
+    places = (host for host, count in room.items() for _ in range(count))
+    for task in tasks:
+        if task not in placed:
+            host = next(places, None)
+            if host is None:
+                return ()
+            placed[task] = host, phase.locality(task, host)
+    return launches(phase, placed)
+
+
+def launches(phase: PhaseView, placed: Mapping[int, tuple[str, Locality]]) -> Sequence[Launch]:
+    """The launches of tasks on hosts, by number."""
+    return [
+        Launch(phase.id, task, phase.attempt_of(task), *placed[task]) for task in sorted(placed)
+    ]
+
+
+def _homes(phase: PhaseView, known: Mapping[str, int]) -> dict[int, list[str]]:
+    """The hosts of the cluster that hold the input of each pending task, if there are some."""
+    names, tasks, hosts = phase.homes.copies()
+    homes: dict[int, list[str]] = {}
+    for task, host in zip(tasks.tolist(), hosts.tolist(), strict=True):
+        if names[host] in known:
+            homes.setdefault(task, []).append(names[host])
+    return homes
+
+
+def _place_in_racks(
+    snapshot: Snapshot,
+    tasks: Sequence[int],
+    homes: Mapping[int, Sequence[str]],
+    room: dict[str, int],
+    placed: dict[int, tuple[str, Locality]],
+) -> None:
+    """Place tasks that have no room on a home in the rack of one."""
+    rack_of = snapshot.cluster.rack_of
+    in_rack: dict[str, Iterator[str]] = {}
+    for rack in {rack_of[host] for host in room}:
+        hosts = [host for host in room if rack_of[host] == rack]
+        in_rack[rack] = iter([host for host in hosts for _ in range(room[host])])
+    for task in tasks:
+        if task not in placed:
+            racks = sorted({rack_of[home] for home in homes.get(task, ()) if home in rack_of})
+            found = (host for rack in racks for host in in_rack.get(rack, ()))
+            if (host := next(found, None)) is not None:
+                placed[task] = _take(room, host), Locality.RACK
+
+
+def _take(room: dict[str, int], host: str) -> str:
+    room[host] -= 1
+    return host

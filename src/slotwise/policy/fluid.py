@@ -1,0 +1,404 @@
+"""Planning: an allocator's whole malleable schedule of a static problem, from one instant on.
+
+Shares are constant between two completions of phases and decided again at each completion. For
+single-phase jobs under FLEX this is exactly the malleable packing scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+
+from slotwise.core.cluster import Cluster
+from slotwise.core.costs import Floats
+from slotwise.core.decisions import VirtualTime
+from slotwise.core.errors import InputError
+from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
+from slotwise.core.pools import PoolTree, ShareKey
+from slotwise.core.schedule import Piece, Schedule
+from slotwise.core.tolerances import CLOCK, ROUNDING
+from slotwise.policy.allocator import Allocator, Claims, reads_finish, reads_service
+from slotwise.policy.claims import build_claims, with_standing
+from slotwise.policy.cross_kind_limits import share_all
+from slotwise.policy.malleable import merged, wrap_around
+from slotwise.policy.uwfq import Sized, advanced
+
+
+@dataclass(slots=True)
+class PhaseProgress:
+    """An unfinished phase: work and remaining work, slot-seconds, and what it waits for."""
+
+    id: PhaseId
+    job: Job
+    phase: Phase
+    work: float
+    left: float
+    waits_for: set[str]
+
+
+def fluid_schedule(
+    jobs: Sequence[Job], cluster: Cluster, pools: PoolTree, allocator: Allocator
+) -> Schedule:
+    """The schedule that the allocator produces when all jobs are present at time 0.
+
+    InputError for jobs that arrive later and for phases of unknown work or of work 0.
+    Fractional shares become whole slots by wrap-around, without loss. O(P) steps for P phases,
+    each with the cost of one allocation among the ready phases.
+    """
+    phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
+    place = {one.id: number for number, one in enumerate(phases)}
+    behind = waiting_for(phases)
+    ready = [one for one in phases if not one.waits_for]
+    pieces: list[Piece] = []
+    now, standing = 0.0, _Standing(phases, jobs, cluster, pools, allocator)
+    while ready:
+        shares, length = _share(ready, cluster, pools, allocator, now, standing)
+        rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
+        assert rates, "some ready phase gets a slot"
+        # The phases of each pool, inner or outer, are adjacent, so that wrap-around also keeps
+        # the shares of all pools.
+        rates.sort(key=lambda rate: _shares(rate[0], pools))
+        then = now + min(length, *(one.left / share for one, share in rates))
+        for kind in cluster.capacity:
+            of_kind = [(o.id, s) for o, s in rates if cluster.slot_kind(o.phase.kind) == kind]
+            pieces += wrap_around(of_kind, now, then)
+        for one, share in rates:
+            one.left -= share * (then - now)  # From rounded instants, as pieces are measured.
+            if standing.attained:
+                standing.attained[one.job.id] += share * (then - now)
+        now = then
+        tick = CLOCK * now
+        ended = {o.id for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)}
+        for one in ready:
+            if one.id in ended:
+                one.left = 0.0
+        ready = [one for one in ready if one.id not in ended]
+        come = freed(ended, behind)
+        if come:
+            ready = sorted([*ready, *come], key=lambda one: place[one.id])
+    return Schedule(merged(pieces))
+
+
+def completion_times(claims: Claims, allocator: Allocator) -> Floats:
+    """When each claim completes, seconds, if slots may be divided: `fluid_schedule` in numbers.
+
+    Min and max shares may be any numbers. One allocation for each completion.
+    """
+    completion, left = np.zeros(len(claims)), np.array(claims.work, dtype=float)
+    active, now = np.arange(len(claims)), 0.0
+    while len(active):
+        slots = np.array(allocator.share(_only(claims, active.tolist(), left)))
+        runs = slots > 0
+        length = float(np.min(left[active[runs]] / slots[runs]))
+        left[active] -= slots * length
+        now += length
+        is_done = left[active] <= ROUNDING * np.asarray(claims.work)[active]
+        completion[active[is_done]] = now
+        active = active[~is_done]
+    return completion
+
+
+def waiting_for(phases: Iterable[PhaseProgress]) -> dict[PhaseId, list[PhaseProgress]]:
+    """For each phase, the phases that wait for it."""
+    behind: dict[PhaseId, list[PhaseProgress]] = {}
+    for one in phases:
+        for name in one.waits_for:
+            behind.setdefault(PhaseId(one.job.id, name), []).append(one)
+    return behind
+
+
+def freed(
+    ended: Iterable[PhaseId], behind: Mapping[PhaseId, Sequence[PhaseProgress]]
+) -> list[PhaseProgress]:
+    """The phases that become ready when these have ended; updates their `waits_for`."""
+    ready = []
+    for phase in ended:
+        for one in behind.get(phase, ()):
+            one.waits_for.remove(phase.phase)
+            if not one.waits_for:
+                ready.append(one)
+    return ready
+
+
+def progress_of(job: Job, phase: Phase) -> PhaseProgress:
+    """The progress of a phase before it begins.
+
+    InputError if its work is unknown or 0, or if the job arrives after time 0.
+    """
+    work = phase.work_total()
+    if work is None:
+        raise InputError(
+            f"job {job.id!r}, phase {phase.name!r}: a plan needs its work; state it"
+        )
+    if job.arrival > 0:
+        raise InputError(
+            f"job {job.id!r}: arrival is {job.arrival}, but a plan takes every job as present"
+            " at time 0; set it to 0, or simulate"
+        )
+    if work == 0:
+        raise InputError(
+            f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0;"
+            " leave out what has nothing to do, or simulate"
+        )
+    return PhaseProgress(
+        PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for)
+    )
+
+
+def _shares(one: PhaseProgress, pools: PoolTree) -> tuple[ShareKey, ...]:
+    return pools.shares(one.job.pool, one.phase.kind)
+
+
+class _Standing:
+    """The service that jobs have attained, and their virtual finish, if the allocator reads it.
+
+    All jobs are present at time 0, so that the virtual finish never changes.
+    """
+
+    def __init__(
+        self,
+        phases: Iterable[PhaseProgress],
+        jobs: Sequence[Job],
+        cluster: Cluster,
+        pools: PoolTree,
+        allocator: Allocator,
+    ) -> None:
+        self.phases = _by_job(phases)
+        self.attained: dict[str, float] = {}
+        self.finish: Mapping[str, float] = {}
+        if reads_service(allocator):
+            self.attained = dict.fromkeys([job.id for job in jobs], 0.0)
+        if reads_finish(allocator):
+            slots = sum(cluster.capacity.values())
+            sized = [Sized(job, job.work or 0.0, 0.0) for job in jobs]
+            self.finish = advanced(VirtualTime(0.0, slots), sized, pools, 0.0, slots).finish
+
+
+def _share(
+    ready: Sequence[PhaseProgress],
+    cluster: Cluster,
+    pools: PoolTree,
+    allocator: Allocator,
+    now: float,
+    standing: _Standing,
+) -> tuple[list[float], float]:
+    """The slots of each ready phase, and for how long they stay right."""
+    numbers: dict[str, list[int]] = {}
+    for number, one in enumerate(ready):
+        numbers.setdefault(cluster.slot_kind(one.phase.kind), []).append(number)
+    claims = {
+        kind: with_standing(
+            claims_of_progress(
+                [ready[n] for n in numbers[kind]],
+                capacity,
+                cluster,
+                pools,
+                now,
+                numbers[kind],
+                standing.phases,
+            ),
+            standing.attained,
+            standing.finish,
+        )
+        for kind, capacity in cluster.capacity.items()
+        if kind in numbers
+    }
+    shares, length = [0.0] * len(ready), inf
+    for kind, of_kind in share_all(allocator, claims, is_whole=True).items():
+        if reads_service(allocator):
+            length = min(length, allocator.holds_for(claims[kind], of_kind))
+        for n, share in zip(numbers[kind], of_kind, strict=True):
+            shares[n] = share
+    return shares, max(length, ROUNDING * now)  # An instant must differ from the last one.
+
+
+def claims_of_progress(
+    ready: Sequence[PhaseProgress],
+    capacity: int,
+    cluster: Cluster,
+    pools: PoolTree,
+    now: float = 0.0,
+    place: Sequence[int] = (),
+    phases: Mapping[str, Sequence[PhaseProgress]] | None = None,
+) -> Claims:
+    """The claims of ready phases on one kind of slot.
+
+    phases  all phases of each job; by default the ready ones are all
+    """
+    of_job = _by_job(ready) if phases is None else phases
+    return build_claims(
+        capacity,
+        [(one.job, one.phase) for one in ready],
+        tasks_left=lambda job: sum(map(_tasks_left, of_job[job])),
+        max_share=[min(one.phase.slots_most, capacity) for one in ready],
+        paths=[_shares(one, pools) for one in ready],
+        pools=pools,
+        cluster=cluster,
+        now=now,
+        work=[one.left for one in ready],
+        place=place,
+    )
+
+
+def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
+    """Some of the claims, with the work that is left."""
+    columns = ("weight", "arrival", "min_share", "max_share", "group", "owner", "priority")
+    some: dict[str, Any] = {
+        name: [column[n] for n in numbers] if (column := getattr(claims, name)) else column
+        for name in columns
+    }
+    return replace(claims, work=left[numbers].tolist(), **some)
+
+
+def _by_job(phases: Iterable[PhaseProgress]) -> dict[str, list[PhaseProgress]]:
+    found: dict[str, list[PhaseProgress]] = {}
+    for one in phases:
+        found.setdefault(one.job.id, []).append(one)
+    return found
+
+
+def _tasks_left(one: PhaseProgress) -> int:
+    """Its unfinished tasks, as if they ran one after the other."""
+    return ceil(one.phase.tasks.count * one.left / one.work)
+
+
+# FIFO's malleable schedule by events; the cost of a completion is that of its changes.
+
+
+def fifo_schedule(jobs: Sequence[Job], cluster: Cluster) -> Schedule:
+    """The schedule of `fluid_schedule` under `Fifo`, up to rounding, without limits of pools.
+
+    InputError as for `fluid_schedule`. O(P log P) for P phases and changes of their slots.
+    """
+    phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
+    phases.sort(key=lambda one: -PRIORITIES[one.job.priority])
+    turns = {one.id: turn for turn, one in enumerate(phases)}
+    behind = waiting_for(phases)
+    max_share = [_most(one, cluster) for one in phases]
+    kinds = [cluster.slot_kind(one.phase.kind) for one in phases]
+    queues = {kind: _Queue(capacity, max_share) for kind, capacity in cluster.capacity.items()}
+    course = _Course(phases)
+    ready = [turn for turn, one in enumerate(phases) if not one.waits_for]
+    ended: list[int] = []
+    while ready or ended:
+        for turn in ended:
+            queues[kinds[turn]].leave(turn)
+        for turn in ready:
+            queues[kinds[turn]].join(turn)
+        for kind in {kinds[turn] for turn in (*ended, *ready)}:
+            for turn, slots in queues[kind].settle().items():
+                course.hold(turn, slots)
+        ended = course.next_ended()
+        ready = [turns[one.id] for one in freed((phases[turn].id for turn in ended), behind)]
+    return Schedule(merged(course.pieces))
+
+
+def _most(one: PhaseProgress, cluster: Cluster) -> int:
+    return min(one.phase.slots_most, cluster.capacity[cluster.slot_kind(one.phase.kind)])
+
+
+class _Queue:
+    """The phases that hold slots of one kind and those that wait for them.
+
+    Every holder's turn is before the turns of all waiting phases. Each holder has its max
+    share, except possibly the last one.
+    """
+
+    def __init__(self, capacity: int, max_share: Sequence[int]) -> None:
+        self._most = max_share
+        self._free = capacity
+        self._waiting: list[int] = []
+        self._held: dict[int, int] = {}
+        self._latest: list[int] = []
+        """The negated turns of the phases that hold slots, and of some that no longer do."""
+
+    def join(self, turn: int) -> None:
+        """Add a phase that is ready."""
+        heappush(self._waiting, turn)
+
+    def leave(self, turn: int) -> None:
+        """Remove a phase that is done."""
+        self._free += self._held.pop(turn)
+
+    def settle(self) -> dict[int, int]:
+        """Give slots in turn, if need be from later phases; the changed phases' new slots."""
+        before: dict[int, int] = {}
+        while True:
+            last = self._last()
+            if last is not None and self._waiting and self._waiting[0] < last:
+                before.setdefault(last, self._held[last])
+                self._free += self._held.pop(last)
+                heappush(self._waiting, last)
+                continue
+            if not self._free:
+                break
+            if last is None or self._held[last] == self._most[last]:
+                if not self._waiting:
+                    break
+                last = heappop(self._waiting)
+                heappush(self._latest, -last)
+            held = self._held.get(last, 0)
+            before.setdefault(last, held)
+            more = min(self._free, self._most[last] - held)
+            self._held[last] = held + more
+            self._free -= more
+        now = {turn: self._held.get(turn, 0) for turn in before}
+        return {turn: slots for turn, slots in now.items() if slots != before[turn]}
+
+    def _last(self) -> int | None:
+        """The last phase that holds slots."""
+        while self._latest and -self._latest[0] not in self._held:
+            heappop(self._latest)
+        return -self._latest[0] if self._latest else None
+
+
+class _Course:
+    """The progress of the phases, and the pieces that they have held so far."""
+
+    def __init__(self, phases: Sequence[PhaseProgress]) -> None:
+        self.pieces: list[Piece] = []
+        self._phases = phases
+        self._now = 0.0
+        self._held = [0] * len(phases)
+        self._since = [0.0] * len(phases)
+        self._end = [0.0] * len(phases)
+        self._ends: list[tuple[float, int]] = []
+        """When each will be done if nothing changes, and some outdated instants."""
+
+    def hold(self, turn: int, slots: int) -> None:
+        """Let a phase hold this number of slots from now on."""
+        one, since, held = self._phases[turn], self._since[turn], self._held[turn]
+        if held and since < self._now:
+            self.pieces.append(Piece(one.id, since, self._now, held))
+            # From rounded instants, as the piece is measured.
+            one.left -= held * (self._now - since)
+        self._held[turn], self._since[turn] = slots, self._now
+        if slots:
+            self._end[turn] = self._now + max(0.0, one.left) / slots
+            heappush(self._ends, (self._end[turn], turn))
+
+    def next_ended(self) -> list[int]:
+        """Advance to the next completions and return these phases, none if all are done."""
+        ended: list[int] = []
+        while self._ends:
+            end, turn = self._ends[0]
+            if self._held[turn] and end == self._end[turn]:
+                if not ended:
+                    self._now = end
+                elif not self._is_done(turn):
+                    break
+                ended.append(turn)
+                self.hold(turn, 0)
+            heappop(self._ends)
+        return ended
+
+    def _is_done(self, turn: int) -> bool:
+        """Whether a phase is done now, up to rounding."""
+        one, held = self._phases[turn], self._held[turn]
+        left = held * (self._end[turn] - self._now)
+        return left <= max(ROUNDING * one.work, CLOCK * self._now * held)

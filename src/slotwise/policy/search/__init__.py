@@ -1,0 +1,3 @@
+"""Solving: priority orders, local search, exhaustive search, branch and bound."""
+
+from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Installed programs; each module is imported on first use."""

@@ -1,1 +1,0 @@
-"""Dataflow jobs: graphs of nodes that exchange records through channels."""

@@ -1,1 +1,0 @@
-"""Reading splits of input and writing parts of output."""

@@ -1,1 +1,0 @@
-"""Files of jobs on the hosts that wrote them, and how tasks on other hosts get them."""

@@ -1,1 +1,0 @@
-"""MapReduce jobs: the program of a user, its plan, its tasks and its execution."""

@@ -1,1 +1,0 @@
-"""The shuffle from map to reduce: partition, combine and sort pairs in bounded memory."""

@@ -1,1 +1,0 @@
-"""The record of a run: one log format for every backend."""

@@ -1,1 +1,0 @@
-"""Shows the graph of a dataflow job: as text, as JSON and as a picture."""

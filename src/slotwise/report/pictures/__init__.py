@@ -1,1 +1,0 @@
-"""The pictures of a report: each module draws one. They need the extra `plots`."""

@@ -1,1 +1,0 @@
-"""The runtime: the backend protocol, the state, and the loop."""

@@ -1,1 +1,0 @@
-"""Slots on other hosts: an agent on each host runs worker processes for a manager."""

@@ -1,1 +1,0 @@
-"""The local backend: runs tasks in worker processes of this machine."""

@@ -1,0 +1,45 @@
+"""Functions that run tasks in worker processes and wait for the ends of processes."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from slotwise.backends.local.workers import Reply, Workers
+
+TIMEOUT = 120.0
+"""A time-out in seconds: a test that waits for this long has failed."""
+
+
+def one(workers: Workers) -> Reply:
+    """The only outcome of the next wait."""
+    (outcome,) = workers.wait(TIMEOUT)
+    return outcome
+
+
+def call(
+    workers: Workers, function: Callable[..., object], *arguments: object, slot: int = 0
+) -> Reply:
+    """Runs one task to its end."""
+    workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
+    return one(workers)
+
+
+def exists(pid: int) -> bool:
+    """Whether there is such a process, be it dead and not yet waited for."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def await_end(*pids: int) -> None:
+    """Blocks until these processes, of whatever parent, have ended."""
+    for pid in pids:
+        try:
+            watched = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ended, _, _ = select.select([watched], [], [], TIMEOUT)
+        os.close(watched)
+        assert ended, f"process {pid} still runs"

@@ -1,0 +1,350 @@
+"""Pools in whole simulated runs, one scenario per test: nesting, `jobs_max`, preemption."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from slotwise.api import simulate
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch, Locality, Preempt
+from slotwise.core.events import TaskFinished, TaskKilled
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Log
+from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
+from slotwise.workload.workload import Workload
+
+Simulate = Callable[..., object]
+
+
+def job(name: str, pool: str, count: int, work: float = 100.0, **rest: object) -> Job:
+    """A job of one phase of equal tasks."""
+    return Job(name, (Phase("map", Tasks(count, work)),), pool=pool, **rest)
+
+
+def held(log: Log, instant: float) -> dict[str, int]:
+    """Slots that each job holds just after an instant."""
+    slots: Counter[str] = Counter()
+    for turn in log.turns:
+        if turn.now > instant:
+            break
+        slots.update(d.phase.job for d in turn.decisions if isinstance(d, Launch))
+        slots.subtract(
+            e.phase.job for e in turn.events if isinstance(e, TaskFinished | TaskKilled)
+        )
+    return {name: count for name, count in sorted(slots.items()) if count}
+
+
+def preempted(log: Log) -> list[tuple[float, str, int]]:
+    """The tasks that were asked to stop: the instant, the job and the task."""
+    return [
+        (turn.now, decision.phase.job, decision.task)
+        for turn in log.turns
+        for decision in turn.decisions
+        if isinstance(decision, Preempt)
+    ]
+
+
+def test_slots_go_down_the_tree(simulated: Simulate) -> None:
+    """Twelve slots: a and b halve them, a's two pools share a's by 1 to 2."""
+    pools = [Pool("a"), Pool("b"), Pool("a1", parent="a"), Pool("a2", 2.0, parent="a")]
+    jobs = [job("x", "a1", 12), job("y", "a2", 12), job("z", "b", 12)]
+    log = simulated(jobs, Cluster.of_slots(12), pools).log
+    assert held(log, 0.0) == {"x": 2, "y": 4, "z": 6}
+
+
+def test_max_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
+    """Two pools within one of at most three slots hold three, although other slots idle."""
+    pools = [Pool("a", slots_max=3), Pool("a1", parent="a"), Pool("a2", parent="a")]
+    log = simulated([job("x", "a1", 5), job("y", "a2", 5)], Cluster.of_slots(9), pools).log
+    assert sum(held(log, 0.0).values()) == 3
+
+
+def test_a_pool_runs_at_most_jobs_max_jobs_at_once(simulated: Simulate) -> None:
+    """Of three jobs one runs at a time, the one of high priority before an earlier one."""
+    pools = [Pool("a", jobs_max=1)]
+    jobs = [
+        job("first", "a", 1, 2.0),
+        job("second", "a", 1, 2.0),
+        job("urgent", "a", 1, 2.0, priority="high"),
+        job("other", "b", 1, 2.0),
+    ]
+    state = simulated(jobs, Cluster.of_slots(4), pools).state
+    assert state.completed == {"first": 2.0, "other": 2.0, "urgent": 4.0, "second": 6.0}
+
+
+def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
+    """Two pools within one that runs one job: the second's job waits for the first's."""
+    pools = [Pool("a", jobs_max=1), Pool("a1", parent="a"), Pool("a2", parent="a")]
+    jobs = [job("x", "a1", 1, 3.0), job("y", "a2", 1, 1.0, arrival=1.0)]
+    assert simulated(jobs, Cluster.of_slots(4), pools).state.completed == {"x": 3.0, "y": 4.0}
+
+
+def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
+    """After its time-out tasks are killed at once, as many as it lacks slots.
+
+    They are the newest ones of x, which holds more than its share; the newer x2 does not.
+    """
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
+    jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert preempted(log) == [(15.0, "x", 2), (15.0, "x", 1)]
+    assert held(log, 15.0) == {"x": 1, "x2": 1, "y": 2}
+
+
+def test_slots_of_tasks_that_wait_for_lost_input_are_taken_back(simulated: Simulate) -> None:
+    """The copying task of x waits for a map that must be done again; its phase is not ready."""
+    pools = [
+        Pool("a"),
+        Pool("b", slots_min={"copy": 1}, preemption=Preemption(least_after=2.0)),
+    ]
+    maps = Phase("map", Tasks(2, (1.0, 100.0)), "map")
+    copies = Phase("copy", Tasks(1, 0.0), "copy", frozenset({"map"}), slow_start=0.5)
+    urgent = Job("y", (Phase("copy", Tasks(1, 1.0), "copy"),), pool="b", arrival=10.0)
+    first = (PhaseId("x", "map"), 0, 1)
+    lost = Simulation(
+        loss=lambda end: 3.0 if (end.phase, end.task, end.attempt) == first else None
+    )
+    cluster = Cluster((Host("h", {"map": 1, "copy": 1}),))
+    jobs = [Job("x", (maps, copies), pool="a"), urgent]
+    watch = simulated(jobs, cluster, pools, simulation=lost)
+    assert preempted(watch.log) == [(12.0, "x", 0)]
+    assert watch.state.completed["y"] == 13.0
+
+
+def test_no_task_is_killed_for_a_slot_that_becomes_free(simulated: Simulate) -> None:
+    """One of the two missing slots comes free before the time-out is over."""
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
+    jobs = [job("x", "a", 3), job("short", "a", 1, 12.0), job("y", "b", 9, arrival=10.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert preempted(log) == [(15.0, "x", 2)]
+
+
+def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) -> None:
+    """Below half of its fair share for ten seconds: it then takes back all, not only half."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=10.0, fraction=0.5))]
+    jobs = [job("x", "a", 8), job("y", "b", 8, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    assert [at for at, _, _ in preempted(log)] == [11.0] * 4
+    assert held(log, 11.0) == {"x": 4, "y": 4}
+
+
+def test_a_pool_with_its_fraction_takes_nothing(simulated: Simulate) -> None:
+    """Half of the share is not below half of it."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=1.0, fraction=0.5))]
+    jobs = [job("x", "a", 6), job("y", "b", 2, 100.0), job("y2", "b", 4, arrival=5.0)]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    assert held(log, 0.0) == {"x": 6, "y": 2}
+    assert preempted(log) == []
+
+
+def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
+    """Only the pool that holds more than its share gives."""
+    pools = [Pool("a"), Pool("b"), Pool("c", preemption=Preemption(fair_after=3.0))]
+    jobs = [
+        job("x", "a", 9),
+        job("y", "b", 3),
+        job("z", "c", 3, arrival=1.0),
+    ]
+    log = simulated(jobs, Cluster.of_slots(9), pools).log
+    assert held(log, 0.5) == {"x": 6, "y": 3}
+    assert {name for _, name, _ in preempted(log)} == {"x"}
+    assert held(log, 4.0) == {"x": 3, "y": 3, "z": 3}
+
+
+def test_a_pool_takes_from_its_sibling(simulated: Simulate) -> None:
+    """The slots that a1 lacks are held by a2 in the same pool: b keeps its slots."""
+    pools = [
+        Pool("a"),
+        Pool("b"),
+        Pool("a1", slots_min=1, parent="a", preemption=Preemption(least_after=2.0)),
+        Pool("a2", parent="a"),
+    ]
+    jobs = [job("x", "a2", 8), job("z", "b", 8), job("y", "a1", 8, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    assert preempted(log) == [(3.0, "x", 3)]
+    assert held(log, 3.0) == {"x": 3, "y": 1, "z": 4}
+
+
+def test_inner_pools_preempt_as_their_parent_says(simulated: Simulate) -> None:
+    """The time-outs of a pool hold for those below it that state none."""
+    pools = [
+        Pool("a", preemption=Preemption(least_after=2.0)),
+        Pool("a1", slots_min=1, parent="a"),
+        Pool("b"),
+    ]
+    jobs = [job("x", "b", 4), job("y", "a1", 4, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert preempted(log) == [(3.0, "x", 3)]
+
+
+GRACE = Preemption(least_after=5.0, grace=4.0)
+
+
+def test_a_preempted_task_may_finish_within_its_grace(simulated: Simulate) -> None:
+    """It is asked to stop at 15 and done at 17: nothing is lost."""
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
+    jobs = [job("x", "a", 1, 17.0), job("y", "b", 1, arrival=10.0)]
+    watch = simulated(jobs, Cluster.of_slots(1), pools)
+    assert preempted(watch.log) == [(15.0, "x", 0)]
+    assert watch.state.completed == {"x": 17.0, "y": 117.0}
+    assert MetricsCollector.of_log(watch.log).outcome().metrics["preemption"] == {
+        "told": 1,
+        "stopped": 0,
+        "lost_slot_seconds": 0.0,
+        "kept_seconds": 0.0,
+    }
+
+
+def test_a_preempted_task_is_killed_after_its_grace(simulated: Simulate) -> None:
+    """Asked at 15, killed at 19; 19 seconds are lost and reported."""
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
+    jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
+    watch = simulated(jobs, Cluster.of_slots(1), pools)
+    assert watch.state.completed == {"y": 119.0, "x": 149.0}
+    metrics = MetricsCollector.of_log(watch.log).outcome().metrics
+    assert metrics["preemption"]["lost_slot_seconds"] == 19.0
+    assert metrics["wasted_slot_seconds"] == 19.0
+
+
+def test_a_preempted_task_may_keep_its_work(simulated: Simulate) -> None:
+    """Asked at 15, it has saved its 15 seconds by 16, and does the other 15 later."""
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
+    jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
+    simulation = Simulation(save_seconds=1.0)
+    watch = simulated(jobs, Cluster.of_slots(1), pools, simulation=simulation)
+    assert watch.state.completed == {"y": 116.0, "x": 131.0}
+    outcome = MetricsCollector.of_log(watch.log).outcome()
+    assert outcome.metrics["preemption"] == {
+        "told": 1,
+        "stopped": 1,
+        "lost_slot_seconds": 1.0,
+        "kept_seconds": 15.0,
+    }
+    assert outcome.metrics["work_seconds"] == pytest.approx(130.0)
+
+
+def test_an_overdue_pool_does_not_wait_for_locality(simulated: Simulate) -> None:
+    """Its input is on a busy host; when overdue, it takes the other host without waiting."""
+    hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
+    homes = Tasks(1, 5.0, (Block(frozenset({"h1"})),))
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=Preemption(least_after=3.0))]
+    jobs = [
+        Job("x", (Phase("map", Tasks(1, 100.0, (Block(frozenset({"h1"})),))),), pool="a"),
+        Job("y", (Phase("map", homes),), pool="b", arrival=1.0),
+    ]
+    log = simulated(jobs, Cluster(hosts), pools, assigner="delay", waits=(50.0, 60.0)).log
+    launches = [
+        (turn.now, d.host, d.locality)
+        for turn in log.turns
+        for d in turn.decisions
+        if isinstance(d, Launch) and d.phase.job == "y"
+    ]
+    assert launches == [(4.0, "h2", Locality.RACK)]
+
+
+def test_flex_keeps_the_min_shares_of_pools(simulated: Simulate) -> None:
+    """FLEX would serve the short job alone; the other pool takes its min share back."""
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=1.0))]
+    jobs = [job("x", "a", 8, 10.0), job("y", "b", 8, 50.0, arrival=0.5)]
+    log = simulated(jobs, Cluster.of_slots(4), pools, name="flex").log
+    assert held(log, 1.5) == {"x": 2, "y": 2}
+
+
+def test_pools_keep_their_slots_while_their_jobs_take_turns(simulated: Simulate) -> None:
+    """Twelve jobs of half a slot each: the pool of short tasks keeps its three slots.
+
+    If turns went over all jobs, those of long tasks would gather slots: each keeps for long
+    what it wins, while the others win again every second.
+    """
+    jobs = [job(f"long{n}", "a", 4, 100.0) for n in range(6)]
+    jobs += [job(f"short{n}", "b", 100, 1.0) for n in range(6)]
+    log = simulated(jobs, Cluster.of_slots(6), [Pool("a"), Pool("b")]).log
+    for instant in range(50):
+        slots = held(log, instant + 0.5)
+        assert sum(count for name, count in slots.items() if name.startswith("short")) == 3
+
+
+def test_waits_come_from_the_heartbeat() -> None:
+    """A cluster whose hosts report every two seconds: 3 s for the rack, 6 s for any slot."""
+    hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
+    blocks = (Block(frozenset({"h1"})), Block(frozenset({"h1"})))
+    jobs = [Job("x", (Phase("map", Tasks(2, 30.0, blocks)),))]
+    workload = Workload(tuple(jobs), Cluster(hosts, heartbeat=2.0))
+    log = simulate(workload, "fair", assigner="delay").log
+    assert log.header.scheduler["waits"] == (3.0, 6.0)
+    launches = [
+        (turn.now, d.host)
+        for turn in log.turns
+        for d in turn.decisions
+        if isinstance(d, Launch)
+    ]
+    assert launches == [(0.0, "h1"), (3.0, "h2")]
+
+
+def test_each_shortage_has_its_own_clock(simulated: Simulate) -> None:
+    """For an instant a pool lacks both; the shortage of its min share continues."""
+    patience = Preemption(least_after=5.0, fair_after=0.0)
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=patience)]
+    jobs = [job("x", "a", 3), job("y", "b", 2, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert held(log, 1.0) == {"x": 3, "y": 1}
+    assert preempted(log) == [(6.0, "x", 2)]
+
+
+def test_in_a_full_pool_slots_come_from_siblings(simulated: Simulate) -> None:
+    """Slots are free, but the pool that contains both holds its max share."""
+    pools = [
+        Pool("a", slots_max=3),
+        Pool("a1", parent="a"),
+        Pool("a2", slots_min=1, parent="a", preemption=Preemption(least_after=2.0)),
+    ]
+    jobs = [job("x", "a1", 5), job("z", "b", 2, arrival=0.5), job("y", "a2", 1, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(6), pools).log
+    assert preempted(log) == [(3.0, "x", 2)]
+    assert held(log, 3.0) == {"x": 2, "y": 1, "z": 2}
+
+
+def test_a_task_stopped_for_a_share_then_runs_twice_as_long(simulated: Simulate) -> None:
+    """Under LAS a killed task has attained nothing and comes first again.
+
+    The attempts of x take 6, 12 and 20 s, those of y in between 5.5, 11 and 20 s.
+    """
+    pools = [Pool(name, preemption=Preemption(fair_after=5.0, fraction=1.0)) for name in "ab"]
+    jobs = [job("x", "a", 1, 20.0), job("y", "b", 1, 20.0, arrival=1.0)]
+    watch = simulated(jobs, Cluster.of_slots(1), pools, "las")
+    stopped = [(6.0, "x", 0), (11.5, "y", 0), (23.5, "x", 0), (34.5, "y", 0)]
+    assert preempted(watch.log) == stopped
+    assert watch.state.completed == {"x": 54.5, "y": 74.5}
+
+
+@pytest.mark.parametrize(
+    ("preemption", "taken"),
+    [
+        (Preemption(least_after=2.0), [(14.0, "x", 1)]),
+        (Preemption(fair_after=2.0), [(14.0, "x", 0)]),
+    ],
+)
+def test_only_a_min_share_stops_a_task_again_before(
+    simulated: Simulate, preemption: Preemption, taken: list[tuple[float, str, int]]
+) -> None:
+    """A task of x ran for 10 s until it was stopped for y. At 11 s it begins again.
+
+    Then it is the newest task, but a share takes the other one.
+    """
+    pools = [
+        Pool("a"),
+        Pool("b", preemption=Preemption(fair_after=5.0)),
+        Pool("c", slots_min=1, preemption=preemption),
+    ]
+    jobs = [
+        job("x", "a", 2),
+        job("y", "b", 1, 1.0, arrival=5.0),
+        job("z", "c", 1, 1.0, arrival=12.0),
+    ]
+    log = simulated(jobs, Cluster.of_slots(2), pools).log
+    assert preempted(log) == [(10.0, "x", 1), *taken]

@@ -1,0 +1,71 @@
+"""Explanations can be printed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slotwise.insight.explanation import Explanation, Explanations, Holding, PhaseExplained
+
+RUNNING = PhaseExplained(
+    phase="call",
+    slot_kind="task",
+    running=2,
+    silent={},
+    leaving={},
+    stopping=0,
+    pending=0,
+    done=3,
+    allocated=2.0,
+    most=2,
+    why="all its tasks run: it can use no more slots",
+    shares=(),
+    over=(),
+    before=(),
+    after=(),
+)
+
+WAITING = replace(
+    RUNNING,
+    running=0,
+    pending=1,
+    done=0,
+    allocated=0.0,
+    why="it is allocated no slots",
+    holders=(Holding("one", "default", 2),),
+)
+
+
+def explained(name: str, *phases: PhaseExplained, status: str = "under way") -> Explanation:
+    """A job under `flex` after 1.5 seconds."""
+    return Explanation(name, 1.5, "default" if phases else "", "flex", status, phases)
+
+
+def test_an_explanation_prints_as_sentences() -> None:
+    """One fact on each line."""
+    assert str(explained("two", WAITING)).splitlines() == [
+        "two at 1.5 s, in pool default under flex: under way",
+        "  call: holds 0 of 0 slots of kind task; 1 task waits, 0 are done",
+        "    because it is allocated no slots",
+        "    these slots are held by one 2 (pool default)",
+    ]
+
+
+def test_a_job_that_is_over_or_has_no_name_yet_has_no_pool_in_its_sentence() -> None:
+    """Its pool is not known then."""
+    assert str(explained("two", status="over")) == "two at 1.5 s under flex: over"
+    assert str(explained("", status="waits")) == "a call at 1.5 s under flex: waits"
+
+
+def test_several_explanations_print_as_a_table() -> None:
+    """A row for each job: the slots that it holds, its tasks, and why it waits."""
+    idle = replace(RUNNING, running=0)
+    jobs = Explanations(
+        [explained("one", RUNNING), explained("two", WAITING), explained("idle", idle)]
+    )
+    assert str(jobs).splitlines() == [
+        "job   pool     slots  waiting  done  reason",
+        "one   default  2      0        3",
+        "two   default  0      1        0     it is allocated no slots",
+        "idle  default  0      0        3     all its tasks are done; more may come",
+    ]
+    assert str(Explanations()) == "no jobs"
