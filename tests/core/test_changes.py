@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slotwise.core.changes import SLIGHT
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Adjust, GiveUp, Launch, Locality, Reallocate
 from slotwise.core.events import (
@@ -15,7 +16,6 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.state import State
-from slotwise.core.views import SLIGHT
 
 FIRST, SECOND = PhaseId("j", "first"), PhaseId("j", "second")
 SHARE = 0.01

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from slotwise.core.decisions import Decision, Launch
 from slotwise.core.events import Event, TaskFailed, TaskFinished
 from slotwise.core.job import PhaseId
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView
 
 MOST = 3
 """After so many failures in a row a phase may leave the slots of a host to others."""
@@ -33,7 +33,7 @@ class FailuresInARow:
             elif host is not None and not entry.lost:
                 self.count[entry.phase, host] += 1
 
-    def usable(self, snapshot: Snapshot, phase: PhaseView) -> set[str]:
+    def usable(self, snapshot: Snapshot, phase: PhaseState) -> set[str]:
         """The hosts with free slots that the phase may not leave to others."""
         here = {
             host.name

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from math import floor, inf
 
 from slotwise.core.decisions import Decision, Preempt
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import ShareKey
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView
 
 ROUNDING = 1e-9
 
@@ -82,7 +82,7 @@ def assert_no_pool_holds_too_much(snapshot: Snapshot) -> None:
         assert slots <= snapshot.pools[key.pool].slots_max.get(key.kind, inf)
 
 
-def _phases(snapshot: Snapshot) -> list[PhaseView]:
+def _phases(snapshot: Snapshot) -> list[PhaseState]:
     return [
         phase
         for kind in snapshot.cluster.capacity
@@ -91,7 +91,7 @@ def _phases(snapshot: Snapshot) -> list[PhaseView]:
     ]
 
 
-def _waiting_again(snapshot: Snapshot) -> list[PhaseView]:
+def _waiting_again(snapshot: Snapshot) -> list[PhaseState]:
     """Phases that are not ready, because input was lost, but whose running tasks go on."""
     ready = {phase.id for phase in _phases(snapshot)}
     return [
@@ -102,7 +102,7 @@ def _waiting_again(snapshot: Snapshot) -> list[PhaseView]:
     ]
 
 
-def _nodes(snapshot: Snapshot, phase: PhaseView) -> list[Node]:
+def _nodes(snapshot: Snapshot, phase: PhaseState) -> list[Node]:
     """The shares that a phase counts against, from the top down."""
     kind, nodes = phase.slot_kind, []
     for key in phase.shares:
@@ -113,7 +113,7 @@ def _nodes(snapshot: Snapshot, phase: PhaseView) -> list[Node]:
     return nodes
 
 
-def _away(snapshot: Snapshot, phase: PhaseView) -> int:
+def _away(snapshot: Snapshot, phase: PhaseState) -> int:
     """How many of its tasks run on unresponsive hosts, counted from the launches."""
     return sum(
         launch.host in snapshot.lost
@@ -123,7 +123,7 @@ def _away(snapshot: Snapshot, phase: PhaseView) -> int:
 
 
 def _patience(
-    snapshot: Snapshot, phases: Sequence[PhaseView]
+    snapshot: Snapshot, phases: Sequence[PhaseState]
 ) -> tuple[dict[Node, float], float]:
     """For how long each pool, or one below it, tolerates less than its min share.
 
@@ -161,7 +161,7 @@ class _Needs:
           together are divided
     """
 
-    def __init__(self, snapshot: Snapshot, waiting: Sequence[tuple[PhaseView, int]]) -> None:
+    def __init__(self, snapshot: Snapshot, waiting: Sequence[tuple[PhaseState, int]]) -> None:
         self._pools = snapshot.pools
         self._below: dict[Node | None, set[Node]] = {}
         self._elsewhere: Counter[Node] = Counter()
@@ -249,7 +249,7 @@ def assert_nothing_is_reserved_in_vain(snapshot: Snapshot) -> None:
                 assert any(_waits_for_more(snapshot, phase, host) for phase in below)
 
 
-def _waits_for_more(snapshot: Snapshot, phase: PhaseView, host: str) -> bool:
+def _waits_for_more(snapshot: Snapshot, phase: PhaseState, host: str) -> bool:
     """Whether a phase may hold one more task, or its gang, but could not begin it now."""
     if phase.is_pinned or phase.running + phase.unit > phase.max_share:
         return False

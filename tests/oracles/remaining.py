@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from slotwise.core.estimation import RUNNING_FLOOR, Corrected
+from slotwise.core.estimation import RUNNING_FLOOR
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView
+from slotwise.policy.dmrs.corrections import Corrected
 from slotwise.policy.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 Names = list[tuple[str, str, int]]
@@ -42,7 +43,7 @@ def remaining_as_read(
 
 
 def _ends(
-    phases: Sequence[PhaseView],
+    phases: Sequence[PhaseState],
     estimates: Corrected,
     now: float,
     busy: dict[str, list[float]],
@@ -62,7 +63,7 @@ def _ends(
 
 
 def _stages(
-    phases: Sequence[PhaseView],
+    phases: Sequence[PhaseState],
     ends: Mapping[str, float],
     estimates: Corrected,
     names: Names,

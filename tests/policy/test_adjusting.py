@@ -12,13 +12,13 @@ import pytest
 
 import slotwise
 from slotwise import Job, Phase, Pool, Tasks, Workload
+from slotwise.core.changes import SLIGHT
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Adjust, Launch, Reallocate
 from slotwise.core.job import PhaseId
 from slotwise.core.log import Log
 from slotwise.core.loop import initial_state
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import SLIGHT
 from slotwise.policy.adjusting import adjust
 from slotwise.policy.allocator import Allocator
 from slotwise.policy.claims import allocate

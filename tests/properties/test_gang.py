@@ -31,10 +31,10 @@ from slotwise.core.events import (
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
 from slotwise.core.loop import run
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import Pool, Preemption
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
-from slotwise.core.views import PhaseView
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.assignment.wide import WideTaskReservations
@@ -239,7 +239,7 @@ class WatchedWaits:
     """
 
     inner: object
-    near_after: Callable[[PhaseView], float]
+    near_after: Callable[[PhaseState], float]
     bounds: dict[PhaseId, set[Attempt]] = field(default_factory=dict)
     waited: int = 0
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from slotwise.core.decisions import Reallocate
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.views import SLIGHT
+
+SLIGHT = 100
+"""Changes in a pool are slight up to one for this number of its ready phases."""
 
 
 class Changes:

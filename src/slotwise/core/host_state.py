@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
+import numpy.typing as npt
 
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.costs import Floats
 from slotwise.core.decisions import Enqueue, Launch
 from slotwise.core.job import PhaseId
-from slotwise.core.snapshot import TaskTimings
 
 
 class FreeSlots:
@@ -214,6 +215,21 @@ class Hosts:
 
 MAX_PHASES = 32
 """The number of phases to keep. Beyond it, the one with the earliest first entry is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTimings:
+    """What finished tasks took, by phase (rows) and host (columns).
+
+    tasks   the number of tasks whose times are known
+    ratios  the logarithm of their seconds over their expected work in seconds at speed 1;
+            0 without tasks
+    """
+
+    phases: Sequence[PhaseId]
+    hosts: Sequence[str]
+    tasks: npt.NDArray[np.float64]
+    ratios: npt.NDArray[np.float64]
 
 
 class Finished:

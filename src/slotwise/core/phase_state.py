@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import cast
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, Locality
@@ -55,7 +56,22 @@ class PhaseFailures:
 
 
 class WaitingNode(ShareNode):
-    """A place in the order of phases that may wait (`Defer`); see `model.views.PhaseView`."""
+    """A place in the order of phases that may wait for other free slots (`Defer`).
+
+    deferred_since  when its wait began (last `Defer`); None without one. For a wait that stood
+                    still it is later by that time; None while it stands still
+    deferred_until  when it is considered again at the latest; None until it is offered slots
+    waited          the seconds of a wait that stands still, as a wait for locality does while
+                    slots are offered to other phases only; 0 without one
+    has_passed      whether it skipped all slots that were free when this turn of the loop
+                    began: none of them is near its input. A `Defer` sets this, and it stays set
+                    when the wait is over, because launches bring no slot nearer. It is reset
+                    when tasks become pending again. It is not set where a limit may have
+                    excluded the phase, or while other phases wait for several slots at once,
+                    for which some may be kept
+    level           the locality of its last launch of a task that has a home; NODE before it,
+                    and for a gang, which launches all of its tasks together
+    """
 
     __slots__ = ("deferred_since", "deferred_until", "has_passed", "level", "waited")
 
@@ -583,3 +599,8 @@ def check_phase(phase: PhaseState) -> None:
         again = phase.work.estimate(0.0, phase.done, {}, phase.early)
         assert phase.work.estimate_idle(phase.done) == again, "what was kept still holds"
     assert phase.waits_for or not phase.lacks_input, "what lacks input waits for it"
+
+
+def phases_below(pool: PoolState) -> Iterator[PhaseState]:
+    """The phases below a pool with pending tasks, in the order in which they are served."""
+    return cast("Iterator[PhaseState]", pool.walk())

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from slotwise.core.host_state import FreeSlots
 from slotwise.core.pools import ShareKey, TimeOuts
 from slotwise.core.tolerances import SLOTS
-from slotwise.core.views import PhaseView
 
 # The order in which phases and pools that share slots are served.
 
@@ -261,13 +260,16 @@ def walk_orders(group: GroupNode) -> Iterator[Sequence[Rank]]:
 _CHILD = itemgetter(3)  # of a Rank
 
 
-class PhaseBelow(PhaseView, Protocol):
+class PhaseBelow(Protocol):
     """A phase as the pools above it see it."""
 
-    @property
-    def pool(self) -> PoolState:
-        """The share of its pool that it counts against."""
-        ...
+    pool: PoolState
+    is_pinned: bool
+    pending: int
+    width: int
+    unit: int
+    running: int
+    max_share: int
 
 
 def path_to(pool: PoolState | None) -> Iterator[PoolState]:

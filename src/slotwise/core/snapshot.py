@@ -6,110 +6,117 @@ It holds estimates only: no policy can see how long a task will really take.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from slotwise.core.changes import Changes
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, VirtualTime
+from slotwise.core.host_state import Finished, Hosts, Queues, TaskTimings
 from slotwise.core.job import PhaseId
+from slotwise.core.jobs_in_progress import Jobs
+from slotwise.core.phase_state import PhaseState, phases_below
+from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import PoolTree
-from slotwise.core.views import ChangesView, PhaseView, PoolView
+from slotwise.core.shares import SharesByKind
+from slotwise.core.turns import LaunchOrder, turns_of
+from slotwise.core.unbegun import Unbegun, UnbegunColumns
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTimings:
-    """What finished tasks took, by phase (rows) and host (columns).
+class Snapshot:
+    """The whole state at one instant, for reading: only the engine changes it (`State`).
 
-    tasks   the number of tasks whose times are known
-    ratios  the logarithm of their seconds over their expected work in seconds at speed 1;
-            0 without tasks
+    now               the instant, in seconds on the clock of arrivals
+    cluster           the hosts that are present now, with their racks and slots
+    pools             the pools; every job's pool is among them
+    is_stale          whether jobs or phases came or went since the last `Reallocate`
+    changes           what came or left since the last allocation
+    has_changed       whether any event or decision was applied since the last `Reallocate`
+    has_shrunk        whether the demand of a phase fell below its allocation or guarantee, or
+                      increased. While this is False, the jobs and phases are the same, and so
+                      is the result of an allocator that depends on shares and demand but not
+                      on work
+    reallocates_from  the earliest instant at which a stale allocation may be replaced
+    objective         the penalty and the aggregate that a user set; None: those of the
+                      beginning
+    epoch_ends        when the epoch of the last `Reallocate` ends
+    virtual           what the last `Reallocate` remembers of a reference system, if it has
+                      one
+    doomed            the jobs that can no longer succeed and were not given up yet, with the
+                      reason
+    broken            the gangs to stop: an attempt has ended without a result, and others
+                      still run
     """
 
-    phases: Sequence[PhaseId]
-    hosts: Sequence[str]
-    tasks: npt.NDArray[np.float64]
-    ratios: npt.NDArray[np.float64]
+    now: float
+    cluster: Cluster
+    pools: PoolTree
+    is_stale: bool
+    changes: Changes
+    has_changed: bool
+    has_shrunk: bool
+    reallocates_from: float
+    objective: tuple[str, Literal["sum", "max"]] | None
+    epoch_ends: float
+    virtual: VirtualTime | None
+    doomed: dict[str, str]
+    broken: dict[PhaseId, None]
+    _hosts: Hosts
+    _queues: Queues
+    _finished: Finished
+    _unbegun: UnbegunColumns
+    _jobs: Jobs
+    _shares: SharesByKind
 
-
-class LaunchOrder(NamedTuple):
-    """The phases that get the next free slots, one task each, in this order.
-
-    `is_cut` if further turns cannot be told before these launches are applied.
-    """
-
-    phases: Sequence[PhaseView]
-    is_cut: bool
-
-
-class Snapshot(Protocol):
-    """The whole state at one instant."""
-
-    @property
-    def now(self) -> float:
-        """The instant, in seconds on the clock of arrivals."""
-        ...
-
-    @property
-    def cluster(self) -> Cluster:
-        """The hosts that are present now, with their racks and slots."""
-        ...
-
-    @property
-    def pools(self) -> PoolTree:
-        """The pools; every job's pool is among them."""
-        ...
-
-    def ready(self, slot_kind: str) -> Sequence[PhaseView]:
+    def ready(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
-        ...
+        return self._jobs.in_order(slot_kind)
 
-    def holding(self, slot_kind: str) -> Sequence[PhaseView]:
+    def holding(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases, then those that hold such slots but are ready no longer.
 
         These wait again because input was lost, while their running tasks go on. O(phases of
         admitted jobs).
         """
-        ...
+        waiting_again = (
+            phase
+            for phases in self.jobs_left()
+            for phase in phases
+            if phase.running and not phase.is_ready and phase.slot_kind == slot_kind
+        )
+        return [*self.ready(slot_kind), *waiting_again]
 
-    def wide(self, slot_kind: str) -> Collection[PhaseView]:
+    def wide(self, slot_kind: str) -> Collection[PhaseState]:
         """Those of them that take several slots at once, in order of becoming ready."""
-        ...
+        return self._jobs.wide[slot_kind].values()
 
-    def backlogged(self, slot_kind: str) -> Iterable[PhaseView]:
+    def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
-        ...
+        return phases_below(self._shares.of[slot_kind].whole)
 
-    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> LaunchOrder:
+    def turns(self, slot_kind: str, most: Callable[[PhaseState], int]) -> LaunchOrder:
         """The turns of phases for the free slots if each launches a task at each of its turns.
 
         That is the order of `backlogged` after each launch, within all limits. `most` gives the
         number of tasks that a phase launches; it is called at the first turn of each phase.
         """
-        ...
+        slots = sum(self._hosts.free[slot_kind].by_host.values())
+        return turns_of(self._shares.of[slot_kind].whole, slots, most)
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind for all, and the number of these slots."""
-        ...
+        return self._hosts.free[slot_kind].by_host
 
-    def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolView, int]]:
+    def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolState, int]]:
         """The other free slots of each host: those reserved for pools that took them back."""
-        ...
+        return self._shares.of[slot_kind].reserved.by_host
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind became free since the last turn of the loop."""
-        ...
+        return self._hosts.free[slot_kind].freed
 
-    def capacity(self, slot_kind: str) -> int:
-        """The slots of this kind, held and free, on hosts that can begin tasks."""
-        ...
-
-    def overdue(self, slot_kind: str) -> Collection[PoolView]:
+    def overdue(self, slot_kind: str) -> Collection[PoolState]:
         """The shares of pools that have lacked slots for as long as their time-out."""
-        ...
+        return self._shares.of[slot_kind].overdue
 
     @property
     def is_settled(self) -> bool:
@@ -117,17 +124,45 @@ class Snapshot(Protocol):
 
         Then nothing can be launched, taken back or kept for others.
         """
-        ...
+        if self._jobs.has_wide:
+            return False
+        shares = self._shares.of
+        for kind, free in self._hosts.free.items():
+            if free.by_host or shares[kind].reserved.by_host or shares[kind].overdue:
+                return False
+        return True
+
+    def shares(self, slot_kind: str) -> Sequence[PoolState]:
+        """The shares of all pools in this kind of slot, outer ones first."""
+        return self._shares.of[slot_kind].pools()
+
+    def phases_of(self, job: str) -> Sequence[PhaseState]:
+        """The phases of a job that is not over, in its order."""
+        return self._jobs.phases_of(job)
+
+    def capacity(self, slot_kind: str) -> int:
+        """The slots of this kind, held and free, on hosts that can begin tasks."""
+        return self._hosts.capacity[slot_kind]
+
+    @property
+    def has_wide(self) -> bool:
+        """Whether a ready phase takes several slots at once: its tasks are wide, or a gang."""
+        return self._jobs.has_wide
 
     @property
     def lost(self) -> Collection[str]:
         """The hosts where nothing can begin: unresponsive ones, and those that will leave."""
-        ...
+        return self._hosts.lost
 
     @property
-    def queues(self) -> QueuesView:
-        """The queue of each host, if the policy plans queues."""
-        ...
+    def unresponsive(self) -> Collection[str]:
+        """The unresponsive hosts."""
+        return self._hosts.unresponsive
+
+    @property
+    def leaving(self) -> Collection[str]:
+        """The hosts that leave when no attempt runs there."""
+        return self._hosts.leaving
 
     @property
     def seen(self) -> TaskTimings:
@@ -136,7 +171,7 @@ class Snapshot(Protocol):
         They count the tasks that finished since they were first asked for: a policy that needs
         them asks at its first decision.
         """
-        ...
+        return self._finished.seen
 
     @property
     def unbegun(self) -> Unbegun:
@@ -145,214 +180,39 @@ class Snapshot(Protocol):
         A policy that plans all tasks reads it at each decision: it costs less than O(tasks) in
         Python, because most of it is kept from one reading to the next.
         """
-        ...
+        return self._unbegun.read()
 
-    def phase(self, name: PhaseId) -> PhaseView:
+    @property
+    def queues(self) -> Queues:
+        """The queue of each host, if the policy plans queues."""
+        return self._queues
+
+    def phase(self, name: PhaseId) -> PhaseState:
         """A phase of a job that is not over."""
-        ...
+        return self._jobs.phases[name]
 
-    def phases_of(self, job: str) -> Sequence[PhaseView]:
-        """The phases of a job that is not over, in its order."""
-        ...
+    @property
+    def awaiting_admission(self) -> list[str]:
+        """The jobs that wait for admission, the next one first."""
+        return self._jobs.awaiting_admission
 
-    def jobs_left(self) -> Iterable[Sequence[PhaseView]]:
+    def full_pools(self, job: str) -> dict[str, list[str]]:
+        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
+        return self._jobs.full_pools(job, self.pools)
+
+    def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
         """The phases of each admitted job that is not over, in topological order.
 
         The jobs are in order of arrival.
         """
-        ...
+        return self._jobs.left()
 
     @property
-    def phases_left(self) -> Sequence[PhaseView]:
+    def phases_left(self) -> Sequence[PhaseState]:
         """The phases of `jobs_left`, and of jobs that are over since jobs or tasks came, in a
         row. It is kept from one reading to the next."""
-        ...
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether jobs or phases came or went since the last `Reallocate`."""
-        ...
-
-    @property
-    def changes(self) -> ChangesView:
-        """What came or left since the last allocation."""
-        ...
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether any event or decision was applied since the last `Reallocate`."""
-        ...
-
-    @property
-    def has_shrunk(self) -> bool:
-        """Whether the demand of a phase fell below its allocation or guarantee, or increased.
-
-        While this is False, the jobs and phases are the same, and so is the result of an
-        allocator that depends on shares and demand but not on work.
-        """
-        ...
-
-    @property
-    def reallocates_from(self) -> float:
-        """The earliest instant at which a stale allocation may be replaced."""
-        ...
-
-    @property
-    def objective(self) -> tuple[str, Literal["sum", "max"]] | None:
-        """The penalty and the aggregate that a user set; None: those of the beginning."""
-        ...
-
-    @property
-    def epoch_ends(self) -> float:
-        """When the epoch of the last `Reallocate` ends."""
-        ...
-
-    @property
-    def virtual(self) -> VirtualTime | None:
-        """What the last `Reallocate` remembers of a reference system, if it has one."""
-        ...
-
-    @property
-    def has_wide(self) -> bool:
-        """Whether a ready phase takes several slots at once: its tasks are wide, or a gang."""
-        ...
-
-    @property
-    def doomed(self) -> Mapping[str, str]:
-        """The jobs that can no longer succeed and were not given up yet, with the reason."""
-        ...
-
-    @property
-    def broken(self) -> Collection[PhaseId]:
-        """The gangs to stop: an attempt has ended without a result, and others still run."""
-        ...
+        return self._unbegun.phases_left
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
-        ...
-
-
-# The queues of hosts as a policy sees them, if it plans queues (DMRS V).
-
-
-class QueuesView(Protocol):
-    """The queues of the last `Enqueue`, without the tasks launched since."""
-
-    @property
-    def by_host(self) -> Mapping[str, Sequence[tuple[PhaseId, int]]]:
-        """The phase and number of each host's tasks, the next one first."""
-        ...
-
-    @property
-    def jobs(self) -> Sequence[str]:
-        """The jobs in the order in which their tasks were placed."""
-        ...
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether jobs, tasks or hosts that it does not cover came or went since."""
-        ...
-
-    @property
-    def has_heard(self) -> bool:
-        """Whether time has passed since, so that estimates may have changed."""
-        ...
-
-
-# The tasks that have not begun, as columns: for policies that plan all of them at once.
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class UnbegunPhases:
-    """The phases with tasks that have not begun: jobs by arrival, each in topological order.
-
-    phases   these phases
-    place    of each phase, by its name
-    jobs     the place of each of their jobs, by name
-    weight   of each job
-    graphs   the jobs; a phase may wait for others here
-    behind   the places of the phases here that wait for a phase, by its name
-    follows  whether a phase waits for phases without such tasks
-    """
-
-    phases: Sequence[PhaseView]
-    place: Mapping[PhaseId, int]
-    jobs: Mapping[str, int]
-    weight: Floats
-    graphs: JobGraphs
-    behind: Mapping[PhaseId, Sequence[int]]
-    follows: npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Unbegun:
-    """The tasks that have not begun, of all admitted jobs that are not over.
-
-    of          their phases
-    count       the number of tasks of each phase
-    task_first  the place of the first task of each phase, followed by the number of tasks
-    tasks       the phase and the number of each task, phase after phase, by number
-    number      the number of each task
-    expected    the work of each task as estimated beforehand, seconds at speed 1
-    largest     the places of the tasks, phase after phase, the largest first; ties by number
-    """
-
-    of: UnbegunPhases
-    count: Sequence[int]
-    task_first: Ints
-    tasks: npt.NDArray[np.object_]
-    number: Ints
-    expected: Floats
-    largest: Ints
-
-
-# The stages of several jobs as arrays: which job they belong to, and which wait for which.
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class JobGraphs:
-    """Jobs as DAGs of stages. The stages of a job are in topological order, job after job.
-
-    first         the index of the first stage of each job, followed by the number of stages
-    before_first  of each stage, where its part of `before` begins; then the length of that
-    before        the stages before each stage, by index among all
-    """
-
-    first: Ints
-    before_first: Ints
-    before: Ints
-
-    @classmethod
-    def of(cls, stages: list[int], before: list[list[int]]) -> JobGraphs:
-        """Jobs of these numbers of stages; `before` has the stages before each stage."""
-        return cls(
-            np.cumsum([0, *stages]),
-            np.cumsum([0, *map(len, before)]),
-            np.array([other for others in before for other in others], dtype=np.int64),
-        )
-
-    @cached_property
-    def place(self) -> Ints:
-        """The place of each stage within its job."""
-        stages = np.diff(self.first)
-        return np.arange(int(self.first[-1])) - np.repeat(self.first[:-1], stages)
-
-    @cached_property
-    def arcs(self) -> list[Ints]:
-        """For each place within a job, pairs of the stage there and one before it."""
-        behind = np.repeat(np.arange(len(self.place)), np.diff(self.before_first))
-        pairs, place = np.column_stack([behind, self.before]), self.place[behind]
-        return [pairs[place == number] for number in range(int(self.place.max()) + 1)]
-
-    @cached_property
-    def is_chain(self) -> npt.NDArray[np.bool_]:
-        """For each job, whether each stage waits for exactly the stage before it."""
-        waits = np.diff(self.before_first)
-        is_next = waits == (self.place > 0)
-        one = np.flatnonzero(is_next & (waits == 1))
-        is_next[one] = self.before[self.before_first[one]] == one - 1
-        return np.logical_and.reduceat(is_next, self.first[:-1])
+        return self._jobs.attempts_of(job)

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Locality
 from slotwise.core.job import Block
 from slotwise.core.placement import PlacedBlocks
-from slotwise.core.views import Copies, Integers
 
 PENDING, RUNNING, DONE, BLOCKED, DROPPED = range(5)
 """The status of a task."""
+
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+
+
+class Copies(NamedTuple):
+    """The copies of the input of pending tasks: entry i is a copy for a task on a host.
+
+    names  hosts, which need not be in the cluster
+    tasks  the task of each copy, in increasing order
+    hosts  the host of each copy, as a place in `names`
+    """
+
+    names: Sequence[str]
+    tasks: Integers
+    hosts: Integers
 
 
 class TaskHomes:

@@ -7,13 +7,22 @@ of pools, whatever the number of phases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush, heapreplace
-from typing import cast
+from typing import NamedTuple
 
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.pool_state import GroupNode, PhaseBelow, PoolState, Rank, ShareNode, whole
-from slotwise.core.snapshot import LaunchOrder
+from slotwise.core.pool_state import GroupNode, PoolState, Rank, ShareNode, whole
+
+
+class LaunchOrder(NamedTuple):
+    """The phases that get the next free slots, one task each, in this order.
+
+    `is_cut` if further turns cannot be told before these launches are applied.
+    """
+
+    phases: Sequence[PhaseState]
+    is_cut: bool
 
 
 class _Ahead(ShareNode):
@@ -35,7 +44,7 @@ class _PhaseAhead(_Ahead):
 
     __slots__ = ("left", "phase")
 
-    def __init__(self, phase: PhaseBelow, most: int) -> None:
+    def __init__(self, phase: PhaseState, most: int) -> None:
         assert isinstance(phase, ShareNode)
         super().__init__(phase)
         self.phase = phase
@@ -93,13 +102,13 @@ class _GroupAhead(_Ahead):
             heapreplace(self.had_turns, child.ranked(group.is_in_turn))
 
 
-def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> LaunchOrder:
+def turns_of(top: PoolState, slots: int, most: Callable[[PhaseState], int]) -> LaunchOrder:
     """The turns for free slots below `top`; `most` limits the tasks that a phase launches.
 
     `most` is asked when the first turn of a phase comes. Turns end before a phase of a pool
     whose numbers cover several kinds of slots, because its place then depends on other kinds.
     """
-    found: list[PhaseBelow] = []
+    found: list[PhaseState] = []
     taken: dict[PoolState, int] = {}
 
     def ahead(node: ShareNode) -> _Ahead:
@@ -190,14 +199,14 @@ class LocalityWaitTimer:
             self._counting[phase] = self._skipped[phase] = None
 
     def skip(
-        self, order: Iterable[PhaseBelow], taker: PhaseState, now: float, ends_wait: bool
+        self, order: Iterable[PhaseState], taker: PhaseState, now: float, ends_wait: bool
     ) -> None:
         """The phases before `taker` in the order skip a slot, which it takes.
 
         A launch that does not end the wait of `taker` leaves it among those that skip.
         """
         counting, skipped = self._counting, self._skipped
-        for phase in cast("Iterable[PhaseState]", order):
+        for phase in order:
             if phase is taker and ends_wait:
                 break
             if phase in counting:

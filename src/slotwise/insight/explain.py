@@ -11,11 +11,10 @@ from slotwise.core.events import JobArrived, JobChanged
 from slotwise.core.job import PhaseId
 from slotwise.core.log import Log, Turn
 from slotwise.core.loop import initial_state
-from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
-from slotwise.core.views import PhaseView
 from slotwise.insight.explanation import (
     Estimated,
     Explanation,
@@ -324,14 +323,14 @@ def _neighbours(
     state: State, phase: PhaseState, is_estimating: bool
 ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
     """The nearest phases of its pool that are served before it and after it."""
-    order: Sequence[PhaseView] = list(phase.pool.walk())
+    order: Sequence[PhaseState] = list(phases_below(phase.pool))
     if phase not in order:  # It has no backlog.
         return (), ()
     place = order.index(phase)
     before = order[max(0, place - NEIGHBOURS) : place]
     after = order[place + 1 : place + 1 + NEIGHBOURS]
 
-    def neighbour(other: PhaseView) -> Neighbour:
+    def neighbour(other: PhaseState) -> Neighbour:
         held, work = other.running - other.slots_on_lost_hosts, None
         if is_estimating:
             work = sum(one.work_left(state.now) for one in state.phases_of(other.job.id))

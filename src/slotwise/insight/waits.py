@@ -17,7 +17,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import Event, HostChange, HostLost, JobArrived
 from slotwise.core.log import Header, Log
 from slotwise.core.loop import initial_state
-from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import path_to, whole
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
@@ -583,7 +583,7 @@ class _Retracing:
         path = [pool for pool in path_to(phase.pool) if pool.parent is not None]
         if any(pool.running or pool.min_share for pool in path):
             return None
-        if any(other.job.id != phase.job.id for other in phase.pool.walk()):
+        if any(other.job.id != phase.job.id for other in phases_below(phase.pool)):
             return None
         return Counterfactual(
             self.turn,

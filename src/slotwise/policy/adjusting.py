@@ -27,10 +27,12 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
+from slotwise.core.changes import SLIGHT
 from slotwise.core.job import PhaseId
+from slotwise.core.phase_state import PhaseState, phases_below
+from slotwise.core.pool_state import PoolState
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.core.views import SLIGHT, PhaseView, PoolView
 from slotwise.policy.allocator import Allocator, Claims, InOrder, is_by_level, is_in_order
 from slotwise.policy.claims import check_shares, claims_of
 from slotwise.policy.flex import of_whole_jobs
@@ -114,8 +116,8 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
     ended, came = snapshot.changes.ended.values(), snapshot.changes.came.values()
     jobs = {(phase.job.id, phase.pool): phase for phase in (*ended, *came)}
     found: dict[PhaseId, float] = {}
-    levels: dict[PoolView, float | None] = {}
-    moved: defaultdict[PoolView, float] = defaultdict(float)
+    levels: dict[PoolState, float | None] = {}
+    moved: defaultdict[PoolState, float] = defaultdict(float)
     for phase in ended:
         moved[phase.pool] += phase.allocated
     for (_, pool), phase in jobs.items():
@@ -141,13 +143,13 @@ def _by_level(snapshot: Snapshot) -> dict[PhaseId, float] | None:
 
 
 def _level(
-    snapshot: Snapshot, like: PhaseView, changed: Container[tuple[str, PoolView]]
+    snapshot: Snapshot, like: PhaseState, changed: Container[tuple[str, PoolState]]
 ) -> float | None:
     """The slots for each unit of weight in the pool of a phase; None if it is unknown."""
     pool = snapshot.pools[like.job.pool]
     if pool.policy != "fair" or pool.job_weights == "size":
         return None
-    for phase in islice(like.pool.walk(), TRIED):
+    for phase in islice(phases_below(like.pool), TRIED):
         if (phase.job.id, phase.pool) in changed:
             continue
         of_job = _ready_together(snapshot, phase)
@@ -158,7 +160,7 @@ def _level(
     return None
 
 
-def _ready_together(snapshot: Snapshot, phase: PhaseView) -> Sequence[PhaseView]:
+def _ready_together(snapshot: Snapshot, phase: PhaseState) -> Sequence[PhaseState]:
     """The ready phases of the job of a phase that count against the same share of its pool."""
     if len(phase.job.phases) == 1:
         return (phase,) if phase.is_ready else ()
@@ -166,6 +168,6 @@ def _ready_together(snapshot: Snapshot, phase: PhaseView) -> Sequence[PhaseView]
     return [other for other in others if other.is_ready and other.pool is phase.pool]
 
 
-def _usable(phase: PhaseView) -> float:
+def _usable(phase: PhaseState) -> float:
     """The slots that a phase can use, where all hosts are responsive."""
     return min(phase.max_share, phase.pending * phase.width + phase.running)

@@ -13,10 +13,11 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import VirtualTime
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.objective import Size
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, ShareKey
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.core.views import PhaseView, PoolView
 from slotwise.policy.allocator import Allocator, Claims, Group, reads_service
 from slotwise.policy.cross_kind_limits import share_all
 
@@ -70,7 +71,7 @@ def claims_of(
     snapshot: Snapshot,
     slot_kind: str,
     with_work: bool = True,
-    phases: Sequence[PhaseView] | None = None,
+    phases: Sequence[PhaseState] | None = None,
 ) -> tuple[list[PhaseId], Claims]:
     """The ready phases, or these of them, that claim one kind of slot, and their claims. O(J).
 
@@ -173,7 +174,7 @@ def build_claims(
     )
 
 
-def _left(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[str, Sequence[float]]:
+def _left(snapshot: Snapshot, phases: Sequence[PhaseState]) -> dict[str, Sequence[float]]:
     """The remaining work of all phases of the jobs of these phases that have several."""
     now, phases_of = snapshot.now, snapshot.phases_of
     jobs = dict.fromkeys([p.id.job for p in phases if len(p.job.phases) > 1])
@@ -243,7 +244,7 @@ def urgencies(jobs: Sequence[Job]) -> list[float]:
 
 
 def _without_away(
-    phases: Sequence[PhaseView], group: Sequence[int], groups: Sequence[Group]
+    phases: Sequence[PhaseState], group: Sequence[int], groups: Sequence[Group]
 ) -> list[Group]:
     """The groups with max shares reduced by the slots held on unresponsive hosts.
 
@@ -251,7 +252,7 @@ def _without_away(
     """
     found = list(groups)
     for phase, number in zip(phases, group, strict=True):
-        pool: PoolView | None = phase.pool
+        pool: PoolState | None = phase.pool
         while pool is not None and number >= 0:
             # More may be held there than a max share that was lowered meanwhile.
             found[number] = replace(groups[number], slots_max=max(0, pool.most_there))

@@ -14,12 +14,12 @@ from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.backends.simulated.simulation import Fault, Outage, Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Decision
-from slotwise.core.estimation import corrected
 from slotwise.core.events import HostAdded, HostRemoved, JobArrived, with_kinds
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.loop import run
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
+from slotwise.policy.dmrs.corrections import corrected
 from slotwise.policy.dmrs.jobs import machines, remaining
 from slotwise.policy.dmrs.queueing import Queueing, by_program
 from tiers import examples

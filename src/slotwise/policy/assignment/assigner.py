@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView
 from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
 
 
@@ -20,7 +20,7 @@ class Assigner(Protocol):
         ...
 
 
-Offer = tuple[str, PhaseView, Mapping[str, int]]
+Offer = tuple[str, PhaseState, Mapping[str, int]]
 """The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
 
 
@@ -58,7 +58,7 @@ def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str,
     return {host: slots for host, slots in hosts.items() if host not in avoided}
 
 
-def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
+def local(phase: PhaseState, hosts: Collection[str]) -> Launch | None:
     """Launch a task of this phase on one of these hosts that holds its input, or on any of them
     if the phase has no preference. Each host has a free slot. O(number of hosts) at worst."""
     found = phase.next_task_on(hosts)
@@ -66,7 +66,7 @@ def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
 
 
 def remote(
-    phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
+    phase: PhaseState, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
 ) -> Launch | None:
     """Launch a task on one of these hosts away from its input, in its rack if possible, at most
     as far as `farthest`. None if that is not possible or its tasks are pinned to hosts.

@@ -8,8 +8,8 @@ from typing import Literal
 
 from slotwise.core.decisions import Decision, Defer, Launch, Locality
 from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView
 from slotwise.policy.assignment.assigner import remote, waiting
 from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
 
@@ -67,7 +67,7 @@ class Delay:
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, preceded by the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
-        resumed: list[PhaseView] = []
+        resumed: list[PhaseState] = []
         now = snapshot.now
         offered: Mapping[str, int] | None = None
         waits = WideTaskReservations(snapshot, self.near_after) if snapshot.has_wide else None
@@ -107,7 +107,7 @@ class Delay:
         decisions += [self.deferral(phase, now) for phase in resumed]
         return [*decisions, *(waits.defer() if waits else ())]
 
-    def farthest(self, phase: PhaseView, now: float) -> Locality:
+    def farthest(self, phase: PhaseState, now: float) -> Locality:
         """The farthest locality that a phase accepts now.
 
         Instants are compared, not differences: `now - since >= wait` may be false in floats at
@@ -122,13 +122,13 @@ class Delay:
             return Locality.ANY
         return Locality.RACK if now >= since + rack_after else Locality.NODE
 
-    def deferral(self, phase: PhaseView, now: float) -> Defer:
+    def deferral(self, phase: PhaseState, now: float) -> Defer:
         """Begin the wait of a phase that launches nothing, or continue it."""
         since, (rack_after, any_after) = begun(phase, now), self._waits_of(phase)
         due = since + rack_after
         return Defer(phase.id, since, due if due > now else since + any_after)
 
-    def near_after(self, phase: PhaseView) -> float:
+    def near_after(self, phase: PhaseState) -> float:
         """Seconds for which a phase of wide tasks or a gang waits for slots near its input."""
         if phase.is_pinned or not phase.has_homes:
             return 0.0
@@ -136,7 +136,7 @@ class Delay:
             return 0.0  # That task waits for any slots.
         return self._waits_of(phase)[1]
 
-    def _waits_of(self, phase: PhaseView) -> tuple[float, float]:
+    def _waits_of(self, phase: PhaseState) -> tuple[float, float]:
         """The seconds until a phase takes slots in the rack, and any slot, at its level."""
         if self.levels == "restart" or phase.level is Locality.NODE:
             return self.rack_after, self.any_after
@@ -145,7 +145,7 @@ class Delay:
         return 0.0, 0.0
 
 
-def begun(phase: PhaseView, now: float) -> float:
+def begun(phase: PhaseState, now: float) -> float:
     """The beginning of the wait of a phase that is offered slots now; now if it has not waited.
 
     It is later by the time in which the wait stood still.
@@ -153,7 +153,7 @@ def begun(phase: PhaseView, now: float) -> float:
     return now - phase.waited if phase.deferred_since is None else phase.deferred_since
 
 
-def resumes(phase: PhaseView) -> bool:
+def resumes(phase: PhaseState) -> bool:
     """Whether the wait of a phase that is offered slots now has stood still since its `Defer`.
 
     It needs another one only if slots stay free. If a phase after it takes the last one, the

@@ -11,8 +11,8 @@ import numpy as np
 from slotwise.core.decisions import Decision, Defer, Launch, Locality, Preempt
 from slotwise.core.errors import InputError, check_installed, is_number, option_name
 from slotwise.core.job import PhaseId
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView
 from slotwise.policy.assignment.assigner import Assigner, Greedy
 from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay, Levels, check_waits, resumes
 from slotwise.policy.assignment.flow_network import PlacementNetwork, place
@@ -109,7 +109,7 @@ class Flow:
     def _together(
         self,
         snapshot: Snapshot,
-        phase: PhaseView,
+        phase: PhaseState,
         free: Mapping[str, int],
         farthest: Locality,
     ) -> Sequence[Launch]:
@@ -127,7 +127,7 @@ class Flow:
 
 
 def _place_the_homeless(
-    phase: PhaseView, room: dict[str, int], placed: dict[int, tuple[str, Locality]]
+    phase: PhaseState, room: dict[str, int], placed: dict[int, tuple[str, Locality]]
 ) -> None:
     """Place the tasks without homes, for which all hosts are equal, in what is left."""
     for host, _ in placed.values():
@@ -138,7 +138,7 @@ def _place_the_homeless(
             placed[task] = found, phase.locality(task, found)
 
 
-def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:
+def _deferrals(delay: Delay, phases: Sequence[PhaseState], now: float) -> Iterator[Defer]:
     """Begin or continue the waits of phases that launch nothing."""
     for phase in phases:
         until = phase.deferred_until
@@ -149,7 +149,7 @@ def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterato
 
 
 def _in_turn(
-    turns: Sequence[PhaseView], placed: dict[PhaseId, list[Placed]]
+    turns: Sequence[PhaseState], placed: dict[PhaseId, list[Placed]]
 ) -> Iterator[Launch]:
     """The launches in the order of turns; a phase that waits leaves out its last turns."""
     coming = {name: iter(tasks) for name, tasks in placed.items()}
@@ -230,7 +230,7 @@ def _movers(snapshot: Snapshot, slot_kind: str, within: float) -> Iterator[_Move
                 yield _Mover(launch, homes, saves)
 
 
-def _first_attempts(phase: PhaseView) -> Iterator[tuple[float, Launch]]:
+def _first_attempts(phase: PhaseState) -> Iterator[tuple[float, Launch]]:
     """The running tasks that never ran before, by number."""
     found = [one for one in phase.attempts() if one[1].attempt == 1]
     yield from sorted(found, key=lambda one: one[1].task)

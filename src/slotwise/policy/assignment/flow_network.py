@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from slotwise.core.views import Integers
+from slotwise.core.task_homes import Integers
 
 MAX_PRICE = 2**40
 """The highest price; the solver multiplies prices by the number of vertices."""

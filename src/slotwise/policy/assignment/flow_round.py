@@ -11,8 +11,9 @@ import numpy as np
 
 from slotwise.core.decisions import Locality
 from slotwise.core.job import PhaseId
+from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import Integers, PhaseView
+from slotwise.core.task_homes import Integers
 from slotwise.policy.assignment.flow_network import CheapestFlow, PlacementNetwork, Racks
 
 Placed = tuple[int, str, Locality]
@@ -33,7 +34,7 @@ class _Part:
                 of the price of each task
     """
 
-    phase: PhaseView
+    phase: PhaseState
     launches: int
     numbers: Integers
     local: tuple[Integers, Integers]
@@ -55,13 +56,13 @@ class Round:
         self,
         snapshot: Snapshot,
         slot_kind: str,
-        farthest: Callable[[PhaseView, float], Locality],
+        farthest: Callable[[PhaseState, float], Locality],
         core_cost: float,
         room: Mapping[str, int] | None = None,
     ) -> None:
         """`room`: how many tasks each host has room for; None: as many as it has free slots."""
         cluster, free = snapshot.cluster, room or snapshot.free(slot_kind)
-        self.asked: list[PhaseView] = []
+        self.asked: list[PhaseState] = []
         self._now, self._farthest, self._core_cost = snapshot.now, farthest, core_cost
         self._hosts = sorted(free, key=cluster.position.__getitem__)
         self._room = np.array([free[host] for host in self._hosts], np.int64)
@@ -74,7 +75,7 @@ class Round:
         self._maps: dict[tuple[int, bool], tuple[Sequence[str], Integers]] = {}
         self._ends: dict[tuple[PhaseId, bool], tuple[Integers, Integers]] = {}
 
-    def most(self, phase: PhaseView) -> int:
+    def most(self, phase: PhaseState) -> int:
         """No fewer than the tasks of a phase that may be launched in this round."""
         self.asked.append(phase)
         far = self._farthest(phase, self._now)
@@ -87,7 +88,7 @@ class Round:
         return near + len(phase.homes.without_home())
 
     def placed(
-        self, turns: Sequence[PhaseView], place: Callable[[PlacementNetwork], CheapestFlow]
+        self, turns: Sequence[PhaseState], place: Callable[[PlacementNetwork], CheapestFlow]
     ) -> dict[PhaseId, list[Placed]]:
         """Where the tasks of each phase go that has turns, by a cheapest flow."""
         counts = Counter(phase.id for phase in turns)
@@ -115,7 +116,7 @@ class Round:
                 placed[phase.id].append((task, host, phase.locality(task, host)))
         return placed
 
-    def _part(self, phase: PhaseView, launches: int, with_racks: bool) -> _Part:
+    def _part(self, phase: PhaseState, launches: int, with_racks: bool) -> _Part:
         far = self._farthest(phase, self._now)
         local, near = self._edges(phase, False), (_NONE, _NONE)
         if with_racks and far >= Locality.RACK:
@@ -144,11 +145,11 @@ class Round:
             is_remote,
         )
 
-    def _prices(self, phase: PhaseView, tasks: Integers) -> Integers:
+    def _prices(self, phase: PhaseState, tasks: Integers) -> Integers:
         """What a remote launch of each task costs; a task of unknown input counts a byte."""
         return np.maximum(phase.homes.bytes_of(tasks), 1)
 
-    def _edges(self, phase: PhaseView, is_rack: bool) -> tuple[Integers, Integers]:
+    def _edges(self, phase: PhaseState, is_rack: bool) -> tuple[Integers, Integers]:
         """The pending tasks with input on a free host, or in its rack, and the end of each."""
         key = (phase.id, is_rack)
         if key not in self._ends:
@@ -316,7 +317,7 @@ class _Room:
 _NONE = np.zeros(0, np.int64)
 
 
-def _next_tasks(phase: PhaseView, count: int) -> list[int]:
+def _next_tasks(phase: PhaseState, count: int) -> list[int]:
     """The tasks that a phase launches next if it does not matter where, the first one first."""
     return list(dict.fromkeys((phase.next_task()[0], *phase.homes.pending(count))))
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from slotwise.core.decisions import Decision, Locality, Preempt, Release
+from slotwise.core.phase_state import PhaseState, phases_below
+from slotwise.core.pool_state import PoolState
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.views import PhaseView, PoolView
 from slotwise.policy.assignment.assigner import local, remote
 from slotwise.policy.assignment.victims import (
     PreemptionCandidate,
@@ -49,7 +50,7 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     after other tasks.
 
     A task that was stopped for a pool before is stopped for a share again only when it has run
-    twice as long as before (`PhaseView.spared_until`); for a min share, at any time. So a task
+    twice as long as before (`PhaseState.spared_until`); for a min share, at any time. So a task
     that takes D seconds loses less than 2 D to shares, even if these follow the tasks and go
     back and forth.
 
@@ -82,7 +83,7 @@ class _Taker:
     snapshot: Snapshot
     stoppable: PreemptionCandidates
     slot_kind: str
-    pool: PoolView
+    pool: PoolState
     is_least: bool
 
     def take(self, missing: int) -> Sequence[Preempt]:
@@ -97,7 +98,7 @@ class _Taker:
         A slot that is taken there would go to another pool, and be taken again.
         """
         avoided: list[set[str]] = []
-        for phase in self.pool.walk():
+        for phase in phases_below(self.pool):
             inside = takewhile(lambda pool: pool is not self.pool, path_of(phase.pool))
             if self._room(phase) >= phase.unit and not any(pool.is_full for pool in inside):
                 avoided.append(set(phase.avoided(self.snapshot.lost)))
@@ -133,7 +134,7 @@ class _Taker:
         """Stop tasks for the next phase of the pool that can use their slots."""
         # Phases of overdue pools wait for no slots near their input: only these waits matter.
         waits, coming = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
-        for phase in self.pool.walk():
+        for phase in phases_below(self.pool):
             room = self._room(phase)
             if room < phase.unit or waits.is_barred(phase):
                 continue  # No slot is taken back for it, or it could not use one.
@@ -153,7 +154,7 @@ class _Taker:
             coming = max(0, coming - count)  # It uses them before the next phase.
         return ()
 
-    def _take_for_gang(self, phase: PhaseView, missing: int) -> tuple[Sequence[Preempt], int]:
+    def _take_for_gang(self, phase: PhaseState, missing: int) -> tuple[Sequence[Preempt], int]:
         """Stop tasks so that all tasks of a gang have room, or none.
 
         If there is room when the tasks that were asked to stop have ended, none is stopped. The
@@ -173,7 +174,7 @@ class _Taker:
             return (), 0
         return self._stop(self._victims().for_gang(slot_kind, full, coming, phase)), 0
 
-    def _take_on_one_host(self, phase: PhaseView, missing: int) -> Sequence[Preempt]:
+    def _take_on_one_host(self, phase: PhaseState, missing: int) -> Sequence[Preempt]:
         """Stop tasks on the host where a task of a phase needs the fewest from others."""
         snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
         full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
@@ -195,7 +196,7 @@ class _Taker:
         return ()
 
     @staticmethod
-    def _room(phase: PhaseView) -> int:
+    def _room(phase: PhaseState) -> int:
         """The slots taken back that a phase may still hold; none are for pinned ones."""
         return 0 if phase.is_pinned else phase.max_share - phase.running
 
@@ -230,7 +231,7 @@ def _first_with(
     return found
 
 
-def _depth(pool: PoolView) -> int:
+def _depth(pool: PoolState) -> int:
     return sum(1 for _ in path_of(pool))
 
 
@@ -263,18 +264,18 @@ def serve_reserved(snapshot: Snapshot) -> Sequence[Decision]:
     return next(([one] for kind in kinds for one in _releases(snapshot, kind, waits)), ())
 
 
-def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseView]:
+def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseState]:
     """The phases of narrow tasks that may launch in reserved slots, in the order of service."""
     first = [p for p in snapshot.overdue(slot_kind) if p.missing_least(snapshot.now) > 0]
     takers = [pool for by_pool in snapshot.reserved(slot_kind).values() for pool in by_pool]
     for pool in dict.fromkeys((*first, *takers)):
-        for phase in pool.walk():
+        for phase in phases_below(pool):
             if phase.unit == 1 and phase.may_launch:
                 yield phase
 
 
 def _hosts_for(
-    snapshot: Snapshot, slot_kind: str, phase: PhaseView, waits: WideTaskReservations | None
+    snapshot: Snapshot, slot_kind: str, phase: PhaseState, waits: WideTaskReservations | None
 ) -> Mapping[str, int]:
     """The hosts with slots reserved for a phase where its tasks may begin."""
     if waits is not None and waits.is_barred(phase):
@@ -295,9 +296,9 @@ def _releases(
     reserved = snapshot.reserved(slot_kind)
     for host, by_pool in reserved.items():
         for pool, slots in by_pool.items():
-            if not any(_will_use(snapshot, phase, host, waits) for phase in pool.walk()):
+            if not any(_will_use(snapshot, phase, host, waits) for phase in phases_below(pool)):
                 yield Release(*pool.key, slot_kind, host, slots)
-    total: Counter[PoolView] = Counter()
+    total: Counter[PoolState] = Counter()
     for by_pool in reserved.values():
         for pool, slots in by_pool.items():
             total.update(dict.fromkeys(path_of(pool), slots))
@@ -308,7 +309,7 @@ def _releases(
 
 
 def _will_use(
-    snapshot: Snapshot, phase: PhaseView, host: str, waits: WideTaskReservations | None
+    snapshot: Snapshot, phase: PhaseState, host: str, waits: WideTaskReservations | None
 ) -> bool:
     """Whether a phase will launch in slots of a host that are reserved for one of its pools.
 

@@ -16,10 +16,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from slotwise.core.decisions import Launch
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import ShareKey
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.core.views import PhaseView, PoolView
 from slotwise.policy.assignment.wide import path_of, places
 
 TURNS = ((0, True), (1, True), (2, True))
@@ -29,7 +30,7 @@ their share give none."""
 MIN_TURNS = ((0, True), (1, True), (0, False), (1, False), (2, False))
 """For a min share, kept even if the job above its share is a gang too large to stop."""
 
-JobKey = tuple[PoolView, str]
+JobKey = tuple[PoolState, str]
 """A job in a pool: the share that its phases count against, and its id."""
 
 
@@ -40,7 +41,7 @@ class PreemptionCandidate(NamedTuple):
     turn     which are stopped first: 0 tasks, 1 gangs, 2 those of the min share of a phase
     """
 
-    phase: PhaseView
+    phase: PhaseState
     launches: Sequence[Launch]
     started: float
     turn: int
@@ -111,18 +112,18 @@ class Victims:
     def __init__(
         self,
         stoppable: PreemptionCandidates,
-        taker: PoolView,
+        taker: PoolState,
         is_least: bool,
         spared: Collection[str] = (),
     ) -> None:
         self._stoppable, self._taker, self._is_least = stoppable, taker, is_least
         self._above = {pool.key for pool in path_of(taker)}
         self._spared = {*stoppable.snapshot.lost, *spared}
-        self._given: Counter[PoolView | JobKey] = Counter()
+        self._given: Counter[PoolState | JobKey] = Counter()
         self._stopped: set[Launch] = set()
 
     def take(
-        self, slot_kind: str, within: PoolView | None, slots_max: int
+        self, slot_kind: str, within: PoolState | None, slots_max: int
     ) -> list[PreemptionCandidate]:
         """More of them, with `slots_max` slots of a kind, within a pool if one is given."""
         taken: list[PreemptionCandidate] = []
@@ -135,7 +136,7 @@ class Victims:
         return taken
 
     def on_host(
-        self, slot_kind: str, within: PoolView | None, host: str, lacks: int
+        self, slot_kind: str, within: PoolState | None, host: str, lacks: int
     ) -> list[PreemptionCandidate]:
         """Those with so many slots of a host; none if all together have fewer."""
         taken: list[PreemptionCandidate] = []
@@ -150,9 +151,9 @@ class Victims:
     def for_gang(
         self,
         slot_kind: str,
-        within: PoolView | None,
+        within: PoolState | None,
         coming: Mapping[str, int],
-        gang: PhaseView,
+        gang: PhaseState,
     ) -> list[PreemptionCandidate]:
         """Those after which a gang has room on hosts with these slots; none if it has not."""
         left, taken = Counter(coming), []
@@ -174,7 +175,7 @@ class Victims:
         return self._stoppable.of(slot_kind, self._is_least)
 
     def _in_order(
-        self, victims: Iterable[PreemptionCandidate], slot_kind: str, within: PoolView | None
+        self, victims: Iterable[PreemptionCandidate], slot_kind: str, within: PoolState | None
     ) -> Iterator[PreemptionCandidate]:
         """Those of these tasks that may be stopped, in order. Each one counts as stopped.
 
@@ -209,7 +210,7 @@ class Victims:
     ) -> Mapping[ShareKey, _Giver]:
         """The pools and jobs of these tasks, below each of those that contain the taker."""
         tops: dict[ShareKey, _Giver] = {}
-        found: dict[PoolView | JobKey, _Giver] = {}
+        found: dict[PoolState | JobKey, _Giver] = {}
         for victim in victims:  # The newest first.
             job = victim.phase.pool, victim.phase.id.job
             if job not in found:
@@ -243,13 +244,13 @@ class _Giver:
 
     __slots__ = ("below", "name", "order", "spare", "surplus", "tasks")
 
-    def __init__(self, name: PoolView | JobKey | None, surplus: float, spare: float) -> None:
+    def __init__(self, name: PoolState | JobKey | None, surplus: float, spare: float) -> None:
         self.name, self.surplus, self.spare = name, surplus, spare
         self.below: list[_Giver] = []
         self.tasks: list[PreemptionCandidate] = []
         self.order: list[tuple[float, float, int, _Giver]] = []
 
-    def rebuild_order(self, given: Mapping[PoolView | JobKey, int]) -> None:
+    def rebuild_order(self, given: Mapping[PoolState | JobKey, int]) -> None:
         """Find the order of those below it, which know theirs, and count what it has given."""
         if self.name is not None:
             self.count(given.get(self.name, 0))
@@ -270,7 +271,7 @@ class _Giver:
         self.spare -= slots
 
     def give(
-        self, spares_jobs: bool, given: Counter[PoolView | JobKey]
+        self, spares_jobs: bool, given: Counter[PoolState | JobKey]
     ) -> PreemptionCandidate | None:
         """Stop a task below it; None if none may be. `spares_jobs`: no job at its share gives.
 
@@ -310,7 +311,7 @@ class _Enclosing:
     others for a pool in them, as long as they have what it lacks.
     """
 
-    def __init__(self, taker: PoolView, within: PoolView | None) -> None:
+    def __init__(self, taker: PoolState, within: PoolState | None) -> None:
         """Only within a pool, if one is given; it may be a share of another kind of slot."""
         is_other = within is not None and within.slot_kind != taker.slot_kind
         self._pools = list(path_of(taker if is_other else taker.parent))
@@ -348,12 +349,12 @@ def _freed(victim: PreemptionCandidate, hosts: Container[str]) -> Counter[str]:
     return freed
 
 
-def _newest_first(phases: Sequence[PhaseView], now: float) -> Iterator[PreemptionCandidate]:
+def _newest_first(phases: Sequence[PhaseState], now: float) -> Iterator[PreemptionCandidate]:
     """The tasks not spared at `now`, the newest first, then gangs; guaranteed ones last.
 
     A phase's own min share is spared as long as other tasks can be stopped.
     """
-    running: list[tuple[int, float, int, int, PhaseView, Sequence[Launch]]] = []
+    running: list[tuple[int, float, int, int, PhaseState, Sequence[Launch]]] = []
     for phase in phases:
         attempts = list(phase.attempts())
         # A task that was stopped before would never end if that went on.

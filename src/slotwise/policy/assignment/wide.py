@@ -19,9 +19,10 @@ from math import inf
 
 from slotwise.core.decisions import Defer, Launch, Locality
 from slotwise.core.job import PhaseId
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import PoolState
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.core.views import PhaseView, PoolView
 
 LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
@@ -39,7 +40,7 @@ class WideTaskReservations:
     """
 
     def __init__(
-        self, snapshot: Snapshot, near_after: Callable[[PhaseView], float] = lambda phase: 0.0
+        self, snapshot: Snapshot, near_after: Callable[[PhaseState], float] = lambda phase: 0.0
     ) -> None:
         """`near_after`: seconds for which a phase waits for slots near its input."""
         self._snapshot, self._near_after = snapshot, near_after
@@ -54,21 +55,21 @@ class WideTaskReservations:
             for phase in self._wide
             if phase.pending and (due := self._due(phase)) <= snapshot.now
         ]
-        self.due: list[PhaseView] = [
+        self.due: list[PhaseState] = [
             phase for *_, phase in sorted(found, key=lambda one: one[:3])
         ]
         self._place = {phase.id: place for place, phase in enumerate(self.due)}
-        self._keepers: dict[tuple[str, str], PhaseView] = {}
+        self._keepers: dict[tuple[str, str], PhaseState] = {}
         for phase in self.due:
             if phase.may_launch:
                 self._keep(phase)
 
-    def in_order(self, slot_kind: str) -> list[PhaseView]:
+    def in_order(self, slot_kind: str) -> list[PhaseState]:
         """The phases that may launch: of overdue pools, then those that are due, then all."""
         phases = [p for p in self._snapshot.backlogged(slot_kind) if p.may_launch]
         return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
 
-    def offered(self, slot_kind: str, phase: PhaseView) -> Mapping[str, int]:
+    def offered(self, slot_kind: str, phase: PhaseState) -> Mapping[str, int]:
         """The hosts with enough free slots for a task that are not kept from its phase.
 
         For a gang these hosts hold all of its tasks, or there are none.
@@ -84,20 +85,20 @@ class WideTaskReservations:
             return {}
         return hosts
 
-    def is_barred(self, phase: PhaseView) -> bool:
+    def is_barred(self, phase: PhaseState) -> bool:
         """Whether its launches would take room in a pool that a phase before it needs."""
         return phase.is_limited and any(self._needs_room_of(one, phase) for one in self.due)
 
-    def kept_from(self, phase: PhaseView) -> set[str]:
+    def kept_from(self, phase: PhaseState) -> set[str]:
         """The hosts whose free slots are kept from a phase."""
         return {host for _, host in self._keepers if self.keeper(phase, host) is not None}
 
-    def keeper(self, phase: PhaseView, host: str) -> PhaseView | None:
+    def keeper(self, phase: PhaseState, host: str) -> PhaseState | None:
         """The phase that keeps the free slots of a host from a phase, if one does."""
         keeper = self._keepers.get((phase.pool.slot_kind, host))
         return keeper if keeper is not None and self._precedes(keeper, phase) else None
 
-    def keeps(self, phase: PhaseView, host: str) -> bool:
+    def keeps(self, phase: PhaseState, host: str) -> bool:
         """Whether a phase keeps the free slots of a host from others."""
         return self._keepers.get((phase.pool.slot_kind, host)) is phase
 
@@ -116,7 +117,7 @@ class WideTaskReservations:
                 decisions.append(Defer(phase.id, since, due if due > now else later))
         return decisions
 
-    def _due(self, phase: PhaseView) -> float:
+    def _due(self, phase: PhaseState) -> float:
         """When its wait is due; inf if it holds its allocation.
 
         At once if it lacks the slots of a whole task, or gang, or its pool is overdue. If it
@@ -134,12 +135,12 @@ class WideTaskReservations:
         since = phase.deferred_since
         return (self._snapshot.now if since is None else since) + wait
 
-    def _mean(self, phase: PhaseView) -> float:
+    def _mean(self, phase: PhaseState) -> float:
         """The estimated seconds that each of its tasks still takes."""
         slots = phase.running + phase.pending * phase.width
         return phase.work_left(self._snapshot.now) / slots
 
-    def _keep(self, phase: PhaseView) -> None:
+    def _keep(self, phase: PhaseState) -> None:
         """Keep the hosts with the most free slots: as many hosts as it lacks tasks.
 
         It keeps none while a task of another phase runs that will free enough slots at once.
@@ -158,7 +159,7 @@ class WideTaskReservations:
             for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
                 self._keepers[kind, host] = phase
 
-    def _hosts_for_gang(self, phase: PhaseView, kind: str) -> list[str]:
+    def _hosts_for_gang(self, phase: PhaseState, kind: str) -> list[str]:
         """The hosts that a gang keeps: those where the newest task has run for longest.
 
         As many as will hold the gang when the tasks that were asked to stop have ended there
@@ -182,7 +183,7 @@ class WideTaskReservations:
                 return _first_that_hold(phase, order, slots)
         return []
 
-    def _will_come(self, phase: PhaseView, slot_kind: str) -> bool:
+    def _will_come(self, phase: PhaseState, slot_kind: str) -> bool:
         """Whether a task of another phase holds enough slots of a host that it could use."""
         return any(
             launch.host not in self._snapshot.lost
@@ -192,7 +193,7 @@ class WideTaskReservations:
             for _, launch in other.attempts()
         )
 
-    def _could_use(self, phase: PhaseView, slot_kind: str, host: str) -> bool:
+    def _could_use(self, phase: PhaseState, slot_kind: str, host: str) -> bool:
         """Whether one more of its tasks could run on a host if all other phases left it."""
         slots = self._snapshot.cluster.by_name[host].slots.get(slot_kind, 0)
         if slots < phase.width or (phase.is_pinned and not phase.next_task_on((host,))):
@@ -201,7 +202,7 @@ class WideTaskReservations:
         own += [where for where, _ in phase.stops()]
         return slots - own.count(host) * phase.width >= phase.width
 
-    def _needs_room_of(self, keeper: PhaseView, phase: PhaseView) -> bool:
+    def _needs_room_of(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a launch would take room in a pool that a phase before it needs."""
         if not keeper.is_limited or not self._precedes(keeper, phase):
             return False
@@ -211,7 +212,7 @@ class WideTaskReservations:
             for pool in path_of(phase.pool)
         )
 
-    def _precedes(self, keeper: PhaseView, phase: PhaseView) -> bool:
+    def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
         if phase.overdue > keeper.overdue:
             return False
@@ -220,7 +221,7 @@ class WideTaskReservations:
     def _turn(self, phase: PhaseId) -> int:
         return self._place.get(phase, len(self._place))
 
-    def _has_host(self, phase: PhaseView) -> bool:
+    def _has_host(self, phase: PhaseState) -> bool:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
         kind, lost = phase.pool.slot_kind, self._snapshot.lost
         hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
@@ -228,15 +229,15 @@ class WideTaskReservations:
         return places(phase, (host.slots.get(kind, 0) for host in hosts)) >= needed
 
 
-def places(phase: PhaseView, slots: Iterable[int]) -> int:
+def places(phase: PhaseState, slots: Iterable[int]) -> int:
     """The tasks of a phase for which hosts with these numbers of slots have room together."""
     return sum(count // phase.width for count in slots)
 
 
 def free_for(
     snapshot: Snapshot,
-    phase: PhaseView,
-    keeper: Callable[[PhaseView, str], PhaseView | None] | None = None,
+    phase: PhaseState,
+    keeper: Callable[[PhaseState, str], PhaseState | None] | None = None,
 ) -> Mapping[str, int]:
     """The free slots of each host for a phase: for all, or reserved for a pool that it is in.
 
@@ -258,7 +259,7 @@ def free_for(
 
 
 def reserved_for(
-    snapshot: Snapshot, phase: PhaseView, host: str, keeper: PhaseView | None
+    snapshot: Snapshot, phase: PhaseState, host: str, keeper: PhaseState | None
 ) -> int:
     """The reserved slots of a host that a phase may use, without those that its keeper may."""
     return sum(
@@ -269,7 +270,7 @@ def reserved_for(
     )
 
 
-def may_use(snapshot: Snapshot, phase: PhaseView, taker: PoolView) -> bool:
+def may_use(snapshot: Snapshot, phase: PhaseState, taker: PoolState) -> bool:
     """Whether slots that are taken back for a pool are for a phase.
 
     They are for the phases in the pool. An overdue min share of another pool beats that, as far
@@ -283,7 +284,7 @@ def may_use(snapshot: Snapshot, phase: PhaseView, taker: PoolView) -> bool:
     )
 
 
-def coming_to(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
+def coming_to(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
     """The slots of each host that are free for a phase, or will be when stopping tasks end."""
     kind = phase.pool.slot_kind
     slots = Counter(free_for(snapshot, phase))
@@ -297,7 +298,7 @@ def coming_to(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
     return slots
 
 
-def taken_for(snapshot: Snapshot, phase: PhaseView) -> Counter[str]:
+def taken_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
     """Those of them that are taken back for pools that the phase is in."""
     kind = phase.pool.slot_kind
     path, slots = set(path_of(phase.pool)), Counter[str]()
@@ -320,7 +321,7 @@ def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
 
 
 def _first_that_hold(
-    phase: PhaseView, hosts: Sequence[str], slots: Mapping[str, int]
+    phase: PhaseState, hosts: Sequence[str], slots: Mapping[str, int]
 ) -> list[str]:
     """The first of these hosts that hold a gang together if they have these slots for it."""
     chosen, left = [], phase.pending
@@ -333,12 +334,12 @@ def _first_that_hold(
     return chosen
 
 
-def _lacks(phase: PhaseView) -> float:
+def _lacks(phase: PhaseState) -> float:
     """The slots of its allocation that it does not hold."""
     return phase.allocated - (phase.running - phase.slots_on_lost_hosts)
 
 
-def path_of(pool: PoolView | None) -> Iterator[PoolView]:
+def path_of(pool: PoolState | None) -> Iterator[PoolState]:
     """A share of a pool and those that contain it."""
     while pool is not None:
         yield pool
@@ -347,7 +348,7 @@ def path_of(pool: PoolView | None) -> Iterator[PoolView]:
 
 # Where the tasks of a gang start together, near their input first.
 
-Together = Callable[[Snapshot, PhaseView, Mapping[str, int], Locality], Sequence[Launch]]
+Together = Callable[[Snapshot, PhaseState, Mapping[str, int], Locality], Sequence[Launch]]
 """Launches all tasks of a gang on hosts with these free slots, or none.
 
 No task with input on hosts runs farther from it than the given locality.
@@ -355,7 +356,7 @@ No task with input on hosts runs farther from it than the given locality.
 
 
 def near_first(
-    snapshot: Snapshot, phase: PhaseView, free: Mapping[str, int], farthest: Locality
+    snapshot: Snapshot, phase: PhaseState, free: Mapping[str, int], farthest: Locality
 ) -> Sequence[Launch]:
     """Tasks with few homes choose first; what is left fills the hosts with most free slots.
 
@@ -388,14 +389,14 @@ def near_first(
     return launches(phase, placed)
 
 
-def launches(phase: PhaseView, placed: Mapping[int, tuple[str, Locality]]) -> Sequence[Launch]:
+def launches(phase: PhaseState, placed: Mapping[int, tuple[str, Locality]]) -> Sequence[Launch]:
     """The launches of tasks on hosts, by number."""
     return [
         Launch(phase.id, task, phase.attempt_of(task), *placed[task]) for task in sorted(placed)
     ]
 
 
-def _homes(phase: PhaseView, known: Mapping[str, int]) -> dict[int, list[str]]:
+def _homes(phase: PhaseState, known: Mapping[str, int]) -> dict[int, list[str]]:
     """The hosts of the cluster that hold the input of each pending task, if there are some."""
     names, tasks, hosts = phase.homes.copies()
     homes: dict[int, list[str]] = {}

@@ -11,10 +11,12 @@ import numpy as np
 from slotwise.core.cluster import Cluster
 from slotwise.core.costs import Floats, Ints
 from slotwise.core.errors import InputError
-from slotwise.core.estimation import MIN_WORK, RUNNING_FLOOR, Corrected
+from slotwise.core.estimation import MIN_WORK, RUNNING_FLOOR
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.pools import Pool
-from slotwise.core.snapshot import Snapshot, Unbegun
+from slotwise.core.snapshot import Snapshot
+from slotwise.core.unbegun import Unbegun
+from slotwise.policy.dmrs.corrections import Corrected
 from slotwise.policy.dmrs.problem import JobColumns, NumericJob, RelatedMachines, Stage
 
 

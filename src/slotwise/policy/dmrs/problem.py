@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.core.costs import Floats, Ints
-from slotwise.core.snapshot import JobGraphs
 from slotwise.core.tolerances import CLOSE
+from slotwise.core.unbegun import JobGraphs
 
 
 @dataclass(frozen=True)

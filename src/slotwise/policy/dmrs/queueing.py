@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from slotwise.core.decisions import Decision, Enqueue, Launch
-from slotwise.core.estimation import Corrected, corrected
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import CLOSE
 from slotwise.policy.assignment.assigner import give_up
 from slotwise.policy.dmrs.algorithm import by_completion, program_order
+from slotwise.policy.dmrs.corrections import Corrected, corrected
 from slotwise.policy.dmrs.jobs import Machines, Remaining, machines, remaining
 from slotwise.policy.dmrs.list_schedule import TaskLister
 from slotwise.policy.dmrs.planning import identical_machine, map_only

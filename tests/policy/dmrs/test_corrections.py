@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.core.estimation import corrected
+from slotwise.core.host_state import TaskTimings
 from slotwise.core.job import PhaseId
-from slotwise.core.snapshot import TaskTimings
+from slotwise.policy.dmrs.corrections import corrected
 
 A, B = PhaseId("j", "map"), PhaseId("j", "reduce")
 
