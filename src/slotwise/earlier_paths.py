@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 MOVED = {
     "slotwise.allocation.bounds": "slotwise.policy.bounds",
@@ -38,16 +41,23 @@ PACKAGES = {"slotwise.allocation.search", "slotwise.assignment.dmrs"} | {
 """Packages that hold nothing any more but such modules."""
 
 
-class EarlierPaths(MetaPathFinder, Loader):
-    """Finds modules by their earlier paths; each is the module at its present path, itself."""
+class EarlierPaths:
+    """Finds modules by their earlier paths; each is the module at its present path, itself.
+
+    A finder and a loader without the base classes of `importlib.abc`, which take longer to
+    import than the rest of what a worker process imports of slotwise.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The specification of a module that has moved, or of a package that only held such."""
         if fullname in MOVED or fullname in PACKAGES:
-            return ModuleSpec(fullname, self, is_package=True)
+            return ModuleSpec(fullname, cast("Loader", self), is_package=True)
         return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """None: an empty module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Replace the empty module by the present one, or leave a package empty."""
