@@ -67,7 +67,7 @@ def create_history(path: str | Path) -> None:
     """
     place = Path(path)
     with _input_errors(path):
-        if not _is_there(place):
+        if not _exists(place):
             _make(place)
         _refuse_others(path)
 
@@ -103,7 +103,7 @@ def read_history(path: str | Path) -> list[Observation]:
     """
     place = Path(path)
     with _input_errors(path):
-        if not _is_there(place):
+        if not _exists(place):
             raise InputError(
                 f"history {str(path)!r}: there is no such file; name one that"
                 " `slotwise run --history` has written"
@@ -182,7 +182,7 @@ def _connected(place: Path, how: str) -> sqlite3.Connection:
     )
 
 
-def _is_there(place: Path) -> bool:
+def _exists(place: Path) -> bool:
     """Whether there is such a file. Raises OSError for a path that cannot be looked up."""
     try:
         os.stat(place)

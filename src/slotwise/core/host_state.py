@@ -29,13 +29,17 @@ class FreeSlots:
     def __init__(self, cluster: Cluster, kind: str) -> None:
         self.by_host = {h.name: h.slots[kind] for h in cluster.hosts if h.slots.get(kind)}
         self.freed: list[str] = []
-        self._away: dict[str, int] = {}
+        self._set_aside: dict[str, int] = {}
         self._excess: dict[str, int] = {}  # Slots that are held but not there any more.
 
     @property
     def count(self) -> int:
         """The number of free slots, including those set aside, less those held in excess."""
-        parts = sum(self.by_host.values()), sum(self._away.values()), sum(self._excess.values())
+        parts = (
+            sum(self.by_host.values()),
+            sum(self._set_aside.values()),
+            sum(self._excess.values()),
+        )
         return parts[0] + parts[1] - parts[2]
 
     def take(self, host: str, slots: int) -> None:
@@ -49,8 +53,8 @@ class FreeSlots:
 
     def give_back(self, host: str, slots: int) -> None:
         """Return slots of a host."""
-        if host in self._away:
-            self._away[host] += slots
+        if host in self._set_aside:
+            self._set_aside[host] += slots
         else:
             if self._excess:
                 slots -= self._use_excess(host, slots)
@@ -62,8 +66,8 @@ class FreeSlots:
         """A host has so many more slots, or fewer: then those that are held are in excess."""
         if more >= 0:
             self.give_back(host, more)
-        elif host in self._away:
-            self._away[host] += more
+        elif host in self._set_aside:
+            self._set_aside[host] += more
         else:
             left = self.by_host.pop(host, 0) + more
             if left > 0:
@@ -73,11 +77,11 @@ class FreeSlots:
 
     def lose(self, host: str) -> None:
         """Set aside the slots of a host where nothing can begin from now on."""
-        self._away[host] = self.by_host.pop(host, 0) - self._excess.pop(host, 0)
+        self._set_aside[host] = self.by_host.pop(host, 0) - self._excess.pop(host, 0)
 
     def join(self, host: str) -> None:
         """Make the slots of a host available again; none of a kind that came meanwhile."""
-        self.add(host, self._away.pop(host, 0))
+        self.add(host, self._set_aside.pop(host, 0))
 
     def add(self, host: str, count: int) -> None:
         """Make the slots of a host available; below 0, they are held in excess."""
@@ -89,11 +93,11 @@ class FreeSlots:
 
     def set_aside(self, host: str) -> int:
         """The number of free slots of a host that are set aside."""
-        return self._away.get(host, 0)
+        return self._set_aside.get(host, 0)
 
     def forget(self, host: str) -> None:
         """Remove the slots of a host that has left; they are set aside."""
-        self._away.pop(host, None)
+        self._set_aside.pop(host, None)
 
     def _use_excess(self, host: str, slots: int) -> int:
         """The part of returned slots that are not there any more."""
@@ -207,8 +211,8 @@ class Hosts:
         assert not free.by_host.keys() & self.lost, "nothing begins on a host that is lost"
         assert self.lost == self.unresponsive | self.leaving
         assert self.lost <= self.cluster.by_name.keys()
-        there = [h for h in self.cluster.hosts if h.name not in self.lost]
-        assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in there)
+        usable = [h for h in self.cluster.hosts if h.name not in self.lost]
+        assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in usable)
 
 
 # Measured and expected times of finished tasks, from which host speeds are estimated.
@@ -335,7 +339,7 @@ class Queues:
     def __init__(self) -> None:
         self._by_host: dict[str, deque[tuple[PhaseId, int]]] = {}
         self.jobs: tuple[str, ...] = ()
-        self.is_outdated = self.has_heard = False
+        self.is_outdated = self.has_time_passed = False
 
     @property
     def by_host(self) -> Mapping[str, deque[tuple[PhaseId, int]]]:
@@ -346,7 +350,7 @@ class Queues:
         """Replace all queues by these."""
         self._by_host = {host: deque(queue) for host, queue in decision.queues.items()}
         self.jobs = decision.jobs
-        self.is_outdated = self.has_heard = False
+        self.is_outdated = self.has_time_passed = False
 
     def launched(self, launch: Launch) -> None:
         """Remove a launched task from its queue. O(1) if it is first there, as usual."""

@@ -71,7 +71,7 @@ class LogValidator:
 
     def __init__(self, cluster: Cluster, over_most: int = MAX_OVER) -> None:
         self._hosts = set(cluster.by_name)  # those that have ever been there
-        self._gone: set[str] = set()
+        self._removed: set[str] = set()
         self._drained: set[str] = set()  # They may have left.
         self._over_most = over_most
         self._jobs: dict[str, _Known] = {}
@@ -177,10 +177,10 @@ class LogValidator:
             self._add(event.host)
             return
         self._check_host(event.host)
-        if event.host in self._gone:
+        if event.host in self._removed:
             raise ValueError(f"{type(event).__name__} of {event.host!r}, which was removed")
         if not isinstance(event, HostDrained):
-            self._gone.add(event.host)
+            self._removed.add(event.host)
             self._drained.discard(event.host)
         elif event.host in self._drained:
             raise ValueError(f"host {event.host!r} is drained twice")
@@ -188,11 +188,11 @@ class LogValidator:
             self._drained.add(event.host)
 
     def _add(self, host: Host) -> None:
-        may_have_left = host.name in self._gone or host.name in self._drained
+        may_have_left = host.name in self._removed or host.name in self._drained
         if host.name in self._hosts and not may_have_left:
             raise ValueError(f"host {host.name!r} is added, but it is there")
         self._hosts.add(host.name)
-        for names in (self._gone, self._drained, self._silent):
+        for names in (self._removed, self._drained, self._silent):
             names.discard(host.name)
 
     def _check_request(self, event: Request) -> None:

@@ -347,7 +347,7 @@ class OfProgram:
         self._wider: Sums | None = None
         self._number, self._mean = 0, 0.0
 
-    def tell(self, wider: Sums) -> None:
+    def update_wider(self, wider: Sums) -> None:
         """The sums have changed: so does their entry in the wider ones."""
         mean = self.sums.mean
         if wider is self._wider:
@@ -497,7 +497,7 @@ class Learned:
                 self._enter(phase, value)
             else:
                 change = phase.change(value)
-                self._tell_of_program(phase.source)
+                self._update_wider(phase.source)
                 if phase.job is not None:
                     phase.job.by_stated += change
                     phase.job.by_alike += change
@@ -512,7 +512,7 @@ class Learned:
             phase.enter(value, self._within, phase.scale - of_program.sums.mean)
         for sums in self._sums_of(phase.source):
             phase.enter(value, sums, phase.scale)
-        self._tell_of_program(phase.source)
+        self._update_wider(phase.source)
         if phase.is_stated:
             phase.enter(value, self._stated, 0.0)
 
@@ -522,14 +522,14 @@ class Learned:
             return [_used(self._programs, key, OfProgram).sums for key in _programs(source)]
         return [self._all, _used(self._pools, _pool(source), Sums)]
 
-    def _tell_of_program(self, source: TaskSource) -> None:
+    def _update_wider(self, source: TaskSource) -> None:
         """A phase of its program has changed."""
         if source.program:
             everywhere, in_pool = map(self._programs.get, _programs(source))
             if everywhere is not None:
-                everywhere.tell(self._all)
+                everywhere.update_wider(self._all)
             if in_pool is not None:
-                in_pool.tell(_used(self._pools, _pool(source), Sums))
+                in_pool.update_wider(_used(self._pools, _pool(source), Sums))
 
     def _enter_in_job(self, phase: Measured, of_job: OfJob, value: float) -> None:
         by_alike = value + phase.scale - self._alike(phase.source).log.mean

@@ -385,7 +385,7 @@ class PoolState(GroupNode):
         return self.max_share - self.running if self.total is None else self.total.room(self)
 
     @property
-    def most_there(self) -> float:
+    def max_on_responsive(self) -> float:
         """Its max share minus the slots that it holds on unresponsive hosts."""
         return self.max_share - (
             self.slots_on_lost_hosts if self.total is None else self.total.slots_on_lost_hosts

@@ -297,7 +297,7 @@ class Shares:
         """The shares of a pool."""
         return [share for share in self._by_key.values() if share.name == name]
 
-    def tell(self, phase: PhaseState, task: int, share: PoolState | None) -> None:
+    def ask_to_stop(self, phase: PhaseState, task: int, share: PoolState | None) -> None:
         """Count a running task that was asked to stop, for a pool (`share`) or for none."""
         phase.stopping[task] = share
         for pool in path_to(phase.pool):
@@ -568,7 +568,7 @@ class SharesByKind:
                 if taker is not None:
                     phase.stopping[task] = others.of[taker.slot_kind].get(taker.key)
 
-    def check_coming(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
+    def check_reclaimed(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
         """Assert that what is taken back for each share, or reserved, is counted. For tests."""
         coming: Counter[PoolState] = Counter()
         for phase in phases:

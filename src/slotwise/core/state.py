@@ -189,7 +189,7 @@ class State(Snapshot):
         for kind, offers in self._offers.items():
             offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
         self.now = now
-        self._queues.has_heard = True
+        self._queues.has_time_passed = True
         if self.completed or self.failed:
             self._jobs.new_turn()
         for free in free_of_kind.values():
@@ -526,7 +526,7 @@ class State(Snapshot):
         self.broken.pop(decision.phase, None)
         if decision.task not in phase.stopping:  # Otherwise it was asked before.
             taker = self._shares.taker(decision.pool, phase.slot_kind)
-            self._of_kind[phase.slot_kind].tell(phase, decision.task, taker)
+            self._of_kind[phase.slot_kind].ask_to_stop(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
                 self._recount()
 
@@ -582,7 +582,7 @@ class State(Snapshot):
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
             self._jobs.check(kind, self.pools)
             self._of_kind[kind].check(phases)
-        self._shares.check_coming(self._phases.values(), self._hosts.lost)
+        self._shares.check_reclaimed(self._phases.values(), self._hosts.lost)
         for offers in self._offers.values():
             offers.check()
 

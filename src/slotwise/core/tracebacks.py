@@ -27,12 +27,12 @@ def format_traceback(error: BaseException) -> str:
     return f"{where}: {text}" if where else text
 
 
-def error_line(told: str) -> str:
+def error_line(text: str) -> str:
     """The line of a traceback that names the error, without the rest of its message and notes.
 
     The last line of text that has no traceback.
     """
-    lines = [_MARGIN.sub("", line) for line in told.rstrip().splitlines()] or [""]
+    lines = [_MARGIN.sub("", line) for line in text.rstrip().splitlines()] or [""]
     frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
     after = lines[frames[-1] + 1 :] if frames else []
     return next((line for line in after if not line.startswith(" ")), lines[-1]).strip()

@@ -255,7 +255,7 @@ def _without_away(
         pool: PoolState | None = phase.pool
         while pool is not None and number >= 0:
             # More may be held there than a max share that was lowered meanwhile.
-            found[number] = replace(groups[number], slots_max=max(0, pool.most_there))
+            found[number] = replace(groups[number], slots_max=max(0, pool.max_on_responsive))
             pool, number = pool.parent, groups[number].parent
     return found
 

@@ -125,7 +125,7 @@ def promise_all(
     for job in order:
         total, low, top = work[job], min_share[job], max_share[job]
         # The earliest completion: see `Promises.earliest`.
-        date, last, there = 0.0, 0, 0.0
+        date, last, level = 0.0, 0, 0.0
         for i in range(count):
             free = room[i]
             if low > 0.0:
@@ -134,14 +134,14 @@ def promise_all(
                 until = at[i] + (total - free) / top
                 if until > date:
                     date = until
-                last, there = i, free
+                last, level = i, free
         if last + 1 < count:
             behind = room[last + 1] + min(total, low * at[last + 1])
-            slope = (behind - there) / (at[last + 1] - at[last])
+            slope = (behind - level) / (at[last + 1] - at[last])
         else:
             slope = capacity
         if slope > 0.0:
-            date = max(date, at[last] + (total - there) / slope)
+            date = max(date, at[last] + (total - level) / slope)
         # The latest completion that costs no more: see `promise_in_order`.
         for plateau in plateaus[job]:
             # `met_until` inlined: machine code cannot call it.

@@ -19,9 +19,9 @@ from slotwise.policy.assignment.victims import (
 )
 from slotwise.policy.assignment.wide import (
     WideTaskReservations,
-    coming_to,
     path_of,
     places,
+    reclaimed_for,
     reserved_for,
     taken_for,
 )
@@ -133,7 +133,7 @@ class _Taker:
     def _take_in_turn(self, missing: int) -> Sequence[Preempt]:
         """Stop tasks for the next phase of the pool that can use their slots."""
         # Phases of overdue pools wait for no slots near their input: only these waits matter.
-        waits, coming = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
+        waits, reclaimed = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
         for phase in phases_below(self.pool):
             room = self._room(phase)
             if room < phase.unit or waits.is_barred(phase):
@@ -143,7 +143,7 @@ class _Taker:
             count = min(phase.pending, room) if phase.unit == 1 else phase.unit
             if phase.unit == 1:
                 kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
-                taken = self._take(min(count - coming, missing), kept)
+                taken = self._take(min(count - reclaimed, missing), kept)
             elif phase.is_gang:
                 taken, claimed = self._take_for_gang(phase, missing)
                 missing -= claimed
@@ -151,7 +151,7 @@ class _Taker:
                 taken = self._take_on_one_host(phase, missing)
             if taken:
                 return taken
-            coming = max(0, coming - count)  # It uses them before the next phase.
+            reclaimed = max(0, reclaimed - count)  # It uses them before the next phase.
         return ()
 
     def _take_for_gang(self, phase: PhaseState, missing: int) -> tuple[Sequence[Preempt], int]:
@@ -162,27 +162,27 @@ class _Taker:
         """
         snapshot, slot_kind = self.snapshot, self.slot_kind
         full = next((pool for pool in path_of(self.pool) if pool.room < phase.unit), None)
-        all_coming = coming_to(snapshot, phase)
-        coming = {
-            host.name: all_coming[host.name]
+        all_reclaimed = reclaimed_for(snapshot, phase)
+        reclaimed = {
+            host.name: all_reclaimed[host.name]
             for host in snapshot.cluster.hosts
             if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= phase.width
         }
-        if places(phase, coming.values()) >= phase.pending:
+        if places(phase, reclaimed.values()) >= phase.pending:
             return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
         if missing < phase.unit:
             return (), 0
-        return self._stop(self._victims().for_gang(slot_kind, full, coming, phase)), 0
+        return self._stop(self._victims().for_gang(slot_kind, full, reclaimed, phase)), 0
 
     def _take_on_one_host(self, phase: PhaseState, missing: int) -> Sequence[Preempt]:
         """Stop tasks on the host where a task of a phase needs the fewest from others."""
         snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
         full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
-        coming, taken = coming_to(snapshot, phase), taken_for(snapshot, phase)
+        reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
             if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= width:
-                lacks[host.name] = width - coming[host.name]
+                lacks[host.name] = width - reclaimed[host.name]
                 if lacks[host.name] <= 0:  # A task of the pool will run there.
                     missing -= max(0, width - taken[host.name])
         if missing < width:
@@ -326,7 +326,7 @@ def _will_use(
     assert waits is not None, "it is known that there are such phases"
     if waits.keeps(phase, host):
         return True
-    coming = coming_to(snapshot, phase)
-    if coming[host] < phase.width:
+    reclaimed = reclaimed_for(snapshot, phase)
+    if reclaimed[host] < phase.width:
         return False
-    return not phase.is_gang or places(phase, coming.values()) >= phase.pending
+    return not phase.is_gang or places(phase, reclaimed.values()) >= phase.pending

@@ -152,20 +152,20 @@ class Victims:
         self,
         slot_kind: str,
         within: PoolState | None,
-        coming: Mapping[str, int],
+        reclaimed: Mapping[str, int],
         gang: PhaseState,
     ) -> list[PreemptionCandidate]:
         """Those after which a gang has room on hosts with these slots; none if it has not."""
-        left, taken = Counter(coming), []
+        left, taken = Counter(reclaimed), []
         for victim in self._in_order(self._all(slot_kind), slot_kind, within):
             taken.append(victim)
-            left.update(_freed(victim, coming))
+            left.update(_freed(victim, reclaimed))
             if places(gang, left.values()) >= gang.pending:
                 break
         else:
             return []
         for victim in taken[::-1]:  # Spare those whose slots are no use to it after all.
-            without = left - _freed(victim, coming)
+            without = left - _freed(victim, reclaimed)
             if places(gang, without.values()) >= gang.pending:
                 left = without
                 taken.remove(victim)

@@ -154,8 +154,11 @@ class WideTaskReservations:
         hosts = [host for host in free if (kind, host) not in self._keepers]
         hosts = [host for host in hosts if self._could_use(phase, kind, host)]
         if hosts and not self._will_come(phase, kind):
-            coming, position = coming_to(self._snapshot, phase), self._snapshot.cluster.position
-            hosts.sort(key=lambda host: (-coming[host], position[host]))
+            reclaimed, position = (
+                reclaimed_for(self._snapshot, phase),
+                self._snapshot.cluster.position,
+            )
+            hosts.sort(key=lambda host: (-reclaimed[host], position[host]))
             for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
                 self._keepers[kind, host] = phase
 
@@ -166,19 +169,19 @@ class WideTaskReservations:
         or, if all hosts together will not, as many as hold it when no task runs there. None if
         the hosts that no phase before it keeps do not hold it even then.
         """
-        all_coming = coming_to(self._snapshot, phase)
+        all_reclaimed = reclaimed_for(self._snapshot, phase)
         position, lost = self._snapshot.cluster.position, self._snapshot.lost
         most = {
             host.name: host.slots.get(kind, 0)
             for host in self._snapshot.cluster.hosts
             if host.name not in lost and (kind, host.name) not in self._keepers
         }
-        coming = {host: all_coming[host] for host in most}
+        reclaimed = {host: all_reclaimed[host] for host in most}
         newest = _newest_starts(self._snapshot, kind)
         order = sorted(
-            most, key=lambda host: (newest.get(host, -inf), -coming[host], position[host])
+            most, key=lambda host: (newest.get(host, -inf), -reclaimed[host], position[host])
         )
-        for slots in (coming, most):
+        for slots in (reclaimed, most):
             if places(phase, slots.values()) >= phase.pending:
                 return _first_that_hold(phase, order, slots)
         return []
@@ -284,7 +287,7 @@ def may_use(snapshot: Snapshot, phase: PhaseState, taker: PoolState) -> bool:
     )
 
 
-def coming_to(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
+def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
     """The slots of each host that are free for a phase, or will be when stopping tasks end."""
     kind = phase.pool.slot_kind
     slots = Counter(free_for(snapshot, phase))

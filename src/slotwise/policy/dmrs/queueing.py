@@ -70,7 +70,7 @@ class Queueing:
         if queues.is_outdated:
             return [self._enqueue(snapshot, _Outlook.of(snapshot))]
         heads = _heads(snapshot)
-        if self.checks and queues.has_heard and (heads or self.fills):
+        if self.checks and queues.has_time_passed and (heads or self.fills):
             outlook = _Outlook.of(snapshot)
             if self._is_better_otherwise(snapshot, heads, outlook):
                 return [self._enqueue(snapshot, outlook)]
@@ -110,8 +110,8 @@ class Queueing:
         for launch, task in zip(heads, begun, strict=True):
             run = placed.find(task)
             if hosts[placed.machine[run]] != launch.host:
-                here = work[task] / speeds[launch.host]
-                if placed.end[run] < here * (1 - CLOSE):
+                alone = work[task] / speeds[launch.host]
+                if placed.end[run] < alone * (1 - CLOSE):
                     return True
         if not self.fills:
             return False
@@ -135,10 +135,10 @@ class _Outlook(NamedTuple):
     def of(cls, snapshot: Snapshot) -> _Outlook:
         """At the instant of a snapshot."""
         estimates = corrected(snapshot.seen, snapshot.cluster.speeds)
-        there = machines(snapshot, estimates)
-        left = remaining(snapshot, estimates, there)
+        usable = machines(snapshot, estimates)
+        left = remaining(snapshot, estimates, usable)
         lister = TaskLister(left.problem, LISTINGS) if left.problem else None
-        return cls(estimates, there, left, lister)
+        return cls(estimates, usable, left, lister)
 
 
 def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
