@@ -153,7 +153,7 @@ def content(handle: Handle) -> memoryview[int]:
     What is written to it stays in this process: only pages that are changed are copied.
     """
     with _opened(handle) as file:
-        if len(_mapped) < min(MAX_MAPPED, _files_most() // 2):
+        if len(_mapped) < min(MAX_MAPPED, _max_open_files() // 2):
             with suppress(OSError):  # No descriptor is left.
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
                 _mapped.add(mapped)
@@ -171,7 +171,7 @@ def _opened(handle: Handle) -> BufferedReader:
     return file
 
 
-def _files_most() -> int:
+def _max_open_files() -> int:
     """How many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft

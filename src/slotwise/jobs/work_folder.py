@@ -177,12 +177,12 @@ class WorkFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def sweep(root: str | Path, looks: int = 1) -> None:
+def sweep(root: str | Path, tries: int = 1) -> None:
     """Remove the work folders of this user under `root` whose owners have ended.
 
     A folder whose lock is free has no owner. A folder without a lock is removed only if it is
     empty. Errors of removal are ignored. It waits for no lock, since most owners live long: a
-    leftover that another process looks at now is removed by the next sweep. With more `looks`
+    leftover that another process tries at now is removed by the next sweep. With more `tries`
     it waits a little for each; a process that has just been started also holds the locks of
     its parent for a moment.
     """
@@ -192,7 +192,7 @@ def sweep(root: str | Path, looks: int = 1) -> None:
         with suppress(OSError):
             folder.rmdir()  # Only if it is empty.
         with suppress(OSError, HeldError):
-            with FileLock(folder / LOCK, create=False, looks=looks):
+            with FileLock(folder / LOCK, create=False, tries=tries):
                 _clear(folder)
             folder.rmdir()
 
@@ -230,7 +230,7 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
 OWNER_BYTES = 1000
 """The name of an owner is truncated to this length."""
 
-LOOKS, LOOK_SECONDS = 25, 0.01
+TRIES, TRY_SECONDS = 25, 0.01
 """Retries for a held lock: a process that only reads the owner also holds it briefly."""
 
 
@@ -247,9 +247,9 @@ class FileLock:
     """
 
     def __init__(
-        self, path: str | Path, owner: str = "", *, create: bool = True, looks: int = LOOKS
+        self, path: str | Path, owner: str = "", *, create: bool = True, tries: int = TRIES
     ) -> None:
-        """Take the lock; waits at most a quarter of a second, with `looks=1` not at all.
+        """Take the lock; waits at most a quarter of a second, with `tries=1` not at all.
 
         Raises HeldError if another process holds it, FileNotFoundError if the folder does not
         exist, or if the file does not and `create` is false, and any other OSError if locking
@@ -260,7 +260,7 @@ class FileLock:
         while True:
             self._file = os.open(path, flags, 0o600)
             try:
-                self._lock(looks)
+                self._lock(tries)
                 if self._is_in_place():
                     os.truncate(self._file, 0)
                     os.pwrite(self._file, owner.encode()[:OWNER_BYTES], 0)
@@ -281,14 +281,14 @@ class FileLock:
                 os.unlink(self._path)
         os.close(self._file)
 
-    def _lock(self, looks: int) -> None:
-        for look in range(1, looks + 1):
+    def _lock(self, tries: int) -> None:
+        for number in range(1, tries + 1):
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if look == looks:
+                if number == tries:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(TRY_SECONDS)
 
     def _is_in_place(self) -> bool:
         """Whether the path still names our file: an owner removes it before the release."""

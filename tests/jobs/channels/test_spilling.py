@@ -45,7 +45,7 @@ def test_a_writer_does_not_wait_to_tell_a_reader_that_has_failed() -> None:
     with pytest.raises(BrokenChannelError, match="the disk is full"):
         writer.next_message(None)
     began = monotonic()
-    writer.tell_failure("the disk of the reader is full")
+    writer.send_failure("the disk of the reader is full")
     assert monotonic() - began < FAIL_SECONDS / 2
     writer.close()
     reader.close()

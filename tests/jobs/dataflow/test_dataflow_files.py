@@ -133,7 +133,7 @@ def test_a_dataflow_of_python_is_simulated(folder: Path) -> None:
         ("app.py:number", "'app.py:number' is 7, not a slotwise.Dataflow; the file has other"),
         ("app.py:words", "'app.py:words' cannot be called: TypeError:"),
         ("sys:exit", "'sys:exit' cannot be called: SystemExit:"),
-        ("none.py:flow", "dataflow 'none.py:flow': there is no file"),
+        ("none.py:flow", "dataflow 'none.py:flow': file "),
         (
             "no_module:flow",
             "'no_module:flow': importing 'no_module' failed: ModuleNotFoundError",

@@ -10,7 +10,7 @@ import pyarrow as pa
 TYPES: tuple[type, ...] = (pa.RecordBatch, pa.Table)
 
 
-class _Collected:
+class _BufferSink:
     """A file whose content are the buffers that were written to it, not copied."""
 
     closed = False
@@ -37,7 +37,7 @@ class _Collected:
 
 def encode(record: Any) -> list[memoryview[int]]:
     """The bytes of a table or a batch as an Arrow stream; its columns are not copied."""
-    collected = _Collected()
+    collected = _BufferSink()
     with pa.ipc.new_stream(collected, record.schema) as stream:
         stream.write(record)
     return collected.parts

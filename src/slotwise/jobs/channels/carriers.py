@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slotwise.jobs.transfer import ALIGNMENT, pickled
 
-GONE = "the process at the other end has gone without closing the channel"
+PEER_LOST = "the process at the other end has gone without closing the channel"
 
 
 class ReaderLeftError(Exception):
@@ -58,22 +58,22 @@ class ByteSource(Protocol):
         """Free what the end holds, after `leave`."""
 
 
-class Forgetful(Protocol):
+class ClosedOnFork(Protocol):
     """An end that a forked child must not hold, or the death of its process goes unnoticed."""
 
     def forget(self) -> None:
         """Close the descriptors of the end in this process, without a word."""
 
 
-_held: weakref.WeakSet[Forgetful] = weakref.WeakSet()
+_held: weakref.WeakSet[ClosedOnFork] = weakref.WeakSet()
 
 
-def hold(end: Forgetful) -> None:
+def hold(end: ClosedOnFork) -> None:
     """Close the descriptors of an end in children that this process forks from now on."""
     _held.add(end)
 
 
-def release(end: Forgetful) -> None:
+def release(end: ClosedOnFork) -> None:
     """Undo `hold`: the end is closed."""
     _held.discard(end)
 

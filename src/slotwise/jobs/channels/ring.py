@@ -13,9 +13,17 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from slotwise.jobs.channels.carriers import GONE, BrokenChannelError
+from slotwise.jobs.channels.carriers import PEER_LOST, BrokenChannelError
 from slotwise.jobs.channels.streams import Reader, Writer
-from slotwise.jobs.channels.wire import CREDIT, DATA, END, Wire, credit_of, gone, listen_back
+from slotwise.jobs.channels.wire import (
+    CREDIT,
+    DATA,
+    END,
+    Wire,
+    credit_of,
+    peer_lost,
+    receive_credits,
+)
 
 CAPACITY = 1 << 22
 """The size of a ring in bytes if nothing else is asked for."""
@@ -83,10 +91,10 @@ class _RingSink(_RingEnd):
     def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         super().__init__(memory, line)
         self._room = self._capacity
-        self._untold = 0
+        self._unreported = 0
 
     def send(self, parts: Sequence[memoryview[int]]) -> None:
-        self._room += listen_back(self._line)
+        self._room += receive_credits(self._line)
         for part in parts:
             at = 0
             while at < len(part):
@@ -97,66 +105,66 @@ class _RingSink(_RingEnd):
                 at += count
                 self._advance(count)
                 self._room -= count
-                self._untold += count
-                if self._untold >= self._step:
-                    self._tell(DATA)
-        self._tell(DATA)
+                self._unreported += count
+                if self._unreported >= self._step:
+                    self._report(DATA)
+        self._report(DATA)
 
     def close(self) -> None:
         try:
-            listen_back(self._line)
-            self._tell(END)
+            receive_credits(self._line)
+            self._report(END)
         finally:
             self._free()
 
     def fail(self, reason: str) -> None:
-        self._line.tell_failure(reason)
+        self._line.send_failure(reason)
         self._free()
 
     def drop(self) -> None:
         self._free()
 
     def _wait(self) -> None:
-        self._tell(DATA)
+        self._report(DATA)
         message = self._line.next_message(_nothing)
         assert message is not None
         self._room += credit_of(message)
 
-    def _tell(self, kind: int) -> None:
-        if kind == DATA and not self._untold:
+    def _report(self, kind: int) -> None:
+        if kind == DATA and not self._unreported:
             return
         try:
-            self._line.tell(kind, self._untold)
+            self._line.send_message(kind, self._unreported)
         except OSError as error:
-            listen_back(self._line)
-            raise gone(error) from None
-        self._untold = 0
+            receive_credits(self._line)
+            raise peer_lost(error) from None
+        self._unreported = 0
 
 
 class _RingSource(_RingEnd):
     def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         super().__init__(memory, line)
-        self._there = self._untold = 0
+        self._available = self._unreported = 0
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
-        if not self._there:
+        if not self._available:
             message = self._line.next_message(before_wait)
             assert message is not None
             kind, number = message
             if kind == END:
                 return 0
             if kind != DATA or number > self._capacity:
-                raise BrokenChannelError(GONE)
-            self._there = number
-        count = min(self._there, len(into), self._capacity - self._at)
+                raise BrokenChannelError(PEER_LOST)
+            self._available = number
+        count = min(self._available, len(into), self._capacity - self._at)
         into[:count] = self._ring[self._at : self._at + count]
         self._advance(count)
-        self._there -= count
-        self._untold += count
-        if self._untold >= self._step:
+        self._available -= count
+        self._unreported += count
+        if self._unreported >= self._step:
             with suppress(OSError):  # The writer has ended; what it wrote is here.
-                self._line.tell(CREDIT, self._untold)
-            self._untold = 0
+                self._line.send_message(CREDIT, self._unreported)
+            self._unreported = 0
         return count
 
     def leave(self, failure: str | None) -> None:

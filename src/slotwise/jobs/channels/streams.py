@@ -249,15 +249,15 @@ class Reader:
             return None
         kind, size = HEAD.unpack(head)
         if not PICKLES <= kind <= BATCH:
-            self._say_why()
+            self._raise_failure()
         body = self._room(kind, size + 1)
         if not fill(self._source, body, flush_writers):
             raise BrokenChannelError("the stream ends within a record")
         if body[size] != WHOLE[0]:
-            self._say_why()
+            self._raise_failure()
         return kind, body[:size]
 
-    def _say_why(self) -> NoReturn:
+    def _raise_failure(self) -> NoReturn:
         """A frame was not sent whole: raise what the writer says about that."""
         room = memoryview(bytearray(BATCH_BYTES))
         while self._source.receive(room, flush_writers):

@@ -12,9 +12,17 @@ from struct import Struct
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from slotwise.jobs.channels.carriers import GONE, BrokenChannelError, hold, release
+from slotwise.jobs.channels.carriers import PEER_LOST, BrokenChannelError, hold, release
 from slotwise.jobs.channels.streams import Reader, Writer
-from slotwise.jobs.channels.wire import DATA, END, MESSAGE, Connected, Wire, gone, listen_back
+from slotwise.jobs.channels.wire import (
+    DATA,
+    END,
+    MESSAGE,
+    Connected,
+    Wire,
+    peer_lost,
+    receive_credits,
+)
 from slotwise.jobs.hosts.sockets import (
     GREETING_SECONDS,
     MAX_UNKNOWN,
@@ -206,20 +214,20 @@ class _SocketSink:
         self._is_within = False  # Whether a piece is perhaps sent in part.
 
     def send(self, parts: Sequence[memoryview[int]]) -> None:
-        listen_back(self._line)
+        receive_credits(self._line)
         for piece in _pieces(parts):
             self._push(piece)
 
     def close(self) -> None:
         try:
-            listen_back(self._line)
-            self._tell_end()
+            receive_credits(self._line)
+            self._send_end()
         finally:
             self._line.close()
 
     def fail(self, reason: str) -> None:
         # The reader expects the rest of a piece that an exception has interrupted.
-        self._line.tell_failure(reason, self._is_within * (MESSAGE.size + PIECE_BYTES))
+        self._line.send_failure(reason, self._is_within * (MESSAGE.size + PIECE_BYTES))
         self._line.close()
 
     def drop(self) -> None:
@@ -233,39 +241,39 @@ class _SocketSink:
                 count = self._line.socket.sendmsg(views[:MAX_PARTS], [], socket.MSG_DONTWAIT)
             except BlockingIOError:
                 self._line.wait_for_room()
-                listen_back(self._line)
+                receive_credits(self._line)
                 continue
             except OSError as error:
-                listen_back(self._line)
-                raise gone(error) from None
+                receive_credits(self._line)
+                raise peer_lost(error) from None
             views = _after(views, count)
         self._is_within = False
 
-    def _tell_end(self) -> None:
+    def _send_end(self) -> None:
         try:
-            self._line.tell(END)
+            self._line.send_message(END)
         except OSError as error:
-            listen_back(self._line)
-            raise gone(error) from None
+            receive_credits(self._line)
+            raise peer_lost(error) from None
 
 
 class _SocketSource:
     def __init__(self, line: Wire) -> None:
         self._line = line
-        self._there = 0  # The bytes of the current piece that have not been received.
+        self._piece_left = 0  # The bytes of the current piece that have not been received.
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
-        while not self._there:  # The writer may be interrupted before it gives a number.
+        while not self._piece_left:  # The writer may be interrupted before it gives a number.
             message = self._line.next_message(before_wait)
             assert message is not None
-            kind, self._there = message
+            kind, self._piece_left = message
             if kind == END:
                 return 0
-            if kind != DATA or self._there > PIECE_BYTES:
-                raise BrokenChannelError(GONE)
-        count = self._line.receive(into[: self._there], before_wait)
+            if kind != DATA or self._piece_left > PIECE_BYTES:
+                raise BrokenChannelError(PEER_LOST)
+        count = self._line.receive(into[: self._piece_left], before_wait)
         assert count is not None
-        self._there -= count
+        self._piece_left -= count
         return count
 
     def leave(self, failure: str | None) -> None:

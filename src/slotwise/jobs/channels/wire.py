@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TypeAlias, TypeVar
 
 from slotwise.jobs.channels.carriers import (
-    GONE,
+    PEER_LOST,
     BrokenChannelError,
     ReaderLeftError,
     hold,
@@ -46,19 +46,19 @@ class Wire:
         self.socket = connected
         self._head = memoryview(bytearray(MESSAGE.size))
         self._have = 0
-        self._has_heard_failure = False
+        self._peer_failed = False
         hold(self)
 
-    def tell(self, kind: int, number: int = 0) -> None:
+    def send_message(self, kind: int, number: int = 0) -> None:
         """Send a message. Raises OSError."""
         self.socket.sendall(MESSAGE.pack(kind, number))
 
-    def tell_failure(self, reason: str, filler: int = 0) -> None:
+    def send_failure(self, reason: str, filler: int = 0) -> None:
         """Send FAIL, after so many zeros; errors are ignored.
 
         It is not sent to a peer that has failed itself, which may not read any more.
         """
-        if self._has_heard_failure:
+        if self._peer_failed:
             return
         text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES]
         with suppress(OSError):
@@ -83,7 +83,7 @@ class Wire:
         self._have = 0
         kind, number = MESSAGE.unpack(self._head)
         if kind == FAIL:
-            self._has_heard_failure = True
+            self._peer_failed = True
             raise BrokenChannelError(self._reason(number))
         return kind, number
 
@@ -100,9 +100,9 @@ class Wire:
                 before_wait()
                 count = self.socket.recv_into(into)
         except OSError as error:
-            raise gone(error) from None
+            raise peer_lost(error) from None
         if not count:
-            raise BrokenChannelError(GONE)
+            raise BrokenChannelError(PEER_LOST)
         return count
 
     def wait_for_room(self) -> None:
@@ -115,9 +115,9 @@ class Wire:
         """Tell the writer CLOSE or FAIL. For a thread that waits, the other end has gone."""
         if failure is None:
             with suppress(OSError):
-                self.tell(CLOSE)
+                self.send_message(CLOSE)
         else:
-            self.tell_failure(failure)
+            self.send_failure(failure)
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RD)
 
@@ -142,7 +142,7 @@ class Wire:
         return text.decode("utf-8", "replace")
 
 
-def listen_back(line: Wire) -> int:
+def receive_credits(line: Wire) -> int:
     """The bytes of all credits that have come, for the writer, which does not wait for more.
 
     Raises ReaderLeftError if the reader has closed its end, and BrokenChannelError if it failed
@@ -161,11 +161,11 @@ def credit_of(message: tuple[int, int]) -> int:
     return message[1]
 
 
-def gone(error: OSError) -> BrokenChannelError:
+def peer_lost(error: OSError) -> BrokenChannelError:
     """The error of an end whose peer has gone, as the kernel reports it."""
     if isinstance(error, (ConnectionError, BlockingIOError)):
-        return BrokenChannelError(GONE)
-    return BrokenChannelError(f"{GONE}, or cannot be reached any more: {error}")
+        return BrokenChannelError(PEER_LOST)
+    return BrokenChannelError(f"{PEER_LOST}, or cannot be reached any more: {error}")
 
 
 def _nothing() -> None:

@@ -96,17 +96,17 @@ def _topological(declared: Iterable[Declared]) -> list[Declared]:
             " these channels, or repeat the nodes, once for each round"
         )
     waits = {name: len(writers) for name, writers in after.items()}
-    behind: dict[str, list[str]] = {name: [] for name in nodes}
+    readers: dict[str, list[str]] = {name: [] for name in nodes}
     for name, writers in after.items():
         for writer in writers:
-            behind[writer].append(name)
+            readers[writer].append(name)
     ready = [(places[name], name) for name, count in waits.items() if not count]
     heapify(ready)
     ordered = []
     while ready:
         _, name = heappop(ready)
         ordered.append(nodes[name])
-        for reader in behind[name]:
+        for reader in readers[name]:
             waits[reader] -= 1
             if not waits[reader]:
                 heappush(ready, (places[reader], reader))

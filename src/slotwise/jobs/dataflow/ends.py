@@ -21,7 +21,7 @@ from slotwise.jobs.dataflow.nodes import OUT, Channel, Node, NodeCopy, Written
 from slotwise.jobs.dataflow.place import GroupAttempt, Meeting, Ring
 from slotwise.jobs.formats.outputs import OUTPUT_FORMATS
 from slotwise.jobs.formats.splits import is_placed, placed
-from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_here
+from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_local_files
 from slotwise.jobs.mapreduce.program import stable_hash
 from slotwise.jobs.shuffle.pairs import column_bytes
 from slotwise.jobs.transfer import pickled
@@ -183,7 +183,7 @@ class Ends:
             for path, part in places:
                 yield from FileReader(path, part)
         except OSError as error:
-            if lost := lost_here(files):
+            if lost := lost_local_files(files):
                 raise lost from error
             raise
         finally:

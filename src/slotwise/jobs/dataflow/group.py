@@ -29,7 +29,7 @@ from slotwise.jobs.formats.splits import WHERE
 from slotwise.jobs.work_folder import finding
 from slotwise.task import Stopped
 
-LOOK_RECORDS = 64
+CHECK_RECORDS = 64
 """After so many records a copy looks whether all of its readers have left."""
 
 
@@ -91,7 +91,7 @@ def _write_all(place: GroupAttempt, copy: NodeCopy, ends: Ends) -> None:
     for number, (output, record) in enumerate(written):
         for send in ends.targets[output]:
             send(record)
-        if not number % LOOK_RECORDS and not ends.is_wanted:
+        if not number % CHECK_RECORDS and not ends.is_wanted:
             break  # Or a stream without an end would never end.
 
 

@@ -277,15 +277,15 @@ def find_circle(after: Mapping[V, Collection[V]]) -> list[V]:
     `after` maps each vertex to those that it waits for. The first is repeated at the end.
     """
     waiting = {vertex: set(before) for vertex, before in after.items()}
-    behind: dict[V, list[V]] = {vertex: [] for vertex in after}
+    followers: dict[V, list[V]] = {vertex: [] for vertex in after}
     for vertex, before in waiting.items():
         for other in before:
-            behind[other].append(vertex)
+            followers[other].append(vertex)
     ready = [vertex for vertex, before in waiting.items() if not before]
     while ready:
         vertex = ready.pop()
         del waiting[vertex]
-        for later in behind[vertex]:
+        for later in followers[vertex]:
             waiting[later].discard(vertex)
             if not waiting[later]:
                 ready.append(later)

@@ -20,7 +20,7 @@ from slotwise.jobs.dataflow.stages import StagedGraph
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.outputs import SUFFIXES
 from slotwise.jobs.hosts import notes
-from slotwise.jobs.hosts.sockets import address_here, host_here, is_local
+from slotwise.jobs.hosts.sockets import is_local, local_address, local_host
 from slotwise.task import on_stop_request, stop
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Meeting:
         if not inputs:
             self._connect(outputs, self._exchange(outputs))
         else:
-            host = host_here() if self._is_gang else LOOPBACK
+            host = local_host() if self._is_gang else LOOPBACK
             with Listener(host, self._secret, self._tls(listens=True)) as listener:
                 self._connect(outputs, self._exchange(outputs, listener.address))
                 self._accept(listener, inputs)
@@ -170,14 +170,14 @@ class Meeting:
 
         Those of a group that meets no other stay on loopback.
         """
-        if not self._is_gang or not address_here():
+        if not self._is_gang or not local_address():
             return None
         # Imported where they are needed: they take long.
         from ssl import Purpose
 
-        from slotwise.jobs.hosts.auth import tls_here
+        from slotwise.jobs.hosts.auth import local_tls
 
-        return tls_here(Purpose.CLIENT_AUTH if listens else Purpose.SERVER_AUTH)
+        return local_tls(Purpose.CLIENT_AUTH if listens else Purpose.SERVER_AUTH)
 
     def _exchange(self, channels: list[Channel], own: str = "") -> dict[NodeCopy, str]:
         """Leave a note of the own address, if there is one; the addresses of all readers."""

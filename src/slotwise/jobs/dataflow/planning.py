@@ -31,7 +31,7 @@ from slotwise.jobs.staged import AllDone, StagedExecution, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
-MEMORY_LEAST_BYTES = 1 << 20
+MIN_MEMORY_BYTES = 1 << 20
 
 
 def plan_dataflow(
@@ -61,10 +61,10 @@ def plan_dataflow(
     channel that spills. `slots_min` and `slots_max` apply to each phase. Raises InputError for
     invalid arguments, and for a bundle that `cluster` can never hold.
     """
-    if not isinstance(memory_bytes, int) or memory_bytes < MEMORY_LEAST_BYTES:
+    if not isinstance(memory_bytes, int) or memory_bytes < MIN_MEMORY_BYTES:
         raise InputError(
             f"job {job_id!r}: memory_bytes is {memory_bytes!r}; give a whole number >="
-            f" {MEMORY_LEAST_BYTES}"
+            f" {MIN_MEMORY_BYTES}"
         )
     if not str(output):
         raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")

@@ -47,19 +47,19 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
         for name, body in others:
             children.fork(name, body)
         try:
-            children.is_heard = True
+            children.is_interrupting = True
             children.on_signal(signal.SIGCHLD, None)  # Of those that have ended before.
             value = first()
             return [value, *children.results()]
         finally:
-            children.is_heard = False
+            children.is_interrupting = False
     except task.Stopped:
         raise
     except BaseException as error:
         is_cause = not isinstance(error, BrokenChannelError)
         raise children.cause(Failure(is_cause, time.monotonic(), error)) from None
     finally:
-        children.is_heard = False
+        children.is_interrupting = False
         children.kill()
         signal.signal(signal.SIGCHLD, before)
 
@@ -86,11 +86,11 @@ class _Child:
 
 
 class _Children:
-    """The children of one call. While `is_heard`, a failure of one interrupts this process."""
+    """The children of one call. If `is_interrupting`, a failed one interrupts this process."""
 
     def __init__(self) -> None:
         self._all: list[_Child] = []
-        self.is_heard = False
+        self.is_interrupting = False
 
     def fork(self, name: str, body: Body) -> None:
         """Call a function in a new child."""
@@ -104,16 +104,16 @@ class _Children:
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGCHLD: BrokenChannelError if a child has failed."""
-        if self.is_heard:
-            failed = [one.failure for one in self._all if _look(one) and one.failure]
+        if self.is_interrupting:
+            failed = [one.failure for one in self._all if _poll(one) and one.failure]
             if failed:
                 raise BrokenChannelError(str(failed[0].error))
 
     def results(self) -> list[object]:
         """What the functions return, when all have ended; BrokenChannelError if one fails."""
-        self.is_heard = False
+        self.is_interrupting = False
         while True:
-            if failed := [one.failure for one in self._all if _look(one) and one.failure]:
+            if failed := [one.failure for one in self._all if _poll(one) and one.failure]:
                 raise BrokenChannelError(str(failed[0].error))
             if not self._wait(None):
                 return [one.value for one in self._all]
@@ -122,7 +122,7 @@ class _Children:
         """The first cause of failures, of which this process has seen its own."""
         until = time.monotonic() + CAUSE_SECONDS
         while True:
-            seen = [one.failure for one in self._all if _look(one) and one.failure]
+            seen = [one.failure for one in self._all if _poll(one) and one.failure]
             failures = sorted([own, *seen], key=lambda one: (not one.is_cause, one.at))
             left = until - time.monotonic()
             if failures[0].is_cause or left <= 0 or not self._wait(left):
@@ -133,7 +133,7 @@ class _Children:
     def kill(self) -> None:
         """End all children and what they have started; wait for the end of the children."""
         for child in self._all:
-            if not _look(child):
+            if not _poll(child):
                 _kill((*descendants(child.pid), child.pid))
         for child in self._all:
             if not child.has_ended:
@@ -154,7 +154,7 @@ class _Children:
         return bool(running)
 
 
-def _look(child: _Child) -> bool:
+def _poll(child: _Child) -> bool:
     """Whether a child has ended; if so, its result or failure is known."""
     if child.has_ended:
         return True

@@ -21,7 +21,7 @@ from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from slotwise.core.errors import InputChanged, InputDiffers, InputError, OutputError
-from slotwise.jobs.hosts.sockets import address_here, split_address
+from slotwise.jobs.hosts.sockets import local_address, split_address
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -297,7 +297,7 @@ def _found(path: str, file: IO[bytes] | None) -> list[Version]:
 
 
 def _changed(path: str, planned: Version, now: str) -> InputChanged:
-    if there := address_here():
+    if there := local_address():
         return InputDiffers(
             f"input {path!r} is not the same on host {os.uname().nodename}"
             f" ({split_address(there)[0]}) as when its job was planned. Then: {planned}. Here:"

@@ -68,7 +68,7 @@ def _parsed(piece: SplitPiece, offset: int, line: str) -> Any:
 BLOCK_BYTES = 1 << 18
 """Small enough for the processor's cache: larger blocks made word count slower."""
 
-COUNTED_MOST_BYTES = 256 << 20
+MAX_COUNTED_BYTES = 256 << 20
 """Messages give line numbers up to this offset, because counting takes up to a second."""
 
 
@@ -133,7 +133,7 @@ def place_of_line(piece: SplitPiece, offset: int | None) -> str:
             if piece.end is None
             else f"{piece.path}, bytes {piece.start}-{piece.end}"
         )
-    if offset > COUNTED_MOST_BYTES:
+    if offset > MAX_COUNTED_BYTES:
         return f"{piece.path}, byte {offset}"
     with open_input(piece.path) as file:
         before, left = 0, offset

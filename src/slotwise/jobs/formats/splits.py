@@ -11,7 +11,7 @@ from slotwise.jobs.formats.files import Version
 from slotwise.jobs.locations import Blocks
 
 PACK_PARTS = 64
-PACK_LEAST_BYTES = 1 << 20
+MIN_PACK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def pack(pieces: Iterable[SplitPiece], split_bytes: int) -> list[Split]:
     """
     pieces = list(pieces)
     total = sum(piece.size_bytes for piece in pieces)
-    most = min(split_bytes, max(total // PACK_PARTS, PACK_LEAST_BYTES))
+    most = min(split_bytes, max(total // PACK_PARTS, MIN_PACK_BYTES))
     filled = [piece for piece in pieces if piece.size_bytes] or pieces[:1]
     return [tuple(split) for split in _packed(filled, most)]
 

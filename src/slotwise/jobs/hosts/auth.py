@@ -219,12 +219,12 @@ def _exactly(connected: socket.socket, count: int, ends: float | None) -> bytes:
 @cache
 def reader_security() -> Security:
     """What this host's agent has given to fetch files from others."""
-    tls = tls_here(ssl.Purpose.SERVER_AUTH)
+    tls = local_tls(ssl.Purpose.SERVER_AUTH)
     return bytes.fromhex(_given()["token"]) if tls is None else tls
 
 
 @cache
-def tls_here(purpose: ssl.Purpose) -> ssl.SSLContext | None:
+def local_tls(purpose: ssl.Purpose) -> ssl.SSLContext | None:
     """The context of tasks on this host for connections to others, or from others.
 
     None if the agent has given none: the cluster has no TLS.

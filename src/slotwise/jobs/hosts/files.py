@@ -144,7 +144,7 @@ def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-class Fetching:
+class Fetcher:
     """A connection to the agent of another host. Raises ConnectionError if it is gone.
 
     SilentError, one of these, if it has said nothing for `SILENT_SECONDS`.
@@ -159,7 +159,7 @@ class Fetching:
         """Ask for parts of a file; several requests may be sent before `copy`."""
         request = "/".join([folder, *map(str, wanted)]).encode()
         assert len(request) < MAX_HELLO
-        with self._noticing():
+        with self._as_connection_errors():
             write_frame(self._socket, request)
 
     def copy(self, count: int, out: int) -> list[list[int]] | None:
@@ -168,7 +168,7 @@ class Fetching:
         Returns the sizes of the blocks of each. None if the agent does not have the file;
         ConnectionError if it is gone, SilentError if it is silent.
         """
-        with self._noticing():
+        with self._as_connection_errors():
             (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
             if length == MISSING:
                 return None
@@ -182,7 +182,7 @@ class Fetching:
         self._socket.close()
 
     @contextmanager
-    def _noticing(self) -> Iterator[None]:
+    def _as_connection_errors(self) -> Iterator[None]:
         """Raise ConnectionError for errors of the connection; errors of the disk pass."""
         try:
             yield
@@ -216,7 +216,7 @@ def fetch(
     ConnectionError if the host cannot be reached. A few requests are always under way, so that
     small files cost no round trip.
     """
-    connection = Fetching(address, security)
+    connection = Fetcher(address, security)
     missing = []
     try:
         for one in wanted[:AHEAD]:

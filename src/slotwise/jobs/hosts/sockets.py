@@ -187,7 +187,7 @@ def shares_files() -> bool:
     return FOLDER_VARIABLE not in os.environ
 
 
-def folder_here(work_dir: str) -> Path:
+def local_folder(work_dir: str) -> Path:
     """The folder of a job's intermediate files on this host.
 
     `work_dir` is the folder on the host of the manager. Only the last part of it is the same.
@@ -196,20 +196,20 @@ def folder_here(work_dir: str) -> Path:
     return Path(work_dir) if here is None else Path(here) / Path(work_dir).name
 
 
-def address_here() -> str:
+def local_address() -> str:
     """The address of the agent of this host; empty if there is none."""
     return os.environ.get(ADDRESS_VARIABLE, "")
 
 
-def host_here() -> str:
+def local_host() -> str:
     """The address under which other hosts reach this one; that of loopback without an agent."""
-    address = address_here()
+    address = local_address()
     return split_address(address)[0] if address else "127.0.0.1"
 
 
 def is_local(address: str) -> bool:
     """Whether files that are served at an address are files on this host."""
-    return address in ("", address_here())
+    return address in ("", local_address())
 
 
 _LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")

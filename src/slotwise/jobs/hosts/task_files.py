@@ -37,7 +37,7 @@ class TaskFile(NamedTuple):
         return f"{self.path.parent.name}/{self.path.name} at {self.address}"
 
 
-def lost_here(files: Iterable[TaskFile]) -> LostInputError | None:
+def lost_local_files(files: Iterable[TaskFile]) -> LostInputError | None:
     """The error for those of the files on this host that are lost; None if there are none.
 
     Those of other hosts are missed when they are fetched. OSError if this cannot be found out.

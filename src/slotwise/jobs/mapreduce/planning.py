@@ -34,9 +34,9 @@ from slotwise.jobs.staged import AllDone, StagedExecution, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
-MEMORY_LEAST_BYTES = 1 << 20
+MIN_MEMORY_BYTES = 1 << 20
 SAMPLE_PIECES = 32
-SAMPLE_PIECE_LEAST_BYTES = 1 << 16
+MIN_SAMPLE_PIECE_BYTES = 1 << 16
 
 
 def plan_mapreduce(
@@ -116,7 +116,7 @@ def plan_mapreduce(
     if shuffle is not None:
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
-    sample = source.sample(SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES) if samples else []
+    sample = source.sample(SAMPLE_PIECES, MIN_SAMPLE_PIECE_BYTES) if samples else []
     stages = MapReduceStages(job, runner, splits, sample, sizes)
     return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
 
@@ -149,7 +149,7 @@ def _sizes(
     sizes: dict[str, Sizes] = {"map": maps}
     if samples:
         # A sample reads at most this number of blocks.
-        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES)
+        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * MIN_SAMPLE_PIECE_BYTES)
     if reducers:
         sizes["reduce"] = sum(maps) // reducers
     return sizes
@@ -184,7 +184,7 @@ def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: i
     for name, value, least, most in (
         ("reducers", reducers, 0, MAX_REDUCERS),
         ("split_bytes", split_bytes, 1, inf),
-        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES, inf),
+        ("memory_bytes", memory_bytes, MIN_MEMORY_BYTES, inf),
     ):
         remedy = f"give a whole number >= {least}"
         remedy += f", at most {most}" if most < inf else ""
@@ -265,7 +265,7 @@ class MapReduceStages:
     def finished(self, phase: str, task: int, attempt: int) -> None:
         """Announce a finished map to the tasks that copy."""
         if phase == "map" and self._finished_maps is not None:
-            self._finished_maps.tell(task, attempt)
+            self._finished_maps.announce(task, attempt)
 
     def lost(self, phase: str, tasks: Collection[int]) -> None:
         """Withdraw maps that were announced."""

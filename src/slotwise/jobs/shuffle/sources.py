@@ -12,7 +12,7 @@ from typing import Protocol
 
 from slotwise.jobs.blocks import PartitionedReader, PartitionedWriter, Place, is_complete
 from slotwise.jobs.execution import LostInputError, SuccessfulAttempts
-from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_here
+from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_local_files
 from slotwise.jobs.mapreduce.program import COPY_PHASE, MapReduceLayout
 from slotwise.task import stop, stop_requested
 
@@ -49,7 +49,7 @@ class InPlace:
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The files of all maps on this host; `places` finds those that others have lost."""
-        return lost_here(self.files(layout))
+        return lost_local_files(self.files(layout))
 
     def files(self, layout: MapReduceLayout, part: int = 0) -> list[TaskFile]:
         """The files of all maps, from a part on."""
@@ -124,7 +124,7 @@ class Copied:
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The file of the copy task, if it is on this host."""
-        return lost_here([self._file(layout, task)])
+        return lost_local_files([self._file(layout, task)])
 
     def _file(self, layout: MapReduceLayout, task: int) -> TaskFile:
         path = layout.copied_file(COPY_PHASE, task, self.attempt)
@@ -194,7 +194,7 @@ class FinishedMaps:
         self._path = path
         self._bytes = 0
 
-    def tell(self, task: int, attempt: int) -> None:
+    def announce(self, task: int, attempt: int) -> None:
         """Append a finished map and the attempt that won. Costs a few microseconds.
 
         Raises OSError if the write fails, for example on a full disk; the entry is then not
@@ -203,7 +203,7 @@ class FinishedMaps:
         self._append(_ENTRY.pack(task, attempt))
 
     def withdraw(self, tasks: Iterable[int]) -> None:
-        """Append that the output of these maps is lost. Raises OSError like `tell`."""
+        """Append that the output of these maps is lost. Raises OSError like `announce`."""
         self._append(b"".join(_ENTRY.pack(task, LOST) for task in tasks))
 
     def _append(self, entries: bytes) -> None:
