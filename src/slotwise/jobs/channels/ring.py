@@ -1,7 +1,7 @@
 """Channels in shared memory, between processes that are forked from one.
 
-The memory is a ring without a name. The writer copies bytes into it and tells their number on a
-socket pair; the reader copies them out and tells what is free again. So waiting takes no
+The memory is an unnamed ring. The writer copies bytes into it and sends their number on a
+socket pair; the reader copies them out and sends the number of free bytes. So waiting takes no
 processor time, each message orders the accesses to memory, and the death of a process closes
 its socket.
 """
@@ -26,17 +26,17 @@ from slotwise.jobs.channels.wire import (
 )
 
 CAPACITY = 1 << 22
-"""The size of a ring in bytes if nothing else is asked for."""
+"""The default size of a ring in bytes."""
 
 STEPS = 4
-"""The other end is told after each such part of the ring, so that both copy at one time."""
+"""Messages per round of the ring at least: both ends then copy at the same time."""
 
 
 class SharedRing:
     """A channel to create before a fork.
 
-    Each process that has it then calls one of `writer`, `reader` and `leave`: as long as
-    another process holds an end, the death of the one that uses it goes unnoticed.
+    Each process that has it must then call `writer`, `reader` or `leave`: while another process
+    holds a copy of an end, the death of the process that uses it is not detected.
     """
 
     def __init__(self, capacity_bytes: int = CAPACITY) -> None:
@@ -44,11 +44,11 @@ class SharedRing:
         self._ends = socket.socketpair()
 
     def writer(self) -> Writer:
-        """The writer's end, which belongs to this process and to none that it forks."""
+        """Return the writer's end. Processes forked from now on do not have it."""
         return Writer(_RingSink(*self._claim(0)))
 
     def reader(self) -> Reader:
-        """The reader's end, which belongs to this process and to none that it forks."""
+        """Return the reader's end. Processes forked from now on do not have it."""
         return Reader(_RingSource(*self._claim(1)))
 
     def leave(self) -> None:
@@ -61,13 +61,13 @@ class SharedRing:
     def _claim(self, end: int) -> tuple[mmap.mmap, Wire]:
         memory, self._memory = self._memory, None
         if memory is None:
-            raise ValueError("this process has taken an end of the ring before")
+            raise ValueError("this process has already taken an end of the ring")
         self._ends[1 - end].close()
         return memory, Wire(self._ends[end])
 
 
 class _RingEnd:
-    """What both ends have: the line, and a position in the ring."""
+    """The common part of both ends: the line, and a position in the ring."""
 
     def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         self._memory, self._line = memory, line
@@ -162,7 +162,7 @@ class _RingSource(_RingEnd):
         self._available -= count
         self._unreported += count
         if self._unreported >= self._step:
-            with suppress(OSError):  # The writer has ended; what it wrote is here.
+            with suppress(OSError):  # The writer may have ended; its bytes stay readable.
                 self._line.send_message(CREDIT, self._unreported)
             self._unreported = 0
         return count
