@@ -94,7 +94,8 @@ def test_command_refuses_options_of_a_wrong_type(
 @pytest.mark.parametrize("command", [None, 3, len])
 def test_command_refuses_what_is_no_command(session: Session, command: Any) -> None:
     """A command is a string or a list of strings."""
-    refuses(lambda: session.command(command), f"command is {command!r}; expected a string")
+    message = f"job 'command': command is {command!r}; expected a string"
+    refuses(lambda: session.command(command), message)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Wire:
         self.socket.sendall(MESSAGE.pack(kind, number))
 
     def send_failure(self, reason: str, filler: int = 0) -> None:
-        """Send FAIL after `filler` zeros, unless the peer failed and may not read. Errors are ignored."""
+        """Send FAIL after `filler` zeros, unless the peer failed; errors are ignored."""
         if self._peer_failed:
             return
         text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES]
