@@ -133,7 +133,7 @@ def _greet(
     except RefusedError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise RefusedError(f"no valid greeting: {error or type(error).__name__}") from error
+        raise RefusedError(f"invalid greeting: {error or type(error).__name__}") from error
     if protocol != VERSION:
         raise RefusedError(
             f"the other side has version {protocol} of the protocol and this one {VERSION};"
