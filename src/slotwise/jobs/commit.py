@@ -36,7 +36,14 @@ from slotwise.jobs.formats.files import (
     reason_of,
 )
 from slotwise.jobs.hosts.sockets import local_address, local_folder
-from slotwise.jobs.work_folder import NAME, FileLock, HeldError, holder, keeping, owner_of
+from slotwise.jobs.work_folder import (
+    NAME,
+    FileLock,
+    HeldError,
+    holder,
+    owner_of,
+    work_folder_errors,
+)
 
 MANIFEST_VERSION = 1
 PART = re.compile(
@@ -77,7 +84,7 @@ def check_output(output: str, overwrite: bool) -> None:
 
     Leftovers of a killed run do not count. Raises InputError also if the path cannot be read.
     """
-    with _as_input_error(output):
+    with _input_errors(output):
         fs, path = _find(output)
         if fs.isfile(path):
             raise InputError(
@@ -103,7 +110,7 @@ def check_output(output: str, overwrite: bool) -> None:
 
 def check_overwritten(output: str) -> None:
     """Raise InputError if a directory to overwrite has files of others, or cannot be read."""
-    with _as_input_error(output):
+    with _input_errors(output):
         fs, path = _find(output)
         if not fs.isdir(path):
             return
@@ -117,7 +124,7 @@ def check_overwritten(output: str) -> None:
 
 
 @contextmanager
-def _as_input_error(output: str) -> Iterator[None]:
+def _input_errors(output: str) -> Iterator[None]:
     """Turn errors of the disk or the store into InputErrors about an output."""
     try:
         with as_os_errors():
@@ -445,7 +452,7 @@ class Layout:
         Raises WorkFolderError, also if the job has ended.
         """
         directory = self.attempt_dir(phase, task, attempt)
-        with keeping(directory.parent):
+        with work_folder_errors(directory.parent):
             if self.folder != Path(self.work_dir):  # The first task of the job on this host.
                 directory.parent.mkdir(mode=0o700, exist_ok=True)
             directory.mkdir(mode=0o700, exist_ok=True)

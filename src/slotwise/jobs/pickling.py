@@ -519,7 +519,7 @@ def _referred(identity: str, place: Place, definition: bytes) -> object:
 def _made(
     identity: str, replaces: bool, make: Callable[..., Any] | None, *given: Any
 ) -> object:
-    """Return the thing with this identity, created if needed or if a function `replaces` it."""
+    """Return the thing with this identity; create it if unknown or a replaced function."""
     if found := with_identity(identity):
         thing = found()
         if found.is_own or not replaces or not isinstance(thing, MADE_AGAIN):

@@ -16,7 +16,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.job import Job, Sizes
 from slotwise.jobs.commit import Layout, OutputDirectory
 from slotwise.jobs.execution import SuccessfulAttempts, TaskResult
-from slotwise.jobs.work_folder import WorkFolder, keeping
+from slotwise.jobs.work_folder import WorkFolder, work_folder_errors
 
 
 class Done(NamedTuple):
@@ -164,7 +164,7 @@ class StagedExecution:
         """Return the arguments of the runner. The first call creates the work folder."""
         if not self._has_begun:
             self._open()
-            with keeping(self._work_folder.path.parent):
+            with work_folder_errors(self._work_folder.path.parent):
                 self._work_folder.open(self.job.id)
                 self._stages.begin()
             self._has_begun = True
@@ -180,7 +180,7 @@ class StagedExecution:
         if task in done:
             self.discard(phase, task, attempt)
             return
-        with keeping(self._work_folder.path):
+        with work_folder_errors(self._work_folder.path):
             self._stages.finished(phase, task, attempt)
         done[task] = Done(attempt, result)
         for name, other in self._stages.unneeded(phase, task):
@@ -199,7 +199,7 @@ class StagedExecution:
         """
         if not self._stages.is_intermediate(phase):
             return ()
-        with keeping(self._work_folder.path):
+        with work_folder_errors(self._work_folder.path):
             self._stages.lost(phase, tasks)
         for task in tasks:
             del self._done[phase][task]

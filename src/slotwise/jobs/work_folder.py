@@ -51,7 +51,7 @@ WRITE_BYTES = 1 << 17
 
 
 @contextmanager
-def keeping(folder: str | Path) -> Iterator[None]:
+def work_folder_errors(folder: str | Path) -> Iterator[None]:
     """Turn errors of files in a folder of intermediate files into WorkFolderError.
 
     It is for code that only reads or writes these files, not for code of users.
@@ -65,7 +65,7 @@ def keeping(folder: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def finding(folder: str | Path) -> Iterator[None]:
+def named_file_errors(folder: str | Path) -> Iterator[None]:
     """Turn errors that name a file in the folder into WorkFolderError, also from user code."""
     try:
         yield
@@ -83,7 +83,7 @@ class KeptFile(io.FileIO):
     """A file of intermediate data, private to the user. Errors are WorkFolderErrors."""
 
     def __init__(self, path: str | Path) -> None:
-        with keeping(os.path.dirname(path)):
+        with work_folder_errors(os.path.dirname(path)):
             super().__init__(path, "w", opener=private)
 
     def write(self, data: ReadableBuffer, /) -> int:

@@ -361,7 +361,7 @@ def test_a_stream_without_its_end_is_broken() -> None:
         child = Child(body)
         reader = listener.accept(["it"], 30)["it"]
         got: list[object] = []
-        with pytest.raises(BrokenChannelError, match="gone without closing"):
+        with pytest.raises(BrokenChannelError, match="ended without closing"):
             got += reader
         reader.close()
         assert child.outcome() == ("done", None)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slotwise.jobs.transfer import ALIGNMENT, pickled
 
-PEER_LOST = "the process at the other end has gone without closing the channel"
+PEER_LOST = "the process at the other end ended without closing the channel"
 
 
 class ReaderLeftError(Exception):

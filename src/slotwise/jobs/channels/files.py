@@ -17,7 +17,7 @@ from slotwise.jobs.blocks import Index, index_of
 from slotwise.jobs.channels.carriers import BrokenChannelError, ByteSource
 from slotwise.jobs.channels.streams import BATCH_BYTES, Reader, Writer
 from slotwise.jobs.execution import IncompleteFileError
-from slotwise.jobs.work_folder import create, keeping
+from slotwise.jobs.work_folder import create, work_folder_errors
 
 WAITING_BYTES = 1 << 25
 """Approximate memory of the unwritten records of all streams of one file, in bytes."""
@@ -256,7 +256,7 @@ class _Store:
             self._pieces.append(memoryview(bytes(piece)))
             self._bytes += len(piece)
             return
-        with keeping(self._folder):
+        with work_folder_errors(self._folder):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(  # noqa: SIM115
                     dir=self._folder, buffering=0

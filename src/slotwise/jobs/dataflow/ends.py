@@ -25,7 +25,7 @@ from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_local_files
 from slotwise.jobs.mapreduce.program import stable_hash
 from slotwise.jobs.shuffle.pairs import column_bytes
 from slotwise.jobs.transfer import pickled
-from slotwise.jobs.work_folder import keeping
+from slotwise.jobs.work_folder import work_folder_errors
 
 Target = Callable[[object], object]
 
@@ -383,13 +383,13 @@ def sorted_by_key(
 
 
 def _spilled(records: list[Any], folder: Path) -> BinaryIO:
-    with keeping(folder):
+    with work_folder_errors(folder):
         file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
     for start in range(0, len(records), SLICE_RECORDS):
         some = pickled(records[start : start + SLICE_RECORDS], None, [])
-        with keeping(folder):
+        with work_folder_errors(folder):
             file.write(some)
-    with keeping(folder):
+    with work_folder_errors(folder):
         file.seek(0)
     return file
 

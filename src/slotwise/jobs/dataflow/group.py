@@ -26,7 +26,7 @@ from slotwise.jobs.dataflow.process_group import CAUSE_SECONDS, run_together
 from slotwise.jobs.dataflow.stages import StagedGraph
 from slotwise.jobs.execution import LostInputError, TaskResult
 from slotwise.jobs.formats.splits import WHERE
-from slotwise.jobs.work_folder import finding
+from slotwise.jobs.work_folder import named_file_errors
 from slotwise.task import Stopped
 
 CHECK_RECORDS = 64
@@ -104,7 +104,7 @@ def run_copy(
     """
     ends = Ends(place, copy)
     try:
-        with finding(place.layout.folder):
+        with named_file_errors(place.layout.folder):
             ends.open(rings)
             _write_all(place, copy, ends)
             ends.close()

@@ -31,10 +31,10 @@ Body = Callable[[], object]
 
 
 def run_together(bodies: Mapping[str, Body]) -> list[object]:
-    """Call the first function here and each other in a child; return the results in order.
+    """Call the first function in this process and the others in children; return their results.
 
     Results must be picklable. If a function fails or its process ends without a result, the
-    others are killed and the first cause is raised: unchanged if it was raised here or is a
+    others are killed and the first cause is raised: unchanged if raised in this process or a
     LostInputError, as a LostAttemptError if a process ended, as an InputChanged, otherwise as a
     SlotwiseError; or as a BrokenChannelError if the cause is outside of the functions. In
     children, functions of `slotwise.task` have no effect.

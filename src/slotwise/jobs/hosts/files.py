@@ -79,7 +79,7 @@ def serve_files(connected: socket.socket, root: Path) -> None:
     give_up_after(connected, SECONDS)
     with connected, suppress(OSError, EOFError):
         while True:
-            with refusing():
+            with refused_errors():
                 folder, *names = read_frame(connected).decode().split("/")
                 attempt, file, *numbers = names
                 check_place(folder, attempt, file)
@@ -105,7 +105,7 @@ def check_place(folder: str, attempt: str, name: str) -> None:
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def refused_errors() -> Iterator[None]:
     """Turn errors of an invalid request into RefusedError."""
     try:
         yield
@@ -155,19 +155,19 @@ class Fetcher:
         self._socket = reach(address, security, "reader", SILENT_SECONDS)
         give_up_after(self._socket, SILENT_SECONDS)
 
-    def ask(self, folder: str, wanted: Wanted) -> None:
+    def request(self, folder: str, wanted: Wanted) -> None:
         """Request parts of a file. Several requests may be sent before `copy`."""
-        request = "/".join([folder, *map(str, wanted)]).encode()
-        assert len(request) < MAX_HELLO
-        with self._as_connection_errors():
-            write_frame(self._socket, request)
+        data = "/".join([folder, *map(str, wanted)]).encode()
+        assert len(data) < MAX_HELLO
+        with self._connection_errors():
+            write_frame(self._socket, data)
 
     def copy(self, count: int, out: int) -> list[list[int]] | None:
         """Write the `count` parts of the next request to a descriptor.
 
         Returns the sizes of the blocks of each part, or None if the file is missing.
         """
-        with self._as_connection_errors():
+        with self._connection_errors():
             (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
             if length == MISSING:
                 return None
@@ -181,7 +181,7 @@ class Fetcher:
         self._socket.close()
 
     @contextmanager
-    def _as_connection_errors(self) -> Iterator[None]:
+    def _connection_errors(self) -> Iterator[None]:
         """Turn errors of the connection into ConnectionError; errors of the disk propagate."""
         try:
             yield
@@ -219,14 +219,14 @@ def fetch(
     missing = []
     try:
         for one in wanted[:AHEAD]:
-            connection.ask(folder, one)
+            connection.request(folder, one)
         for number, one in enumerate(wanted):
             sizes = connection.copy(one.parts, out)
             if sizes is None:
                 missing.append(number)
             yield sizes or []
             if number + AHEAD < len(wanted):
-                connection.ask(folder, wanted[number + AHEAD])
+                connection.request(folder, wanted[number + AHEAD])
     finally:
         connection.close()
     if missing:

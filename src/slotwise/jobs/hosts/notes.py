@@ -11,7 +11,7 @@ from pathlib import Path
 from slotwise.core.errors import WorkFolderError
 from slotwise.core.files import open_regular
 from slotwise.jobs.hosts.auth import reach, read_json, reader_security, write_frame
-from slotwise.jobs.hosts.files import SECONDS, check_place, refusing
+from slotwise.jobs.hosts.files import SECONDS, check_place, refused_errors
 from slotwise.jobs.work_folder import create
 
 
@@ -52,7 +52,7 @@ def serve_notes(connected: socket.socket, root: Path) -> None:
     connected.settimeout(SECONDS)
     with connected, suppress(OSError, EOFError):
         while True:
-            with refusing():
+            with refused_errors():
                 folder, attempt, name, text = read_json(connected)
                 check_place(folder, attempt, name)
                 found = note(root / folder / attempt, name, text)

@@ -12,7 +12,7 @@ from slotwise.jobs.execution import CHANGED, LostInputError
 from slotwise.jobs.hosts.auth import SilentError, reader_security
 from slotwise.jobs.hosts.files import MissingFilesError, Wanted, fetch
 from slotwise.jobs.hosts.sockets import is_local
-from slotwise.jobs.work_folder import keeping
+from slotwise.jobs.work_folder import work_folder_errors
 
 
 class TaskFile(NamedTuple):
@@ -95,7 +95,7 @@ def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
         try:
             with PartitionedWriter(path, len(wanted) * count) as copy:
                 written = fetch(address, reader_security(), job, wanted, copy.descriptor)
-                with keeping(path.parent):
+                with work_folder_errors(path.parent):
                     for number, parts in enumerate(written):
                         for part, sizes in enumerate(parts, number * count):
                             copy.has_written(part, sizes)

@@ -48,7 +48,7 @@ def reduce_task(
 def _mapped(setup: TaskSetup, reading: SplitReader) -> Iterator[pa.Table]:
     program = _program(setup)
     for table in reading.tables():
-        with reading.placing():
+        with reading.placed_errors():
             yield from _tables(program.map(table), f"map of {program.name}")
 
 

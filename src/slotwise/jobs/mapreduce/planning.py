@@ -23,10 +23,10 @@ from slotwise.jobs.mapreduce.program import (
 )
 from slotwise.jobs.mapreduce.tasks import Runner
 from slotwise.jobs.shuffle.sources import (
-    AsTheyCome,
-    AtOnce,
+    CompleteCopy,
     Copied,
     FinishedMaps,
+    IncrementalCopy,
     InPlace,
     PairSource,
 )
@@ -285,7 +285,7 @@ class MapReduceStages:
             return Copied(copied.attempt, copied.address)
         maps = len(self._splits)
         if len(done["map"]) < maps:
-            return AsTheyCome(maps, phase)
+            return IncrementalCopy(maps, phase)
         if self._in_place is None:  # Created once for all reduces.
             self._in_place = InPlace(winners(done["map"], maps))
-        return AtOnce(self._in_place) if phase == COPY_PHASE else self._in_place
+        return CompleteCopy(self._in_place) if phase == COPY_PHASE else self._in_place

@@ -75,7 +75,7 @@ class SplitReader:
         placed(error, self._where(self._piece))
 
     @contextmanager
-    def placing(self) -> Iterator[None]:
+    def placed_errors(self) -> Iterator[None]:
         """Add the position of the last read record to errors of the context."""
         try:
             yield
@@ -88,7 +88,7 @@ class SplitReader:
         for piece in self._split:
             self._setup.program.path = piece.path
             self._piece, self._done = piece, 0
-            with self.placing():
+            with self.placed_errors():
                 yield from read(piece)
 
     def _where(self, piece: SplitPiece) -> str:

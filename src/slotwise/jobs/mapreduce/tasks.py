@@ -37,7 +37,7 @@ from slotwise.jobs.shuffle.buffers import (
 from slotwise.jobs.shuffle.keys import Order
 from slotwise.jobs.shuffle.pairs import Columns, Grouped, PairStream, read_pairs, write_pairs
 from slotwise.jobs.shuffle.sources import PairSource
-from slotwise.jobs.work_folder import finding
+from slotwise.jobs.work_folder import named_file_errors
 from slotwise.task import on_stop_request
 
 _COLLECT_AFTER = 100_000
@@ -64,7 +64,7 @@ class Runner(TaskSetup):
         # A task creates millions of pairs, which are rarely in cycles.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
-            with finding(self.layout.folder):
+            with named_file_errors(self.layout.folder):
                 if phase == "map":
                     on_stop_request(self.program.on_preempt)
                     result = self._bodies()[0](self, task, attempt, *rest)
@@ -246,7 +246,7 @@ def _fold(
     fold_chunk: Callable[..., None], reading: SplitReader, table: SumTable, spread: _Spread
 ) -> None:
     for text in reading.texts():
-        with reading.placing():
+        with reading.placed_errors():
             table.fold(fold_chunk, text)
         if table.is_full():
             spread.write(table.drain(in_order=False))

@@ -61,7 +61,7 @@ class InPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class AsTheyCome:
+class IncrementalCopy:
     """Some of `maps` maps still run; output is copied into one file as they finish."""
 
     maps: int
@@ -81,7 +81,7 @@ class AsTheyCome:
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
+class CompleteCopy:
     """All maps are done; a copy task copies their output into one file."""
 
     maps: InPlace
