@@ -84,7 +84,8 @@ class LosesOutput(Protocol):
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the lost intermediate output of done tasks, and return the tasks that had any.
 
-        These are done again; so are all tasks of a gang if one is. An OSError has no effect.
+        They are done again, and with one of a gang all others. If OSError is raised, nothing is
+        forgotten.
         """
         ...
 

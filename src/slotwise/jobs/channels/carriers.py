@@ -85,7 +85,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def fill(source: ByteSource, view: memoryview[int], before_wait: Callable[[], None]) -> bool:
-    """Fill the view; return False if the stream has ended. Raises BrokenChannelError."""
+    """Fill the view, or return False at the end of the stream. Raises BrokenChannelError."""
     have = 0
     while have < len(view):
         count = source.receive(view[have:], before_wait)

@@ -196,7 +196,7 @@ class Reader:
         """The error that ended the records, also if user code has handled it."""
 
     def __iter__(self) -> Iterator[object]:
-        """The records, in order. Raises BrokenChannelError if the writer failed or ended."""
+        """Return the records in order. BrokenChannelError if the writer failed or ended."""
         if self.failure is not None:
             raise self.failure
         return self._records

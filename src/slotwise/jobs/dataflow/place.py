@@ -20,7 +20,7 @@ from slotwise.jobs.dataflow.stages import StagedGraph
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.outputs import SUFFIXES
 from slotwise.jobs.hosts import notes
-from slotwise.jobs.hosts.sockets import is_local, local_address, local_host
+from slotwise.jobs.hosts.sockets import is_local, local_address, host_address
 from slotwise.task import on_stop_request, stop
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Meeting:
         if not inputs:
             self._connect(outputs, self._exchange(outputs))
         else:
-            host = local_host() if self._is_gang else LOOPBACK
+            host = host_address() if self._is_gang else LOOPBACK
             with Listener(host, self._secret, self._tls(listens=True)) as listener:
                 self._connect(outputs, self._exchange(outputs, listener.address))
                 self._accept(listener, inputs)

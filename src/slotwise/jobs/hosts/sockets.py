@@ -201,7 +201,7 @@ def local_address() -> str:
     return os.environ.get(ADDRESS_VARIABLE, "")
 
 
-def local_host() -> str:
+def host_address() -> str:
     """Return the address by which other hosts reach this one; loopback without an agent."""
     address = local_address()
     return split_address(address)[0] if address else "127.0.0.1"

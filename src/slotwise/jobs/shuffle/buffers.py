@@ -85,7 +85,7 @@ class SortBuffer:
         self.add(*checked_columns(list(pairs), f"map of {self._order.program_name}"))
 
     def is_full(self) -> bool:
-        """Whether the pairs have reached the memory limit."""
+        """Return whether the pairs have reached the memory limit."""
         return self._bytes >= self._limit_bytes
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
