@@ -20,7 +20,7 @@ from slotwise.jobs.dataflow.stages import StagedGraph
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.outputs import SUFFIXES
 from slotwise.jobs.hosts import notes
-from slotwise.jobs.hosts.sockets import is_local, local_address, host_address
+from slotwise.jobs.hosts.sockets import host_address, is_local, local_address
 from slotwise.task import on_stop_request, stop
 
 if TYPE_CHECKING:
