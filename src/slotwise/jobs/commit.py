@@ -201,7 +201,7 @@ class OutputDirectory:
         for name in sorted(present & {*staged, SUCCESS, *ours}):
             if name not in ours or self._fs.isdir(f"{self._path}/{name}"):
                 raise FileExistsError(
-                    errno.EEXIST, "a file that slotwise did not write exists", name
+                    errno.EEXIST, "there is a file that slotwise did not write", name
                 )
         # If the process is killed during the commit, the next run reads here which files are
         # slotwise's own.
