@@ -122,7 +122,7 @@ def test_a_program_in_a_path_that_is_not_a_file(slotwise: Any, folder: Path) -> 
         )
         done = slotwise("run", "jobs.yaml")
         assert done.exit_code == 2
-        assert "there is no file " in done.stderr
+        assert " not found; check the path" in done.stderr
 
 
 @pytest.mark.parametrize("output", ["loop", "loop/out", "dangling", "dangling/out", "pipe"])

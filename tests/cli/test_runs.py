@@ -91,7 +91,7 @@ def test_output_in_the_memory_of_a_process_is_refused_before_the_run(
     done = slotwise(*command, "live.yaml", "--slots", "1", "--log", "log.jsonl")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("slotwise: job 'w': output 'memory://x/out")
-    assert "name a directory or a store that all of them reach" in done.stderr
+    assert "name a directory or a store that all of them can reach" in done.stderr
     assert not list(folder.glob("log*"))
 
 

@@ -124,7 +124,7 @@ def test_show_draws_a_picture(slotwise: Show, app: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("missing.py:flow",), "there is no file"),
+        (("missing.py:flow",), "missing.py not found"),
         (("app.py:key",), "cannot be called"),
         (("jobs.yaml",), "jobs.yaml: no job has a dataflow; add one, or name app.py:flow"),
         (

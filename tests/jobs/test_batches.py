@@ -144,7 +144,7 @@ def test_key_columns_are_asked_for(text: Path, output_of: Run) -> None:
     class Other(BatchWords):
         keys = ("letter",)
 
-    with pytest.raises(InputError, match="Keyless maps batches and names no key columns"):
+    with pytest.raises(InputError, match="Keyless maps batches and has no key columns"):
         plan_mapreduce("j", Keyless, "text", "out", base_dir=text)
     with pytest.raises(
         TypeError, match="lacks the key column 'letter'; it has the columns word"

@@ -221,5 +221,5 @@ def test_a_file_that_only_other_hosts_have_is_told_with_the_host(
     with pytest.raises(InputChanged) as raised:
         check_unchanged(str(tmp_path / "in.txt"), Version(7, 0))
     assert f"not the same on host {os.uname().nodename} (10.0.0.3)" in str(raised.value)
-    assert "Here: there is no such file" in str(raised.value)
+    assert "Here: it does not exist" in str(raised.value)
     assert "All hosts must see the same files" in str(raised.value)

@@ -154,9 +154,9 @@ def test_other_files_in_the_output_stay(
 @pytest.mark.parametrize(
     ("command", "options", "message"),
     [
-        (["no-such-program"], {}, "there is no program 'no-such-program' to run"),
-        (["./here"], {}, "there is no program './here' to run"),
-        ("true", {"cwd": "missing"}, "missing' is not a folder; name one"),
+        (["no-such-program"], {}, "program 'no-such-program' not found; check its name"),
+        (["./here"], {}, "program './here' not found; check its name"),
+        ("true", {"cwd": "missing"}, "missing' is not a folder; name a folder"),
     ],
 )
 def test_what_cannot_be_started_is_refused(
@@ -169,7 +169,7 @@ def test_what_cannot_be_started_is_refused(
 
 @pytest.mark.parametrize("command", ["", [], ["a", 1], "a\0b"])
 def test_what_is_no_command_is_refused(tmp_path: Path, command: Any) -> None:
-    """It is a text or a list of texts."""
+    """It is a string or a list of strings."""
     with pytest.raises(InputError, match="job 'j'"):
         plan(tmp_path, command)
 

@@ -18,13 +18,13 @@ from tiers import examples
 def test_copiers_get_each_map_once_and_in_order(tmp_path: Path) -> None:
     """They take what is there, then wait longer and longer, and for less after news."""
     maps, pauses = FinishedMaps(tmp_path / "f"), list[float]()
-    maps.tell(7, 1)
-    maps.tell(3, 2)
+    maps.announce(7, 1)
+    maps.announce(3, 2)
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) in (8, 10):
-            maps.tell(len(pauses), 70_000)
+            maps.announce(len(pauses), 70_000)
 
     assert list(finished_maps(tmp_path / "f", 4, sleep)) == [
         (7, 1), (3, 2), (8, 70_000), (10, 70_000)
@@ -36,11 +36,11 @@ def test_copiers_get_each_map_once_and_in_order(tmp_path: Path) -> None:
 def test_a_partial_entry_is_ignored(tmp_path: Path) -> None:
     """What a full disk cut off is not read, and is written over when there is room again."""
     maps = FinishedMaps(tmp_path / "f")
-    maps.tell(1, 1)
+    maps.announce(1, 1)
     with (tmp_path / "f").open("ab") as file:
         file.write(b"abc")
     seen: list[tuple[int, int]] = []
-    follow = finished_maps(tmp_path / "f", 2, lambda seconds: maps.tell(2, 5))
+    follow = finished_maps(tmp_path / "f", 2, lambda seconds: maps.announce(2, 5))
     seen.append(next(follow))
     seen.append(next(follow))
     assert seen == [(1, 1), (2, 5)]
@@ -67,7 +67,7 @@ def test_a_copy_reads_like_the_files_it_was_made_of(
         with PartitionedWriter(layout.map_file(number, 1), 6) as file:
             for partition, data in written[number]:
                 file.append(partition, data)
-        maps.tell(number, 1)
+        maps.announce(number, 1)
     for task in range(3):
         copied = copy_partition(layout, task, place / "copy", 2, len(order))
         reader = PartitionedReader(place / "copy")

@@ -61,12 +61,12 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_noticed(tmp_path: Path) ->
 def test_maps_that_are_withdrawn_come_again(tmp_path: Path) -> None:
     """A copier that has copied a map does not copy it again; a later one gets the new one."""
     maps = FinishedMaps(tmp_path / "f")
-    maps.tell(0, 1)
-    early = finished_maps(tmp_path / "f", 2, lambda seconds: maps.tell(1, 1))
+    maps.announce(0, 1)
+    early = finished_maps(tmp_path / "f", 2, lambda seconds: maps.announce(1, 1))
     assert next(early) == (0, 1)
     maps.withdraw([0])
     assert finished_so_far(tmp_path / "f") == {}
-    maps.tell(0, 2)
+    maps.announce(0, 2)
     assert list(early) == [(1, 1)]
     assert list(finished_maps(tmp_path / "f", 2)) == [(0, 2), (1, 1)]
     assert finished_so_far(tmp_path / "f") == {0: 2, 1: 1}
@@ -75,9 +75,9 @@ def test_maps_that_are_withdrawn_come_again(tmp_path: Path) -> None:
 def test_a_copier_waits_for_a_map_that_was_withdrawn(tmp_path: Path) -> None:
     """Until it has finished again."""
     maps = FinishedMaps(tmp_path / "f")
-    maps.tell(0, 1)
+    maps.announce(0, 1)
     maps.withdraw([0])
-    assert list(finished_maps(tmp_path / "f", 1, lambda s: maps.tell(0, 2))) == [(0, 2)]
+    assert list(finished_maps(tmp_path / "f", 1, lambda s: maps.announce(0, 2))) == [(0, 2)]
 
 
 def test_a_large_value_is_loaded_whole_or_refused(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_partition_out_of_range_is_named(letters: Path, output_of: Run) -> Non
         def partition(self, key: str, reducers: int) -> int:
             return reducers
 
-    with pytest.raises(ValueError, match=r"partition of Wild gave 2 .* from 0 to 1"):
+    with pytest.raises(ValueError, match=r"partition of Wild returned 2 .* from 0 to 1"):
         output_of(plan_mapreduce("j", Wild, "letters", "out", base_dir=letters))
 
 

@@ -95,7 +95,7 @@ def test_a_run_writes_its_output_into_a_store(store: Any) -> None:
 def test_a_missing_bucket_is_not_made(store: Any) -> None:
     """The name of a bucket may be wrong; the output is refused before the run."""
     wrong = slotwise.mapreduce("wordcount", "s3://bucket/in/*", "s3://buckte/out", reducers=9)
-    with pytest.raises(slotwise.InputError, match="there is no bucket 'buckte'; make it"):
+    with pytest.raises(slotwise.InputError, match="bucket 'buckte' not found; create it"):
         slotwise.run(wrong, "fair", slots=2)
     assert store.ls("") == ["bucket"]
 

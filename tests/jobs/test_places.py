@@ -132,7 +132,7 @@ def test_a_line_in_a_later_block(
     write(folder, str)
     monkeypatch.setattr(inputs.line_blocks, "__defaults__", (64,))
     assert where(drive, folder, ByRecord, split_bytes=500) == "f17, line 150 (byte 933)"
-    monkeypatch.setattr(inputs, "COUNTED_MOST_BYTES", 100)
+    monkeypatch.setattr(inputs, "MAX_COUNTED_BYTES", 100)
     assert where(drive, folder, ByRecord, split_bytes=500) == "f17, byte 933"
 
 

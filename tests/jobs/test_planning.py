@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> Path:
     ("changes", "message"),
     [
         ({"program": "nope"}, "unknown program 'nope'; installed: grep, inverted-index"),
-        ({"program": "nope.py:A"}, "there is no file"),
+        ({"program": "nope.py:A"}, "nope.py not found"),
         (
             {"program": "grep"},
             "missing a required argument: 'pattern'; its parameters: pattern",

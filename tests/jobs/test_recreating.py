@@ -145,7 +145,7 @@ def test_a_global_that_cannot_be_made_anew_is_named(name: str, refused: dict[str
     )
     with pytest.raises(pickle.PicklingError, match=expected) as caught:
         pickled_by_value(space["outer"])
-    assert "; make it where it is used, for instance in the function" in str(caught.value)
+    assert "; create it where it is used, for instance in the function" in str(caught.value)
     assert caught.value.__cause__ is not None
 
 

@@ -20,7 +20,7 @@ from slotwise.core.job import Shuffle
 from slotwise.jobs import BatchMapReduce, Execution, MapReduce, plan_mapreduce
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.mapreduce.program import COPY_PHASE
-from slotwise.jobs.shuffle.sources import AsTheyCome, Copied, InPlace
+from slotwise.jobs.shuffle.sources import Copied, IncrementalCopy, InPlace
 from slotwise.jobs.staged import StagedExecution
 
 Run = Callable[[Execution], bytes]
@@ -237,7 +237,7 @@ def test_a_late_reduce_reads_in_place(books: Path) -> None:
     execution = plan_mapreduce(
         "j", "wordcount", "*.txt", "out", base_dir=books, split_bytes=10_000, shuffle=EARLY
     )
-    assert execution.arguments("reduce", 0, 1)[-1] == AsTheyCome(3)
+    assert execution.arguments("reduce", 0, 1)[-1] == IncrementalCopy(3)
     for task, attempt in ((2, 1), (0, 4), (1, 2)):
         run_map(execution, task, attempt)
     assert execution.arguments("reduce", 1, 1)[-1] == InPlace(SuccessfulAttempts((4, 2, 1)))

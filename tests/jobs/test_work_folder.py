@@ -27,10 +27,10 @@ from slotwise.jobs.dataflow.ends import sorted_by_key
 from slotwise.jobs.transfer import put
 from slotwise.jobs.work_folder import (
     WorkFolder,
-    finding,
-    keeping,
+    named_file_errors,
     sweep,
     temporary_folder,
+    work_folder_errors,
     work_folder_name,
 )
 
@@ -173,11 +173,11 @@ def test_only_files_of_the_folder_are_its_errors(tmp_path: Path) -> None:
     """A run that vanished is one; a file that code of a user does not find is none."""
     work = tmp_path / "work"
     told = f"kept in {work}: No such file"
-    with pytest.raises(WorkFolderError, match=told), finding(work):
+    with pytest.raises(WorkFolderError, match=told), named_file_errors(work):
         (work / "reduce-0-1" / "run-3").open()
-    with pytest.raises(FileNotFoundError), finding(work):
+    with pytest.raises(FileNotFoundError), named_file_errors(work):
         (tmp_path / "of-the-user").open()
-    with pytest.raises(ConnectionError), keeping(tmp_path):
+    with pytest.raises(ConnectionError), work_folder_errors(tmp_path):
         raise ConnectionResetError(errno.ECONNRESET, "gone")
 
 

@@ -131,9 +131,9 @@ class Writer:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("memory://x/out", "is in the memory of one process, and several processes write it"),
-        ("archive-of-tests://x/out", "is in a store that can only be read; name a directory"),
-        ("web-of-tests://x/out", "is in a store that can only be read; name a directory"),
+        ("memory://x/out", "is in the memory of one process, but several processes write it"),
+        ("archive-of-tests://x/out", "is in a read-only store; name a directory"),
+        ("web-of-tests://x/out", "is in a read-only store; name a directory"),
         ("bucket-of-tests://x/out", ""),
     ],
 )

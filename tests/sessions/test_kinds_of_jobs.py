@@ -99,7 +99,7 @@ def test_a_command_that_fails_shows_its_stderr(session: Session) -> None:
     job = session.command("echo broken >&2; exit 7")
     with pytest.raises(SlotwiseError, match=r"(?s)broken\nthe command exited with code 7"):
         job.result(PATIENCE)
-    with pytest.raises(InputError, match="there is no program 'no-such-program'"):
+    with pytest.raises(InputError, match="program 'no-such-program' not found"):
         session.command(["no-such-program"])
 
 

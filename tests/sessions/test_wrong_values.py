@@ -75,8 +75,8 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"output": 3}, "job 'command': output is 3; give a path"),
         ({"id": None}, "the id of a job is None; give a text"),
         ({"id": "t", "tasks": "2"}, "job 't': tasks is '2'; give a whole number >= 1"),
-        ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; give a text"),
-        ({"id": "n", "env": {"A=B": ""}}, "job 'n': env has the name 'A=B'; give a text"),
+        ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; expected a string"),
+        ({"id": "n", "env": {"A=B": ""}}, "job 'n': env has the name 'A=B'; expected"),
         ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
         ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; name a folder"),
         ({"id": "w", "work": "x"}, "job 'w': work is 'x'; give seconds"),
@@ -93,8 +93,9 @@ def test_command_refuses_options_of_a_wrong_type(
 
 @pytest.mark.parametrize("command", [None, 3, len])
 def test_command_refuses_what_is_no_command(session: Session, command: Any) -> None:
-    """A command is a text or a list of texts."""
-    refuses(lambda: session.command(command), f"job 'command': command is {command!r}; give a")
+    """A command is a string or a list of strings."""
+    message = f"job 'command': command is {command!r}; expected a string"
+    refuses(lambda: session.command(command), message)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""The format of map output, sorted runs and file channels: blocks of bytes, each of one part.
+"""The format of files of map output, sorted runs and channels: blocks of bytes by part.
 
-A file is a sequence of blocks; then for each part the start and the end of each of its blocks,
-in reading order; then for each part the number of blocks up to its last one; then the tail,
-which tells whether the file is complete. Numbers have 8 bytes. Blocks of one part need not be
-adjacent, so a file is written in one pass.
+A file has the blocks; then, for each part, the start and end of its blocks in reading order;
+then, for each part, the number of blocks up to its last one; then the tail, by which a complete
+file is recognized. Numbers have 8 bytes. Blocks of one part need not be adjacent, so a file is
+written in one pass.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _TAIL = Struct("<QQI8s")
 
 
 def index_of(size: int, places: bytes, counts: Iterable[int]) -> bytes:
-    """The end of a file whose blocks have `size` bytes.
+    """Return the end of a file whose blocks have `size` bytes.
 
-    places  for one part after another, the start and the end of each of its blocks
+    places  the start and end of each block, part by part
     counts  the number of blocks of each part
     """
     ends = array("Q", accumulate(counts))
@@ -38,7 +38,7 @@ def index_of(size: int, places: bytes, counts: Iterable[int]) -> bytes:
 
 
 class Index:
-    """Where the blocks of each part of a file are.
+    """The positions of the blocks of each part of a file.
 
     Raises OSError; IncompleteFileError for a file whose end is missing.
     """
@@ -60,14 +60,14 @@ class Index:
         self._ends = len(self._numbers) - parts
 
     def part(self, number: int) -> array[int]:
-        """The start and the end of each block of a part. IndexError if there is none."""
+        """Return the start and end of each block of a part. Raises IndexError."""
         at = self._ends + number
         first = self._numbers[at - 1] if number else 0
         return self._numbers[2 * first : 2 * self._numbers[at]]
 
 
 def is_complete(path: Path) -> bool:
-    """Whether a file is there, up to its end. Raises OSError if this cannot be found out."""
+    """Return whether a file exists and is complete. Raises OSError if it cannot be read."""
     try:
         with path.open("rb") as file:
             Index(file, path)
@@ -76,13 +76,12 @@ def is_complete(path: Path) -> bool:
     return True
 
 
-# Partitioned files, appended to in any order: map outputs and sorted runs.
-#
-# A chunk of a partition is a block of the file. Chunks of one partition need not be adjacent,
-# so a task that spills appends to the same file and never has to merge.
+# Partitioned files: map outputs and sorted runs. A chunk of a partition is a block of the file.
+# Chunks of one partition need not be adjacent, so a task that spills appends to the same file
+# and never has to merge.
 
 BUCKETS = 16
-"""Partitions of a file for the tables of one reduce, so that it need not hold all at once."""
+"""Partitions per reduce of a file of tables: a reduce need not hold all its rows at once."""
 
 Place = tuple[Path, int]
 """A partitioned file, and the first of a reduce's partitions in it."""
@@ -104,12 +103,12 @@ class PartitionedWriter:
 
     @property
     def descriptor(self) -> int:
-        """Of the file, for what writes chunks to it and reports them to `has_written`."""
+        """The file descriptor. Report chunks written to it with `has_written`."""
         self._file.flush()
         return self._file.fileno()
 
     def has_written(self, partition: int, sizes: Iterable[int]) -> None:
-        """Chunks of these sizes, of one partition, were written to `descriptor`."""
+        """Record that chunks of one partition, of these sizes, were written to `descriptor`."""
         for size in sizes:
             self._index[partition].append((0, self.bytes, self.bytes + size))
             self.bytes += size
@@ -145,7 +144,7 @@ class PartitionedReader:
             self._index = Index(file, path)
 
     def chunks(self, partition: int) -> Iterator[bytes]:
-        """The chunks of a partition, one at a time, by turn and then in order of appending."""
+        """Yield the chunks of a partition by turn, then in order of appending."""
         places = self._index.part(partition)
         if not places:
             return

@@ -16,7 +16,7 @@ from slotwise.jobs.execution import LostInputError
 from slotwise.jobs.transfer import Handle, TransferFolders, discard, exists, get, put
 
 Function = Callable[[int], object] | Callable[[int, "Results"], object]
-"""The function of a phase; it may take the results of the phases that its phase waits for."""
+"""The function of a phase. It may take the results of the phases that its phase waits for."""
 
 Results = Mapping[str, "PhaseResults"]
 """The results of the phases that a phase waits for, by name."""
@@ -25,8 +25,8 @@ Results = Mapping[str, "PhaseResults"]
 class PhaseResults(Sequence[Any]):
     """The results of all tasks of a phase, by the number of the task.
 
-    A result is loaded when it is first used. If files of results are lost, LostInputError is
-    raised, and `check` raises it again.
+    A result is loaded on first use. Raises LostInputError if files of results are lost; `check`
+    raises it again.
     """
 
     def __init__(self, phase: str, given: Handle) -> None:
@@ -41,7 +41,7 @@ class PhaseResults(Sequence[Any]):
         self._lost: LostInputError | None = None
 
     def check(self) -> None:
-        """LostInputError if results could not be loaded because their files are lost."""
+        """Raise LostInputError if results could not be loaded because their files are lost."""
         if self._lost is not None:
             raise self._lost
 
@@ -62,7 +62,7 @@ class PhaseResults(Sequence[Any]):
         return self._loaded[number]
 
     def _files_lost(self) -> Iterator[tuple[int, int, str]]:
-        """The tasks whose files are lost, with the attempts in the names of the files."""
+        """Yield task, attempt and path of each lost file; its name contains the attempt."""
         for task, handle in enumerate(self._handles):
             if not exists(handle):
                 yield task, int(handle.path.rpartition("-")[2]), handle.path
@@ -70,10 +70,10 @@ class PhaseResults(Sequence[Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Dispatch:
-    """Calls the function of a phase with a task number; registers its preemption hook.
+    """Calls the function of a phase with a task number and registers its preemption hook.
 
     takers   the phases whose functions take results
-    folders  where large results go that are passed on
+    folders  the folders for large results that are passed on
     """
 
     functions: Mapping[str, Function]
@@ -83,14 +83,14 @@ class _Dispatch:
     def __call__(
         self, phase: str, task: int, file: str = "", given: Mapping[str, Handle] | None = None
     ) -> object:
-        """The result of a call; if it is passed on, its handle, perhaps of this `file`."""
+        """Return the result, or its handle if it is passed on. Large ones go to `file`."""
         function: Callable[..., object] = self.functions[phase]
         running.on_stop_request(getattr(function, "on_preempt", None))
         if phase in self.takers:
             found = {name: PhaseResults(name, handle) for name, handle in (given or {}).items()}
             try:
                 result = function(task, found)
-            finally:  # Also if the function has caught the error.
+            finally:  # The function may have caught the error.
                 for results in found.values():
                     results.check()
         else:
@@ -103,13 +103,14 @@ class Calls:
 
     A function with a second parameter without a default is called with the results of the
     phases that its phase waits for: `function(task, results)`, where `results[phase][task]` is
-    what a task of such a phase returned. These results pass from worker to worker; large arrays
-    in them are not copied.
+    the return value of a task. These results pass from worker to worker, and large arrays in
+    them are not copied.
 
-    `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`.
-    If a function has an attribute `on_preempt`, it is called with the seconds left when the
-    task is asked to stop. Raises InputError for a phase without a function, for a function
-    without a phase, and for a phase that takes results and begins before they are complete.
+    The attribute `results[phase][task]` holds the return values of all calls. A function may
+    use `slotwise.task`. If it has an attribute `on_preempt`, this is called with the seconds
+    left when the task is asked to stop. Raises InputError for a phase without a function, for a
+    function without a phase, and for a phase that takes results and begins before they are
+    complete.
     """
 
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
@@ -154,7 +155,7 @@ class Calls:
             dict(functions), frozenset(takers), self._folders.paths
         )
         self.results: dict[str, Mapping[int, object]] = {
-            name: _Loading(self._passed[name]) if name in self._passed else {}
+            name: _LazyResults(self._passed[name]) if name in self._passed else {}
             for name in functions
         }
 
@@ -162,7 +163,7 @@ class Calls:
         """Do nothing: calls reserve no resources."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The name of the phase, the number of the task, and what it needs to pass results."""
+        """Return the phase, the task number and, if results are passed, file and handles."""
         is_passed = phase in self._passed
         if not (is_passed or phase in self._takers):
             return (phase, task)
@@ -172,11 +173,11 @@ class Calls:
         return (phase, task, file, {name: self._all_of(name) for name in sorted(after)})
 
     def describe(self, phase: str, task: int) -> str:
-        """A description of the task, for messages."""
+        """Return a description of the task for messages."""
         return f"{phase} task {task} of job {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Store the result of the first attempt that finishes; of a gang, of the last one."""
+        """Store the result of the first attempt that finishes, or of the last one of a gang."""
         if phase not in self._passed:
             stored = self.results[phase]
             assert isinstance(stored, dict)
@@ -189,7 +190,7 @@ class Calls:
             self.discard(phase, task, attempt)
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the large result that an attempt may have written."""
+        """Remove the file of a large result of an attempt, if there is one."""
         if phase in self._passed:
             file = self._file(phase, task, attempt)
             winner = self._passed[phase].get(task)
@@ -197,7 +198,7 @@ class Calls:
                 discard(self._folders.paths, file)
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
-        """Forget those of the results that are in files, and the list of all results."""
+        """Forget results in files, and the list of all results. Returns their tasks."""
         passed = self._passed.get(phase, {})
         lost = [task for task in tasks if task in passed and passed[task].path]
         for task in lost:
@@ -209,7 +210,7 @@ class Calls:
     def close(self, succeeded: bool) -> None:
         """Remove the files of a job that has failed.
 
-        Those of a job that has succeeded are removed with this object: `results` reads them.
+        Files of a job that succeeded are removed with this object: `results` reads them.
         """
         if not succeeded:
             self._folders.remove()
@@ -218,7 +219,7 @@ class Calls:
         return f"{self._numbers[phase]}-{task}-{attempt}"
 
     def _all_of(self, phase: str) -> Handle:
-        """A handle of the list of all handles of a phase that is complete."""
+        """Return a handle of the list of all handles of a complete phase."""
         if phase not in self._given:
             passed = self._passed[phase]
             handles = [passed[task] for task in range(self.job.by_name[phase].tasks.count)]
@@ -227,8 +228,8 @@ class Calls:
         return self._given[phase]
 
 
-class _Loading(Mapping[int, object]):
-    """The results behind handles, each of which is loaded when it is first used."""
+class _LazyResults(Mapping[int, object]):
+    """The results of tasks, by number; each is loaded from its handle on first use."""
 
     def __init__(self, handles: Mapping[int, Handle]) -> None:
         self._handles = handles
@@ -247,7 +248,7 @@ class _Loading(Mapping[int, object]):
 
 
 def _takes(function: Function) -> bool:
-    """Whether a function has a second positional parameter without a default."""
+    """Return whether a function has a second positional parameter without a default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -260,9 +261,9 @@ def _takes(function: Function) -> bool:
 class Sleep:
     """A synthetic job: each task sleeps for the seconds given as the work of its phase.
 
-    On an emulated host of speed s it sleeps 1 / s times as long, because pausing the process,
-    which slows computation there, does not slow a sleep.
-    When a task is asked to stop, it stops at once; its next attempt sleeps only the remainder.
+    On an emulated host of speed s it sleeps 1 / s times as long, because the pauses that slow
+    computation on such a host do not slow a sleep. A task that is asked to stop stops at once;
+    its next attempt sleeps only the remainder.
     Raises InputError for a phase without `work`.
     """
 
@@ -280,13 +281,13 @@ class Sleep:
         """Do nothing: a sleep reserves no resources."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The seconds to sleep."""
+        """Return the seconds to sleep."""
         work = self.job.by_name[phase].tasks.work_of(task)
         assert work is not None
         return (work,)
 
     def describe(self, phase: str, task: int) -> str:
-        """A description of the task, for messages."""
+        """Return a description of the task for messages."""
         return f"{phase} task {task} of job {self.job.id} (it sleeps)"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:

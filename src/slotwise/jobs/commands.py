@@ -24,44 +24,44 @@ from slotwise.jobs.work_folder import work_folder_name
 from slotwise.task import SPEED_VARIABLE
 
 PHASE = "command"
-"""The name of the only phase of such a job."""
+"""The name of the only phase of a job of commands."""
 
 FILES = ("out", "err")
-"""What a task leaves: task-00000.out has its stdout, task-00000.err its stderr."""
+"""The output files of a task: task-00000.out has its stdout, task-00000.err its stderr."""
 
 MAX_SHOWN = 500
-"""How many characters of a command a message shows."""
+"""The maximum number of characters of a command in a message."""
 
 TAIL_BYTES, TAIL_LINES = 4000, 10
-"""How much of the end of its stderr the message on a failed command shows."""
+"""The maximum size of the end of stderr in the message about a failed command."""
 
 ENDING_SECONDS = 5.0
-"""How long a task waits for the end of processes that it has killed."""
+"""How long a task waits for processes that it has killed to end."""
 
 ONE_CORE = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-"""Defaults of variables of tasks. A slot is one core: without these, numpy in each task would
-start a thread per core."""
+"""Default environment variables of tasks. A slot is one core; without these, numpy in each task
+would start a thread per core."""
 
 HASH_SEED = "PYTHONHASHSEED"
 """The variable that is set for workers and not for commands."""
 
 SET_CHILD_SUBREAPER = 36
-"""The operation of prctl by which a process adopts its orphaned descendants."""
+"""The prctl operation that makes a process adopt its orphaned descendants."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRunner:
-    """Runs a command in a worker process: a list without a shell, a text by /bin/sh -c.
+    """Runs a command in a worker process: a list without a shell, a string with /bin/sh -c.
 
     The command is in the process group of its worker, which is killed with the slot and with
-    the manager. It starts with the default handling of signals, of which none is blocked; only
-    a SIGHUP that `slotwise` was started to ignore stays ignored.
+    the manager. It starts with default signal handlers and no signal blocked; only a SIGHUP
+    that `slotwise` was started to ignore stays ignored.
 
-    environ  the environment of this machine; on another host, the command gets that of its
-             agent
-    env      variables that are set in addition
+    environ  the environment of this machine; on another host, the command gets the environment
+             of the agent
+    env      additional variables
     """
 
     job: str
@@ -72,10 +72,10 @@ class CommandRunner:
     env: Mapping[str, str]
 
     def __call__(self, task: int, attempt: int, files: tuple[str, str]) -> None:
-        """Run the command to its end. SlotwiseError unless it exits with 0.
+        """Run the command to its end. Raises SlotwiseError unless it exits with 0.
 
         If the task is asked to stop, all processes of the command get SIGTERM, and the task
-        ends when all have ended. Otherwise, what the command leaves behind is killed.
+        ends when they have ended. Otherwise, processes that outlive the command are killed.
         """
         before = frozenset(children(os.getpid()))
         handles = signal.signal(
@@ -117,14 +117,14 @@ class CommandRunner:
         running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
         try:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError as error:  # For Popen, this is exit code 0.
+        except ChildProcessError as error:  # Popen would report exit code 0.
             raise SlotwiseError(
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
             ) from error
         return process.wait()
 
     def _environment(self) -> dict[str, str]:
-        """The environment of `slotwise`, without what workers or earlier calls have set."""
+        """Return the environment of `slotwise`, without changes by workers or earlier calls."""
         if shares_files():
             speed = {SPEED_VARIABLE: os.environ.get(SPEED_VARIABLE, "1")}
             return {**ONE_CORE, **self.environ, **speed}
@@ -135,8 +135,8 @@ class CommandRunner:
 class Commands:
     """An Execution; create it with `plan_commands`.
 
-    The files of stdout and stderr appear in the output only if all tasks succeed. They are
-    those of the attempts that succeeded.
+    The files of stdout and stderr appear in the output only if all tasks succeed. They come
+    from the attempts that succeeded.
     """
 
     def __init__(
@@ -157,27 +157,27 @@ class Commands:
         return self._layout.output
 
     def open(self) -> None:
-        """Lock the output. InputError if it is in use, or the command cannot be started."""
+        """Lock the output. Raises InputError if it is in use or the command cannot start."""
         runner = self._command
         if not os.path.isdir(runner.cwd):
             raise InputError(
-                f"job {self.job.id!r}: cwd {runner.cwd!r} is not a folder; name one"
+                f"job {self.job.id!r}: cwd {runner.cwd!r} is not a folder; name a folder"
             )
         if not isinstance(runner.command, str) and not _is_found(runner):
             raise InputError(
-                f"job {self.job.id!r}: there is no program {runner.command[0]!r} to run; check"
-                " its name and the PATH"
+                f"job {self.job.id!r}: program {runner.command[0]!r} not found; check its name"
+                " and the PATH"
             )
-        with suppress(OSError):  # Tried again when the first task begins.
+        with suppress(OSError):  # It is retried when the first task begins.
             self._open()
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The numbers of task and attempt, and where stdout and stderr go."""
+        """Return task, attempt, and the paths for stdout and stderr."""
         self._open()
         return (task, attempt, self._staged(task, attempt))
 
     def describe(self, phase: str, task: int) -> str:
-        """The task and its command, for messages."""
+        """Return the task and its command, for messages."""
         command = self._command.command
         text = command if isinstance(command, str) else " ".join(command)
         if len(text) > MAX_SHOWN:
@@ -240,16 +240,16 @@ def plan_commands(
     base_dir: str | Path | None = None,
     **about: Any,
 ) -> Commands:
-    """Check a job of commands and prepare it to run; nothing is written yet.
+    """Check a job of commands and prepare it to run. Nothing is written yet.
 
-    `work` is the estimated work of all tasks together, in seconds. Relative paths are relative
-    to `base_dir`, and so is `cwd`, whose default is `base_dir`. `about` are the other fields of
-    the `Job`. Raises InputError for invalid arguments.
+    `work` is the estimated work of all tasks together, in seconds. Relative paths, including
+    `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
+    other fields of the `Job`. Raises InputError for invalid arguments.
     """
     words = command if isinstance(command, str) else tuple(command)
     if not words or not all(isinstance(word, str) for word in words):
         raise InputError(
-            f"job {job_id!r}: command is {command!r}; give a text or a list of texts"
+            f"job {job_id!r}: command is {command!r}; expected a string or a list of strings"
         )
     if any("\0" in word for word in words):
         raise InputError(f"job {job_id!r}: the command has a null character; remove it")
@@ -275,21 +275,22 @@ def plan_commands(
 
 
 def _check_env(job_id: str, env: object) -> None:
-    """InputError unless it is a mapping of texts that an environment can hold."""
+    """Raise InputError unless `env` is a mapping of strings that an environment can hold."""
     if not isinstance(env, Mapping):
         raise InputError(
-            f"job {job_id!r}: env is {env!r}; give a mapping of names to texts, such as"
+            f"job {job_id!r}: env is {env!r}; give a mapping of names to strings, such as"
             " {'DEPTH': '8'}"
         )
     for name, value in env.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise InputError(
-                f"job {job_id!r}: env has the name {name!r}; give a text without '=' and"
-                " null characters"
+                f"job {job_id!r}: env has the name {name!r}; expected a non-empty string"
+                " without '=' and null characters"
             )
         if not isinstance(value, str) or "\0" in value:
             raise InputError(
-                f"job {job_id!r}: env: {name} is {value!r}; give a text without null characters"
+                f"job {job_id!r}: env: {name} is {value!r}; expected a string without null"
+                " characters"
             )
 
 
@@ -298,7 +299,7 @@ def _name(task: int, file: str) -> str:
 
 
 def _is_found(runner: CommandRunner) -> bool:
-    """Whether the program of a list exists; a path is relative to the folder of the command."""
+    """Return whether the program exists. A path is relative to the folder of the command."""
     program = runner.command[0]
     if "/" in program:
         return os.access(os.path.join(runner.cwd, program), os.X_OK)
@@ -306,13 +307,13 @@ def _is_found(runner: CommandRunner) -> bool:
 
 
 def _started(before: frozenset[int]) -> list[int]:
-    """The processes of the command, also those that have left its group or lost a parent."""
+    """Return the processes of the command, also those that left its group or lost a parent."""
     mine = [pid for pid in children(os.getpid()) if pid not in before]
     return [*mine, *(pid for one in mine for pid in descendants(one))]
 
 
 def _end_rest(before: frozenset[int]) -> None:
-    """Kill what the command has left behind, unless it was told to end; wait for its end."""
+    """Wait for processes that outlive the command; kill them unless a stop was requested."""
     until = time.monotonic() + ENDING_SECONDS
     while rest := _started(before):
         if not running.stop_requested():
@@ -320,13 +321,13 @@ def _end_rest(before: frozenset[int]) -> None:
             if time.monotonic() > until:
                 return
         for pid in rest:
-            with suppress(ChildProcessError):  # Its parent is not this process yet.
+            with suppress(ChildProcessError):  # This process has not adopted it yet.
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.001)
 
 
 def _adopt(adopts: bool) -> None:
-    """Become the parent of descendants whose parents end, or no longer."""
+    """Start or stop adopting descendants whose parents end."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
 
 
@@ -352,8 +353,8 @@ def _opened(path: str) -> BinaryIO:
 
 
 def _tail(path: str) -> str:
-    """The last lines of a file of stderr, with a heading; empty if there are none."""
-    if not os.path.exists(path):  # The command has removed it.
+    """Return the last lines of a file of stderr with a heading; empty if there are none."""
+    if not os.path.exists(path):  # The command may remove it.
         return ""
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))

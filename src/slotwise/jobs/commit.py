@@ -1,9 +1,8 @@
-"""The output directory of a job: one writer, parts staged first and moved into place on commit.
+"""The output directory of a job: parts are staged first, and moved into place on commit.
 
-A part is named by its file and, if it has one, its folder: "good/part-n-00000".
-
-Only files that slotwise wrote, the parts listed in a manifest, are ever removed or replaced.
-`_SUCCESS` is the manifest of a complete output. Other files in the directory are kept.
+A directory has one writer at a time. The name of a part may include a folder:
+"good/part-n-00000". Only files that slotwise wrote, which manifests list, are ever removed or
+replaced. `_SUCCESS` is the manifest of a complete output. Other files are kept.
 See docs/decisions/0019-output-locks-and-leftovers.md.
 """
 
@@ -36,8 +35,15 @@ from slotwise.jobs.formats.files import (
     missing_bucket,
     reason_of,
 )
-from slotwise.jobs.hosts.sockets import address_here, folder_here
-from slotwise.jobs.work_folder import NAME, FileLock, HeldError, holder, keeping, owner_of
+from slotwise.jobs.hosts.sockets import local_address, local_folder
+from slotwise.jobs.work_folder import (
+    NAME,
+    FileLock,
+    HeldError,
+    holder,
+    owner_of,
+    work_folder_errors,
+)
 
 MANIFEST_VERSION = 1
 PART = re.compile(
@@ -49,14 +55,14 @@ TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"
 
 CHANGED_AT_ONCE = 16
-"""On an object store a move is a copy and a removal, each of which takes a few round trips."""
+"""Concurrent changes. On an object store, a move is a copy and a removal: some round trips."""
 
 
 def place_of(output: str | Path, base_dir: str | Path | None) -> str:
-    """The path of an output directory, or its URL, as the paths in it begin.
+    """Return the path or URL of an output directory, without a slash at its end.
 
-    InputError if it is the root of a file system, or a chain of URLs, into which fsspec cannot
-    write as into a directory.
+    Raises InputError for the root of a file system, and for a chain of URLs, because fsspec
+    cannot write directories there.
     """
     place = absolute(str(output), base_dir)
     if "\0" in place:
@@ -76,9 +82,9 @@ def place_of(output: str | Path, base_dir: str | Path | None) -> str:
 def check_output(output: str, overwrite: bool) -> None:
     """Raise InputError if something already exists at the path of an output directory.
 
-    Leftovers of a run that was killed do not count. InputError also if it cannot be looked at.
+    Leftovers of a killed run do not count. Raises InputError also if the path cannot be read.
     """
-    with _looking_at(output):
+    with _input_errors(output):
         fs, path = _find(output)
         if fs.isfile(path):
             raise InputError(
@@ -92,7 +98,7 @@ def check_output(output: str, overwrite: bool) -> None:
         exists = fs.exists(path)
         if not exists and (bucket := missing_bucket(fs, path)):
             raise InputError(
-                f"output {output!r}: there is no bucket {bucket!r}; make it, or name another"
+                f"output {output!r}: bucket {bucket!r} not found; create it, or name another"
             )
         if overwrite or not exists:
             return
@@ -103,11 +109,8 @@ def check_output(output: str, overwrite: bool) -> None:
 
 
 def check_overwritten(output: str) -> None:
-    """Raise InputError if a directory to be overwritten was not written by a job.
-
-    InputError also if it cannot be looked at.
-    """
-    with _looking_at(output):
+    """Raise InputError if a directory to overwrite has files of others, or cannot be read."""
+    with _input_errors(output):
         fs, path = _find(output)
         if not fs.isdir(path):
             return
@@ -121,8 +124,8 @@ def check_overwritten(output: str) -> None:
 
 
 @contextmanager
-def _looking_at(output: str) -> Iterator[None]:
-    """A context in which errors of the disk or the store are InputErrors about an output."""
+def _input_errors(output: str) -> Iterator[None]:
+    """Turn errors of the disk or the store into InputErrors about an output."""
     try:
         with as_os_errors():
             yield
@@ -133,9 +136,9 @@ def _looking_at(output: str) -> Iterator[None]:
 
 
 class OutputDirectory:
-    """Opens, commits or aborts the output of one job. All but `abort` may raise OSError.
+    """The output of one job. All methods but `abort` may raise OSError.
 
-    The directory is locked from `open` to `commit` or `abort`: no other job writes to it.
+    The directory is locked against other jobs from `open` to `commit` or `abort`.
     """
 
     def __init__(self, layout: Layout, overwrite: bool, job: str, parts: Iterable[str]) -> None:
@@ -152,9 +155,9 @@ class OutputDirectory:
 
     @as_os_errors()
     def open(self) -> None:
-        """Create the directory and lock it; remove staged files of runs that were killed.
+        """Create the directory and lock it. Staged files of killed runs are removed.
 
-        Raises InputError if the directory is in use, or may not be overwritten.
+        Raises InputError if the directory is in use or must not be overwritten.
         """
         check_output(self._layout.output, self._overwrite)
         path = PurePosixPath(self._path)
@@ -171,9 +174,9 @@ class OutputDirectory:
         except OSError as error:
             self._close()
             if not isinstance(self._fs, LocalFileSystem):
-                raise  # A store may be reached later.
+                raise  # A store may be reachable later.
             raise InputError(
-                f"output {self._layout.output!r} cannot be made: {error.strerror or error};"
+                f"output {self._layout.output!r} cannot be created: {error.strerror or error};"
                 " correct this, or name another directory"
             ) from error
         except BaseException:
@@ -182,16 +185,16 @@ class OutputDirectory:
 
     @as_os_errors()
     def discard(self, staged: str) -> None:
-        """Remove a staged part, if there is one; allowed after the end, too."""
+        """Remove a staged part if it exists. Allowed after `commit` and `abort`, too."""
         self._remove(staged)
 
     @as_os_errors()
     def commit(self, staged: Mapping[str, str]) -> None:
-        """Move the staged parts into place, each to its name, then write _SUCCESS.
+        """Move the staged parts to their names, then write _SUCCESS.
 
-        Old output to be overwritten is removed only now, when all new parts exist. After an
-        OSError the commit can be retried. Raises FileExistsError if a file that slotwise did
-        not write has the name of a part.
+        Old output is removed only now, when all new parts exist. The commit can be retried
+        after an OSError. Raises FileExistsError if a file that slotwise did not write has the
+        name of a part.
         """
         ours = self._earlier | self._placed
         present = self._present({*staged, *ours})
@@ -200,7 +203,7 @@ class OutputDirectory:
                 raise FileExistsError(
                     errno.EEXIST, "there is a file that slotwise did not write", name
                 )
-        # If the process is killed during the commit, the next run finds here which files are
+        # If the process is killed during the commit, the next run reads here which files are
         # slotwise's own.
         self._write(self._layout.placing, {*staged, *self._earlier} - {SUCCESS})
         self._remove_file(SUCCESS)
@@ -216,10 +219,7 @@ class OutputDirectory:
         self._close()
 
     def abort(self) -> None:
-        """Remove what the job created, and nothing else.
-
-        The next job with this output removes what cannot be removed now.
-        """
+        """Remove what the job created. The next job with this output removes what remains."""
         with suppress(OSError):
             self._remove_placed()
         self._close()
@@ -230,13 +230,13 @@ class OutputDirectory:
         left = self._present(self._earlier) & self._earlier
         if not left or SUCCESS in left:
             self._remove_placing()
-        else:  # The rest of a partly overwritten output: the next job may remove it.
+        else:  # The next job may remove the rest of a partly overwritten output.
             self._write(self._layout.placing, left)
 
     def _take_lock(self) -> None:
-        """Create the directory for staged files, and take the lock in it."""
+        """Create the directory for staged files and take the lock in it."""
         if not self._made and _names(self._fs, self._path) == {TEMPORARY}:
-            self._made = [self._path]  # A run that was killed made it.
+            self._made = [self._path]  # A killed run created it.
         while self._lock is None:
             self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
             # A job that has just ended may remove the directory before our lock exists.
@@ -247,7 +247,7 @@ class OutputDirectory:
                     raise _is_being_written(self._layout.output, str(held)) from None
 
     def _earlier_files(self) -> set[str]:
-        """The names of the files that slotwise wrote here, taken from the manifests."""
+        """Return the names of the files that slotwise wrote, from the manifests."""
         success, placing = (
             _manifest(self._fs, self._inner(path))
             for path in (self._layout.success, self._layout.placing)
@@ -255,7 +255,7 @@ class OutputDirectory:
         return {*(success or ()), *(placing or ()), *([SUCCESS] if success is not None else ())}
 
     def _refuse_foreign(self) -> None:
-        """Raise InputError for files that slotwise did not write; called under the lock."""
+        """Raise InputError for files that slotwise did not write. The lock is held."""
         output = self._layout.output
         names = _names(self._fs, self._path) - {TEMPORARY}
         if names and not self._overwrite:
@@ -274,7 +274,7 @@ class OutputDirectory:
 
     def _close(self) -> None:
         """Remove staged files, release the lock, and remove directories left empty."""
-        with suppress(OSError), as_os_errors():  # The next job here sweeps what remains.
+        with suppress(OSError), as_os_errors():  # The next job removes what remains.
             self._remove(self._layout.staging)
         if self._lock is not None:
             self._lock.release()
@@ -285,7 +285,7 @@ class OutputDirectory:
                 self._fs.rmdir(empty)
 
     def _present(self, parts: Iterable[str]) -> set[str]:
-        """The names in the directory, and those in the folders of these parts."""
+        """Return the names in the directory and in the folders of these parts."""
         names = _names(self._fs, self._path)
         inside = (
             f"{folder}/{name}"
@@ -295,7 +295,7 @@ class OutputDirectory:
         return {*names, *inside}
 
     def _change_folders(self, earlier: set[str], needed: set[str]) -> None:
-        """Remove folders that are not needed any more and empty, and create missing ones."""
+        """Remove empty folders that are no longer needed, and create missing ones."""
         for folder in sorted(earlier - needed):
             with suppress(OSError), as_os_errors():
                 self._fs.rmdir(f"{self._path}/{folder}")
@@ -323,7 +323,7 @@ class OutputDirectory:
             self._fs.rm_file(self._inner(self._layout.placing))
 
     def _each(self, change: Callable[[str], None], names: Sequence[str]) -> None:
-        """Change some files; many at once on a remote file system that serves that."""
+        """Change files; concurrently on a remote file system that supports it."""
         if not getattr(self._fs, "async_impl", False):
             for name in names:
                 change(name)
@@ -347,14 +347,14 @@ class OutputDirectory:
 
 
 def _find(output: str) -> tuple[Any, str]:
-    """The file system of an output and its path there, as it is now."""
+    """Return the file system of an output, without cached listings, and the path in it."""
     fs, path = file_system(output, "output")
     fs.invalidate_cache()  # Other processes write there.
     return fs, path
 
 
 def _lock_path(fs: Any, path: str) -> Path:
-    """The lock file: inside the output directory, or on this machine for a remote output."""
+    """Return the lock file: in the output directory, or on this machine for a remote output."""
     if isinstance(fs, LocalFileSystem):
         return Path(path) / TEMPORARY / "lock"
     name = hashlib.sha256(fs.unstrip_protocol(path).encode()).hexdigest()[:16]
@@ -362,7 +362,7 @@ def _lock_path(fs: Any, path: str) -> Path:
 
 
 def _names(fs: Any, path: str) -> set[str]:
-    """The names of the entries of a directory; empty if there is no directory."""
+    """Return the names of the entries of a directory; empty if it does not exist."""
     fs.invalidate_cache(path)  # Other processes write there.
     try:
         listed = fs.ls(path, detail=False)
@@ -372,12 +372,11 @@ def _names(fs: Any, path: str) -> set[str]:
 
 
 def _folders(parts: Iterable[str]) -> set[str]:
-    """The folders of parts."""
     return {folder for part in parts if (folder := part.rpartition("/")[0])}
 
 
 def _manifest(fs: Any, path: str) -> list[str] | None:
-    """The parts that a manifest lists; None if it does not exist or is not slotwise's own."""
+    """Return the parts in a manifest, or None if it is missing or not slotwise's own."""
     try:
         plain = json.loads(fs.cat_file(path))
         names = [str(name) for name in plain["parts"]]
@@ -397,7 +396,7 @@ def _exists(output: str) -> InputError:
 def _is_being_written(output: str, owner: str) -> InputError:
     writer = owner or "another run"
     return InputError(
-        f"output {output!r} is being written by {writer}; wait for its end, or name another"
+        f"output {output!r} is being written by {writer}; wait until it ends, or name another"
         " directory"
     )
 
@@ -411,7 +410,7 @@ class Layout:
 
     work_dir   the folder of its intermediate files
     output     the directory of its output, which all hosts must see
-    is_shared  whether all hosts see the intermediate files; otherwise each has its own
+    is_shared  whether all hosts see the intermediate files; otherwise each host has its own
     """
 
     work_dir: str
@@ -425,7 +424,7 @@ class Layout:
 
     @property
     def staging(self) -> str:
-        """The directory of parts that are not committed yet; unique to the job."""
+        """The directory of uncommitted parts; unique to the job."""
         return f"{self.temporary}/{Path(self.work_dir).name}"
 
     @property
@@ -435,22 +434,25 @@ class Layout:
 
     @property
     def success(self) -> str:
-        """The file, written last, that marks the output as complete and lists its parts."""
+        """The file, written last, that marks a complete output and lists its parts."""
         return f"{self.output}/_SUCCESS"
 
     def attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
-        """The directory for the intermediate files of one attempt."""
+        """Return the directory for the intermediate files of one attempt."""
         return self.folder / f"{phase}-{task}-{attempt}"
 
     @property
     def folder(self) -> Path:
         """The folder of the intermediate files on this host."""
-        return Path(self.work_dir) if self.is_shared else folder_here(self.work_dir)
+        return Path(self.work_dir) if self.is_shared else local_folder(self.work_dir)
 
     def make_attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
-        """Make this directory, private. WorkFolderError, also if the job is over."""
+        """Create the directory, private to the user.
+
+        Raises WorkFolderError, also if the job has ended.
+        """
         directory = self.attempt_dir(phase, task, attempt)
-        with keeping(directory.parent):
+        with work_folder_errors(directory.parent):
             if self.folder != Path(self.work_dir):  # The first task of the job on this host.
                 directory.parent.mkdir(mode=0o700, exist_ok=True)
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -458,21 +460,21 @@ class Layout:
 
     @property
     def address(self) -> str:
-        """Where other hosts fetch files of attempts on this host; empty if they see them."""
-        return "" if self.is_shared else address_here()
+        """The address that serves files of this host; empty if all hosts see them."""
+        return "" if self.is_shared else local_address()
 
     def staged(self, part: str, attempt: int) -> str:
-        """The path at which an attempt writes a part of the output, perhaps in a folder."""
+        """Return the path at which an attempt writes a part of the output."""
         return f"{self.staging}/{attempt}-{part.replace('/', '+')}"
 
 
-# Whether several processes can write to an output, as far as this is seen before a run.
+# Checks before a run whether several processes can write to an output.
 
 
 def check_writable(job: WritesOutput) -> None:
-    """InputError for a job with an output that its tasks could not write.
+    """Raise InputError for an output that tasks could not write.
 
-    A full disk, for instance, is found only when they do.
+    Some causes, such as a full disk, are found only when they write.
     """
     fs, path = file_system(job.output, "output")
     reason = _local_obstacle(path) if isinstance(fs, LocalFileSystem) else _obstacle(fs)
@@ -481,19 +483,19 @@ def check_writable(job: WritesOutput) -> None:
 
 
 def _obstacle(fs: Any) -> str:
-    """Why a store cannot hold output."""
+    """Return why a store cannot hold output, or "" if it can."""
     if isinstance(fs, MemoryFileSystem):
         return (
-            "is in the memory of one process, and several processes write it; name a directory"
-            " or a store that all of them reach, such as file:///tmp/out"
+            "is in the memory of one process, but several processes write it; name a directory"
+            " or a store that all of them can reach, such as file:///tmp/out"
         )
     if not _removes_files(type(fs)):
-        return "is in a store that can only be read; name a directory or another store"
+        return "is in a read-only store; name a directory or another store"
     return ""
 
 
 def _removes_files(kind: Any) -> bool:
-    """Whether file systems of this class remove files, as every commit does."""
+    """Return whether file systems of this class can remove files, as every commit does."""
     if issubclass(kind, AsyncFileSystem) and kind._rm_file is not AsyncFileSystem._rm_file:
         return True
     plain = AbstractFileSystem
@@ -501,7 +503,7 @@ def _removes_files(kind: Any) -> bool:
 
 
 def _local_obstacle(path: str) -> str:
-    """Why a directory cannot be made or written; empty if none is seen."""
+    """Return why a directory cannot be created or written, or "" if no reason is found."""
     whole = PurePosixPath(path)
     found = next(parent for parent in (whole, *whole.parents) if os.path.lexists(parent))
     if not os.path.isdir(found):
@@ -514,6 +516,6 @@ def _local_obstacle(path: str) -> str:
     for name in whole.relative_to(found).parts:
         if (size := len(os.fsencode(name))) > longest:
             return (
-                f"has a name of {size} bytes, and the longest there has {longest}; name another"
+                f"has a name of {size} bytes, longer than the limit of {longest}; name another"
             )
     return ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Execution(Protocol):
-    """One job on the local backend: the code of its tasks, and the handling of their results.
+    """One job on a live backend: the code of its tasks, and the handling of their results.
 
     Everything but `runner` stays in the manager process. Calls are never concurrent.
     """
@@ -25,7 +25,7 @@ class Execution(Protocol):
 
     @property
     def runner(self) -> Callable[..., object]:
-        """The function that workers call for each task; sent once to each with cloudpickle.
+        """The function that workers call for each task; sent once to each worker, pickled.
 
         It may use `slotwise.task` to check for a stop request and to read what an earlier
         attempt kept.
@@ -35,35 +35,35 @@ class Execution(Protocol):
     def open(self) -> None:
         """Reserve what the job needs exclusively, such as its output, before a run begins.
 
-        Raises InputError if that is not available; nothing is reserved then.
+        Raises InputError, and reserves nothing, if that is not available.
         """
         ...
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The arguments of `runner` for one attempt; called at its launch. Keep them small."""
+        """Return the arguments of `runner` for an attempt at its launch. Keep them small."""
         ...
 
     def describe(self, phase: str, task: int) -> str:
-        """The task, for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
+        """Return the task for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
         ...
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Store what an attempt returned; the first to finish wins. May raise OSError."""
+        """Store the return value of an attempt. The first to finish wins. May raise OSError."""
         ...
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove what a failed or killed attempt left behind.
+        """Remove the files of a failed or killed attempt.
 
-        Also the result of an attempt that has finished, if its phase is a gang of which another
-        attempt then fails, is killed, or loses its output: the task is done again.
+        Also called for an attempt of a gang that has finished, if another attempt of the gang
+        then fails, is killed, or loses its output. The task is done again.
         """
         ...
 
     def close(self, succeeded: bool) -> None:
-        """Commit the output, or remove all that was written; remove temporary files.
+        """Commit the output, or remove everything written. Temporary files are removed.
 
-        Called at the end, also for a job that never began. May raise OSError if a commit
-        fails, and is then called again.
+        Called at the end, also for a job that never began. If a commit fails, this may raise
+        OSError, and is called again.
         """
         ...
 
@@ -73,7 +73,7 @@ class ReportsWaiting(Protocol):
     """An execution in which some tasks hold a slot without computing for part of the time."""
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """The seconds for which an attempt that has just finished copied or waited."""
+        """Return the seconds for which an attempt that has just finished copied or waited."""
         ...
 
 
@@ -82,22 +82,22 @@ class LosesOutput(Protocol):
     """An execution with intermediate output that can be lost, such as files of its tasks."""
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
-        """Forget the intermediate output of done tasks, which is lost.
+        """Forget the lost intermediate output of done tasks, and return the tasks that had any.
 
-        Those of the tasks that had any; they are done again, and with one of a gang all others.
-        May raise OSError, and has no effect then.
+        They are done again, and with one of a gang all others. If OSError is raised, nothing is
+        forgotten.
         """
         ...
 
 
 @runtime_checkable
 class KnowsHosts(Protocol):
-    """An execution whose running tasks find each other, on whatever hosts they are."""
+    """An execution whose running tasks connect to each other across hosts."""
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """An attempt is about to begin on the host whose agent has this address.
+        """Handle that an attempt is about to begin on a host; `arguments` is called next.
 
-        It is empty if there is no agent. `arguments` is called next.
+        `address` is that of the agent of the host, or empty without an agent.
         """
         ...
 
@@ -113,7 +113,7 @@ class WritesOutput(Protocol):
 
     @property
     def output(self) -> str:
-        """The path or URL of the folder that it writes."""
+        """The path or URL of the output folder."""
         ...
 
 
@@ -141,14 +141,14 @@ class HasInputSizes(Protocol):
         ...
 
 
-# What a task of a job of stages reports.
+# Reports of tasks of jobs of stages.
 
 
 class TaskResult(NamedTuple):
     """The report of a task: records written, and bytes of its output for other tasks.
 
-    `copying` is the seconds for which it copied that of other tasks or waited for them.
-    `address` is where other hosts fetch its output for other tasks; empty if they see it.
+    `copying` is the seconds for which it copied output of other tasks or waited for it.
+    `address` serves its output for other tasks to other hosts; empty if all hosts see it.
     """
 
     records: int
@@ -158,20 +158,20 @@ class TaskResult(NamedTuple):
 
 
 class SuccessfulAttempts(NamedTuple):
-    """Of all tasks of a phase, the attempts that won; 0 for a task that is not done.
+    """The successful attempt of each task of a phase; 0 for a task that is not done.
 
-    `addresses` is where other hosts fetch what they have left; empty if all hosts see all.
+    `addresses` serve their files to other hosts; empty if all hosts see them.
     """
 
     attempts: tuple[int, ...]
     addresses: tuple[str, ...] = ()
 
     def of(self, task: int) -> tuple[int, str]:
-        """The attempt of a task that won, and its address."""
+        """Return the successful attempt of a task and its address."""
         return self.attempts[task], self.addresses[task] if self.addresses else ""
 
 
-# The errors of a task that has lost what it needs: output of other tasks, or a process.
+# Errors of a task that has lost output of other tasks, or a process.
 
 CHANGED = (
     "is missing or incomplete; find out what removes or changes files there while jobs run"
@@ -188,13 +188,13 @@ class IncompleteFileError(OSError):
 class LostInputError(BaseException):
     """Output of done tasks is lost: they must be done again before the task that reads it.
 
-    It is no Exception, so that `except Exception` in user code does not catch it. It is sent to
-    the manager as it is.
+    It is not an Exception, so that `except Exception` in user code does not catch it. It is
+    sent to the manager unchanged.
 
     phase    the phase whose output is lost
     outputs  its tasks, each with the number of the attempt that wrote the output
-    place    the first file that is lost
-    why      what is wrong with it, after its name
+    place    the first lost file
+    why      the reason, as it follows the name of the file in the message
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class LostInputError(BaseException):
     def of(
         cls, phase: str, lost: Iterable[tuple[int, int, str | Path]], why: str = CHANGED
     ) -> LostInputError | None:
-        """The error for these tasks, attempts and files; None if there are none."""
+        """Return the error for these tasks, attempts and files, or None if there are none."""
         found = tuple(lost)
         if not found:
             return None
@@ -223,8 +223,8 @@ class LostInputError(BaseException):
 
 
 class LostAttemptError(BaseException):
-    """A process of the attempt has ended without a word: the attempt is lost, not failed.
+    """A process of the attempt ended without a result: the attempt is lost, not failed.
 
-    The worker process of a task need not be the only one. Like LostInputError it is no
-    Exception, and is sent as it is.
+    A task may have more processes than its worker. Like LostInputError, this is not an
+    Exception, and is sent unchanged.
     """

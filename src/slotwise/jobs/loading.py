@@ -1,4 +1,4 @@
-"""Load a program by its installed name, from a file, from a class or from an object."""
+"""Load a program: by its installed name, or from a file, a class or an object."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def load(
 
     `spec` is an installed name ("wordcount"), a class in a file ("path/to/file.py:ClassName",
     relative to `base_dir`), a class, or an object, which takes no parameters. A file is
-    imported only here; what it defines is sent to workers by value. Raises InputError that
-    names the error: the name, the file, the class or a parameter.
+    imported only in this process; its definitions are sent to workers by value. Raises
+    InputError that names the wrong name, file, class or parameter.
     """
     remedy = "give a mapping of names to values"
     check_type("parameters", parameters, Mapping | None, remedy)
@@ -64,10 +64,10 @@ def load(
 
 
 def known_as(program: AnyProgram) -> str:
-    """The name that identifies a program in other runs, independent of its parameters.
+    """Return the name that identifies a program in other runs, independent of its parameters.
 
-    For an installed program this is its name. Otherwise it is "file.py:Class", without the
-    folder, or "module:Class" for an importable module.
+    It is the installed name, or "file.py:Class" without the folder, or "module:Class" for an
+    importable module.
     """
     module, name = type(program).__module__, type(program).__qualname__
     for known, place in BUILTINS.items():
@@ -77,7 +77,7 @@ def known_as(program: AnyProgram) -> str:
 
 
 def place_of(module: str, name: str) -> str:
-    """Where a name is defined: "file.py:name", without the folder, or "module:name"."""
+    """Return where a name is defined: "file.py:name" without the folder, or "module:name"."""
     file = getattr(sys.modules.get(module), "__file__", None)
     is_file = module == "__main__" or module.startswith(FILE_MODULE)
     return f"{Path(file).name if file and is_file else module}:{name}"
@@ -92,7 +92,7 @@ def _class_of(spec: str, base_dir: str | Path | None) -> type[AnyProgram]:
     path, colon, class_name = spec.rpartition(":")
     if not colon or not path.endswith(".py"):
         raise InputError(
-            f"unknown program {spec!r}; installed: {', '.join(BUILTINS)}; for one of your own"
+            f"unknown program {spec!r}; installed: {', '.join(BUILTINS)}; for your own program"
             " write path/to/file.py:ClassName"
         )
     module = imported((Path(base_dir or ".") / path).absolute(), spec)
@@ -121,7 +121,7 @@ def _checked(found: object, spec: str) -> type[AnyProgram]:
 
 
 def _check_parameters(found: type[AnyProgram], name: str, spec: str) -> None:
-    """Raise InputError for a method that cannot take the arguments it will be called with."""
+    """Raise InputError for a method that cannot take the arguments of its calls."""
     base = BatchMapReduce if issubclass(found, BatchMapReduce) else MapReduce
     wanted = list(inspect.signature(getattr(base, name)).parameters)
     try:
@@ -155,7 +155,7 @@ def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> 
 def imported(path: Path, spec: str, what: str = "program") -> ModuleType:
     """Import a file; register it and modules next to it to be pickled by value."""
     if not os.path.isfile(path):  # Path.is_file raises for a path that is too long.
-        raise InputError(f"{what} {spec!r}: there is no file {path}; check the path")
+        raise InputError(f"{what} {spec!r}: file {path} not found; check the path")
     name = f"{FILE_MODULE}{path.stem}_{crc32(str(path).encode()):08x}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     assert module_spec is not None

@@ -1,4 +1,4 @@
-"""Pickles for other processes, which cannot import what is in `__main__`: code is sent, too."""
+"""Pickles that include code which other processes cannot import, such as that of `__main__`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 
-# What this process has sent to others by value or received from them: classes, functions.
+# The registry of things, such as classes and functions, that were sent or received by value.
 #
-# Each such thing has an identity, which the process where it was defined gives to it when it
-# first sends it. A pickle made elsewhere refers to it by this identity, so that the process
-# where it was defined gets its own object back.
+# The process that defines a thing gives it an identity when it first sends it. Pickles of other
+# processes refer to it by this identity, so that its own process gets its own object back.
 
 Place = tuple[str, str]
 """A module and a qualified name in it."""
@@ -40,7 +39,7 @@ class Known(weakref.ref[Any]):
 
     is_own      whether it was defined in this process
     is_filled   whether all of it has been received
-    definition  the pickle by value of a thing that was received; None until it is needed
+    definition  the pickle by value of a received thing; None until it is needed
     """
 
     __slots__ = ("definition", "identity", "is_filled", "is_own", "key")
@@ -59,13 +58,13 @@ _origin, _numbers = "", count()
 
 
 def known(thing: object) -> Known | None:
-    """What is known of a thing, unless it was neither sent nor received."""
+    """Return the entry of a thing, or None if it was neither sent nor received."""
     found = _by_thing.get(id(thing))
     return found if found is not None and found() is thing else None
 
 
 def identity_of(thing: object) -> str:
-    """The identity of a thing, given now if it has none; empty if it can have none."""
+    """Return the identity of a thing, a new one if it has none; empty if it can have none."""
     found = known(thing)
     if found is None:
         # If two threads do this at once, both identities lead to the thing.
@@ -75,13 +74,13 @@ def identity_of(thing: object) -> str:
 
 
 def with_identity(identity: str) -> Known | None:
-    """The thing with this identity that is alive in this process."""
+    """Return the live thing with this identity in this process, or None."""
     found = _by_identity.get(identity)
     return found if found is not None and found() is not None else None
 
 
 def received(identity: str, thing: object) -> None:
-    """Note that a thing was received; with the same identity, it takes the place of another."""
+    """Register a received thing. It replaces an earlier one with the same identity."""
     if not identity:
         return
     if found := known(thing):
@@ -91,10 +90,10 @@ def received(identity: str, thing: object) -> None:
 
 
 def of_other_run(identity: str, place: Place) -> object:
-    """The thing of this name that was received from another program than the identity is of.
+    """Return a received thing of this name whose origin is not that of the identity, or None.
 
-    It is for values that an earlier run has stored: they become those of the present classes,
-    as with pickle. None if there is none. O(things that are known).
+    Values that an earlier run stored thus become instances of the present classes, as with
+    pickle. O(registered things).
     """
     origin = _origin_of(identity)
     if "<locals>" not in place[1]:
@@ -107,7 +106,7 @@ def of_other_run(identity: str, place: Place) -> object:
 
 
 def place_of(thing: Any) -> Place:
-    """The module and the qualified name that a thing states."""
+    """Return the module and the qualified name that a thing states."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     return str(module), str(name or getattr(thing, "__name__", None))
 
@@ -124,11 +123,11 @@ def _noted(thing: object, identity: str, *, is_own: bool) -> Known | None:
     return noted
 
 
-def _forget(gone: Any) -> None:
-    key, identity = gone.key, gone.identity
-    if _by_thing.get(key) is gone:
+def _forget(reference: Any) -> None:
+    key, identity = reference.key, reference.identity
+    if _by_thing.get(key) is reference:
         del _by_thing[key]
-    if _by_identity.get(identity) is gone:
+    if _by_identity.get(identity) is reference:
         del _by_identity[identity]
 
 
@@ -137,7 +136,7 @@ def _origin_of(identity: str) -> str:
 
 
 def _begin() -> None:
-    """Give the identities of this process another beginning than those of all others."""
+    """Choose a prefix for the identities of this process that no other process has."""
     global _origin
     _origin = os.urandom(8).hex()
 
@@ -146,10 +145,10 @@ _begin()
 os.register_at_fork(after_in_child=_begin)
 
 
-# What a pickle cannot hold but another process can create, as if it ran the script.
+# Values that cannot be pickled, but that another process can create anew.
 
 Reduced = tuple[Any, ...]
-"""How pickle makes a value: a callable, its arguments, perhaps more."""
+"""How pickle creates a value: a callable, its arguments, and optional further items."""
 
 
 def refuse(value: object) -> Reduced:
@@ -170,11 +169,11 @@ RECREATED: dict[type, Callable[[Any], Reduced]] = {
     ContextVar: lambda variable: (partial(ContextVar, variable.name, **_default(variable)), ()),
     SimpleQueue: lambda queue: (type(queue), ()),
 }
-"""Locks are free, and what belongs to a thread or is weakly held is empty."""
+"""Locks are created unlocked. Containers of thread-local or weakly held values are empty."""
 
 
 def recreated(value: object) -> Reduced | None:
-    """How the receiver creates such a value; None if it is sent as it is."""
+    """Return how the receiver creates such a value, or None if it is pickled as usual."""
     bases = type(value).__mro__
     if RECREATED.keys().isdisjoint(bases):
         return None
@@ -182,7 +181,7 @@ def recreated(value: object) -> Reduced | None:
 
 
 def refused(within: Any, check: Callable[[object, Any], object]) -> str:
-    """Why a function or class cannot be sent: the first value it uses that `check` refuses."""
+    """Return why a function or class cannot be sent: its first value that fails `check`."""
     for what, value in _used(within):
         try:
             check(value, within)
@@ -191,8 +190,8 @@ def refused(within: Any, check: Callable[[object, Any], object]) -> str:
             name = getattr(within, "__qualname__", None) or getattr(within, "__name__", "")
             return (
                 f"{kind} {name!r} {what}, of type {type(value).__name__}, which"
-                f" cannot be sent to another process: {error}; make it where it is used, for"
-                " instance in the function, or give what it is made from as an argument"
+                f" cannot be sent to another process: {error}; create it where it is used, for"
+                " instance in the function, or pass what it is created from as an argument"
             )
     return ""
 
@@ -205,7 +204,7 @@ def _default(variable: ContextVar[Any]) -> dict[str, Any]:
 
 
 def _used(within: Any) -> Iterator[tuple[str, object]]:
-    """The values that a function or class uses, each with a description."""
+    """Yield the values that a function or class uses, each with a description."""
     for name, value in getattr(within, "__dict__", {}).items():
         if type(value) not in (GetSetDescriptorType, MemberDescriptorType):
             yield f"has the attribute {name!r}", value
@@ -222,18 +221,18 @@ def _used(within: Any) -> Iterator[tuple[str, object]]:
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
-    """The names that code may use as globals, also in functions within it."""
+    """Yield the names that code and the functions within it may use as globals."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _global_names(inner)
 
 
-# The pickle of a value with the code that other processes cannot import.
+# Pickles of values with the code that other processes cannot import.
 #
-# What is defined here is sent with its code. What was received from another process goes back
-# as a reference, so that who defined it gets its own object. Others that do not know it make it
-# from the code that the reference carries.
+# Definitions of this process are sent with their code. Received ones are sent as references, so
+# that the process that defines them gets its own objects. A process that does not know such an
+# object creates it from the code in the reference.
 
 PROTOCOL = 5
 
@@ -241,24 +240,24 @@ OURS = (__name__, cloudpickle.Pickler.__module__)
 """The modules of the functions that pickles call."""
 
 MAX_KEPT = 1 << 18
-"""The most bytes of a pickle of code that is kept for further references."""
+"""The maximum size in bytes of a pickle of code that is kept for further references."""
 
 CODE_TYPE = cloudpickle.Pickler(io.BytesIO()).reducer_override(CodeType)
-"""How the type of the code of a function is sent, which is part of each function."""
+"""The pickle of `CodeType`, which is part of each function."""
 
 MAKE, FILL = itemgetter(0, 5)(cloudpickle.Pickler(io.BytesIO()).reducer_override(lambda: 0))
-"""What makes and fills functions. Pickles have None instead, which is shorter and faster."""
+"""The creator and filler of functions. Pickles have None instead: it is shorter and faster."""
 
 MADE_AGAIN = (FunctionType, ModuleType, functools._lru_cache_wrapper)
-"""What is made again when it arrives again; other things are made once."""
+"""Types that are created again when they arrive again; other things are created once."""
 
 Take = Callable[[pickle.PickleBuffer], object]
 
 
 class Sending(threading.local):
-    """Whether this thread pickles what its workers shall have as it is here now.
+    """Whether this thread pickles for its workers, which must get the present state.
 
-    Then what was received from others is sent with its code, too, and replaces what is known.
+    Received definitions are then sent with their code, too, and replace what workers have.
     """
 
     now = False
@@ -268,7 +267,7 @@ sending = Sending()
 
 
 def sent_by_value(value: object) -> bytes:
-    """The pickle of a value for workers of this process; see `pickled_by_value`."""
+    """Return the pickle of a value for workers of this process; see `pickled_by_value`."""
     outer, sending.now = sending.now, True
     try:
         return pickled_by_value(value)
@@ -277,10 +276,10 @@ def sent_by_value(value: object) -> bytes:
 
 
 def pickled_by_value(value: object) -> bytes:
-    """The pickle of a value with the code that others cannot import.
+    """Return the pickle of a value with the code that others cannot import.
 
-    PicklingError for a function or class that uses what cannot be sent: it names both. Values
-    that are sent themselves raise what pickling raises.
+    Raises PicklingError, naming both, for a function or class that uses a value that cannot be
+    sent. For other values, raises what pickling raises.
     """
     with io.BytesIO() as body:
         dump_by_value(value, None, body)
@@ -288,7 +287,7 @@ def pickled_by_value(value: object) -> bytes:
 
 
 def dump_by_value(value: object, take: Take | None, body: SupportsWrite[bytes]) -> None:
-    """Write this pickle to a file, or to what takes the pieces of one.
+    """Write the pickle of `pickled_by_value` to a file or a collector of pieces.
 
     `take` gets the large buffers, which are then not in the pickle.
     """
@@ -297,7 +296,7 @@ def dump_by_value(value: object, take: Take | None, body: SupportsWrite[bytes]) 
         pickler.dump(value)
     except Exception as error:
         if not pickler.within or type(error).__module__.startswith("slotwise."):
-            raise  # Errors of slotwise say themselves what to do.
+            raise  # Errors of slotwise have a remedy already.
         if not (reason := refused(pickler.within[-1], _check)):
             raise
         raise pickle.PicklingError(reason) from error
@@ -318,15 +317,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.within: list[object] = []
 
     def reducer_override(self, value: Any) -> Any:
-        """How a value is pickled; NotImplemented for what pickle does itself."""
+        """Return how a value is pickled; NotImplemented leaves it to pickle."""
         kind = type(value)
         if kind is FunctionType:
             if value.__module__ in OURS:
-                return NotImplemented  # It is faster than to find that it can be imported.
+                return NotImplemented  # Faster than checking whether it can be imported.
             return self._reference(value) or self._code(value)
         if kind is _Mark:
             return value.reached()
-        if issubclass(kind, type):  # Not isinstance, which asks the value itself.
+        if issubclass(kind, type):  # isinstance would use the `__class__` of the value.
             if value is CodeType:
                 return CODE_TYPE
             return self._reference(value) or self._code(value)
@@ -339,7 +338,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return self._named(value)
 
     def _code(self, value: Any) -> Any:
-        """A function or class, by its name if other processes can import it."""
+        """Reduce a function or class; by name if other processes can import it."""
         reduced = super().reducer_override(value)
         if not isinstance(reduced, tuple) or len(reduced) < 6:
             return reduced
@@ -356,7 +355,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return self._defined(value, make, (name, {}), parts, _set_state)
 
     def _cached(self, value: Any) -> Any:
-        """A function with a cache, which is empty elsewhere."""
+        """Reduce a function with a cache. The cache is empty in other processes."""
         if not _is_sent(value.__module__):
             with suppress(pickle.PicklingError, AttributeError):
                 pickle.dumps(value)  # By name, which must lead to this function.
@@ -366,9 +365,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         )
 
     def _named(self, value: Any) -> Any:
-        """What pickle sends by name, such as the only object of a class, or a type variable."""
+        """Reduce what pickle sends by name, such as a singleton or a type variable."""
         kind = type(value)
-        # Only code in Python does this for objects that other processes cannot import.
+        # Only `__reduce__` in Python returns names of objects that others cannot import.
         if FunctionType not in (type(kind.__reduce__), type(kind.__reduce_ex__)):
             return NotImplemented
         if kind in self.dispatch_table:
@@ -381,7 +380,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         )
 
     def _reference(self, value: object) -> Reduced | None:
-        """A reference to what was received; None for what was not."""
+        """Return a reference to a received thing; None for other things."""
         found = known(value)
         if found is None or found.is_own or sending.now:
             return None
@@ -402,9 +401,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         *,
         replaces: bool = True,
     ) -> Reduced:
-        """How a thing is made by `make(*given)`, unless it is known, and filled with a state.
+        """Return how an unknown thing is created by `make(*given)` and filled with a state.
 
-        If it `replaces`, a class that is known is filled again, and a function is made again.
+
+        If it `replaces`, a known class is filled again, and a known function is created again.
         """
         first = (identity_of(value), replaces, None if make is MAKE else make, *given)
         last = (replaces, None if fill is FILL else fill)
@@ -417,7 +417,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Definer(_Pickler):
-    """Pickles by value also what was received, for those who do not know it."""
+    """Pickles received things by value, too, for processes that do not know them."""
 
     def _reference(self, value: object) -> None:
         return None
@@ -427,14 +427,14 @@ class _Definer(_Pickler):
 
 
 class _Checker(_Pickler):
-    """Pickles all but code that is sent by value."""
+    """Pickles everything except code that is sent by value."""
 
     def _defined(self, *given: Any, replaces: bool = False) -> Reduced:
         return int, ()
 
 
 class _Mark:
-    """Pickled before and after the parts of a function or class: the pickler is within."""
+    """Pickled before and after the parts of a function or class, to track `_Pickler.within`."""
 
     __slots__ = ("_entered", "_within")
 
@@ -442,7 +442,7 @@ class _Mark:
         self._within, self._entered = within, entered
 
     def reached(self) -> Reduced:
-        """How it is pickled."""
+        """Update `within`, and return how the mark is pickled."""
         if self._entered is None:
             self._within.pop()
         else:
@@ -451,29 +451,29 @@ class _Mark:
 
 
 def _definition(value: object) -> bytes:
-    """The pickle by value of what was received; empty if parts of it cannot be pickled."""
+    """Return the pickle by value of a received thing; empty if it cannot be pickled."""
     body = io.BytesIO()
     try:
         _Definer(body).dump(value)
-    except Exception:  # Who knows it needs no definition.
+    except Exception:  # A process that knows it needs no definition.
         return b""
     return body.getvalue()
 
 
 def _check(value: object, within: object) -> None:
-    """Raise what pickling a value raises, apart from functions and classes that it uses."""
+    """Raise what pickling a value raises, ignoring functions and classes that it uses."""
     checker = _Checker(io.BytesIO())
     checker.within.append(within)
     checker.dump(value)
 
 
 def _is_sent(module: object) -> bool:
-    """Whether other processes cannot import a module."""
+    """Return whether the code of a module is sent, because others cannot import it."""
     return module == "__main__" or module in cloudpickle.list_registry_pickle_by_value()
 
 
 def _uses(function: FunctionType, state: Any) -> object:
-    """Whether a function uses any values; most small ones do not."""
+    """Return whether a function uses any values; most small functions do not."""
     return (
         state[1]["__globals__"]
         or function.__closure__
@@ -484,9 +484,9 @@ def _uses(function: FunctionType, state: Any) -> object:
 
 
 def _set_slots(value: type, given: Reduced, state: Any) -> None:
-    """Give a class its slots when it is made, which cloudpickle does not.
+    """Add slots to the creation of a class, which cloudpickle omits.
 
-    They are not taken from `__slots__`, which may be an iterator.
+    They are found by descriptors, because `__slots__` may be an exhausted iterator.
     """
     space = vars(value)
     if "__slots__" not in space or NamedTuple in space.get("__orig_bases__", ()):
@@ -499,11 +499,11 @@ def _set_slots(value: type, given: Reduced, state: Any) -> None:
         state[0].pop(name, None)
 
 
-# What pickles call when they are loaded.
+# Functions that pickles call when they are loaded.
 
 
 def _referred(identity: str, place: Place, definition: bytes) -> object:
-    """The thing with this identity. UnpicklingError if it is neither known nor defined here."""
+    """Return the thing with this identity; raise UnpicklingError if it cannot be created."""
     if found := with_identity(identity):
         return found()
     if (other := of_other_run(identity, place)) is not None:
@@ -519,7 +519,7 @@ def _referred(identity: str, place: Place, definition: bytes) -> object:
 def _made(
     identity: str, replaces: bool, make: Callable[..., Any] | None, *given: Any
 ) -> object:
-    """The thing with this identity; a function is made again when it `replaces` another."""
+    """Return the thing with this identity; create it if unknown or a replaced function."""
     if found := with_identity(identity):
         thing = found()
         if found.is_own or not replaces or not isinstance(thing, MADE_AGAIN):
@@ -532,7 +532,7 @@ def _made(
 
 
 def _filled(thing: Any, state: tuple[Any, ...]) -> None:
-    """Set the parts of a thing that was received; nothing changes what was defined here."""
+    """Set the parts of a received thing; definitions of this process never change."""
     _, parts, _, replaces, fill = state
     found = known(thing)
     if found is not None and (found.is_own or (found.is_filled and not replaces)):
@@ -543,11 +543,12 @@ def _filled(thing: Any, state: tuple[Any, ...]) -> None:
 
 
 def _mark() -> None:
-    """Nothing: only pickling needs marks."""
+    """Do nothing: only pickling needs marks."""
 
 
 def _cached(parameters: dict[str, Any], function: Callable[..., Any]) -> object:
-    """A function with an empty cache."""
+    """Return a function with an empty cache."""
+
     return functools.lru_cache(**parameters)(function)
 
 

@@ -1,7 +1,6 @@
 """The execution of jobs of stages: attempts, results, intermediate files, commit of output.
 
-Every job with files of its own runs here: a MapReduce job and a dataflow job differ only in
-their `Stages`.
+It runs MapReduce and dataflow jobs, which differ only in their `Stages`.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from slotwise.core.errors import InputError
 from slotwise.core.job import Job, Sizes
 from slotwise.jobs.commit import Layout, OutputDirectory
 from slotwise.jobs.execution import SuccessfulAttempts, TaskResult
-from slotwise.jobs.work_folder import WorkFolder, keeping
+from slotwise.jobs.work_folder import WorkFolder, work_folder_errors
 
 
 class Done(NamedTuple):
-    """The attempt of a task that won, and what it returned."""
+    """The successful attempt of a task, and its return value."""
 
     attempt: int
     result: object
 
     @property
     def address(self) -> str:
-        """Where its files are fetched; empty if all hosts see them."""
+        """The address that serves its files; empty if all hosts see them."""
         return self.result.address if isinstance(self.result, TaskResult) else ""
 
 
@@ -37,9 +36,9 @@ AllDone = Mapping[str, Mapping[int, Done]]
 
 
 def winners(done: Mapping[int, Done], count: int) -> SuccessfulAttempts:
-    """The attempts that won, of a phase of so many tasks, and where their files are."""
+    """Return the successful attempts of a phase of `count` tasks, and their addresses."""
     attempts = tuple(done[task].attempt if task in done else 0 for task in range(count))
-    # One object for each address: then it is pickled once.
+    # Interned, so that each address is pickled once.
     addresses = tuple(
         sys.intern(done[task].address) if task in done else "" for task in range(count)
     )
@@ -47,7 +46,7 @@ def winners(done: Mapping[int, Done], count: int) -> SuccessfulAttempts:
 
 
 class Stages(Protocol):
-    """What the tasks of a job do and leave: what one kind of job adds to the execution."""
+    """The part of an execution that is specific to one kind of job."""
 
     @property
     def program(self) -> str:
@@ -60,44 +59,44 @@ class Stages(Protocol):
         ...
 
     def begin(self) -> None:
-        """The work folder is there, and the first task begins. May raise OSError."""
+        """Prepare for the first task; the work folder exists. May raise OSError."""
         ...
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """An attempt is about to begin on the host whose agent has this address.
+        """Handle that an attempt is about to begin on a host; `arguments` is called next.
 
-        It is empty if there is no agent. `arguments` follows.
+        `address` is that of the agent of the host, or empty without an agent.
         """
         ...
 
     def arguments(
         self, phase: str, task: int, attempt: int, done: AllDone
     ) -> tuple[object, ...]:
-        """The arguments of the runner for one attempt."""
+        """Return the arguments of the runner for one attempt."""
         ...
 
     def describe(self, phase: str, task: int) -> str:
-        """The task, for messages."""
+        """Return the task for messages."""
         ...
 
     def parts(self, phase: str, task: int) -> Collection[str]:
-        """The names of the parts of the output that a task writes."""
+        """Return the names of the parts of the output that a task writes."""
         ...
 
     def is_intermediate(self, phase: str) -> bool:
-        """Whether later tasks read the files of the tasks of a phase."""
+        """Return whether later tasks read the files of the tasks of a phase."""
         ...
 
     def finished(self, phase: str, task: int, attempt: int) -> None:
-        """An attempt is about to be stored as the one that won. May raise OSError."""
+        """Handle that an attempt is about to be stored as successful. May raise OSError."""
         ...
 
     def lost(self, phase: str, tasks: Collection[int]) -> None:
-        """The files of these tasks are about to be forgotten. May raise OSError."""
+        """Handle that the files of these tasks are lost. May raise OSError."""
         ...
 
     def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
-        """The tasks whose files nothing reads any more once this task is done."""
+        """Return the tasks whose files are no longer read once this task is done."""
         ...
 
 
@@ -149,39 +148,39 @@ class StagedExecution:
         self.job = job
 
     def open(self) -> None:
-        """Lock the output for this job; InputError if another job holds it.
+        """Lock the output for this job. Raises InputError if another job holds it.
 
-        After an OSError this is tried again when the first task begins; that task then fails
-        if the error persists.
+        After an OSError this is retried when the first task begins; that task then fails if the
+        error persists.
         """
         with suppress(OSError):
             self._open()
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """An attempt is about to begin on the host whose agent has this address."""
+        """Handle that an attempt is about to begin on the host with this agent."""
         self._stages.begins_at(phase, task, attempt, address)
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The arguments of the runner; before the first ones, the work folder is made."""
+        """Return the arguments of the runner. The first call creates the work folder."""
         if not self._has_begun:
             self._open()
-            with keeping(self._work_folder.path.parent):
+            with work_folder_errors(self._work_folder.path.parent):
                 self._work_folder.open(self.job.id)
                 self._stages.begin()
             self._has_begun = True
         return self._stages.arguments(phase, task, attempt, self._done)
 
     def describe(self, phase: str, task: int) -> str:
-        """A description of the task for messages."""
+        """Return a description of the task for messages."""
         return self._stages.describe(phase, task)
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Store the result of the first attempt that finishes; remove files of later ones."""
+        """Store the result of the first attempt that finishes; remove files of others."""
         done = self._done[phase]
         if task in done:
             self.discard(phase, task, attempt)
             return
-        with keeping(self._work_folder.path):
+        with work_folder_errors(self._work_folder.path):
             self._stages.finished(phase, task, attempt)
         done[task] = Done(attempt, result)
         for name, other in self._stages.unneeded(phase, task):
@@ -190,34 +189,34 @@ class StagedExecution:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its intermediate files, on each host that has its own."""
+        """The name of its folder on hosts that do not share intermediate files, or ""."""
         return "" if self._layout.is_shared else Path(self._layout.work_dir).name
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
-        """Forget the intermediate files of these done tasks.
+        """Forget the intermediate files of done tasks, and return these tasks.
 
-        Parts of the output and results are not intermediate files of tasks.
+        Parts of the output and results are not intermediate files.
         """
         if not self._stages.is_intermediate(phase):
             return ()
-        with keeping(self._work_folder.path):
+        with work_folder_errors(self._work_folder.path):
             self._stages.lost(phase, tasks)
         for task in tasks:
             del self._done[phase][task]
         return tasks
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """The seconds for which an attempt that finished copied or waited for other tasks."""
+        """Return the seconds for which a finished attempt copied or waited for other tasks."""
         done = self._done[phase].get(task)
         if done is None or done.attempt != attempt or not isinstance(done.result, TaskResult):
             return 0.0
         return done.result.copying
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the files of an attempt, unless it won and the job is still open.
+        """Remove the files of an attempt, unless it succeeded and the job is still open.
 
-        A gang is done again as a whole, so the attempts of it that won are discarded, too.
-        On an unresponsive host an attempt may continue after the end of its job.
+        A gang is done again as a whole, so its successful attempts are discarded, too. On an
+        unresponsive host an attempt may continue after the end of its job.
         """
         done = self._done[phase].get(task)
         if done is not None and done.attempt == attempt and not self._is_closed:
@@ -234,8 +233,9 @@ class StagedExecution:
     def close(self, succeeded: bool) -> None:
         """Commit the parts, or remove everything that the job created.
 
-        After a commit that raised OSError, close can be called again, with either argument.
+        After a commit that raised OSError, close can be called again with either argument.
         """
+
         if self._is_closed:
             return
         if succeeded:

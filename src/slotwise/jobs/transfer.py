@@ -1,8 +1,8 @@
-"""Values that pass between processes of one host; large ones in files that receivers map.
+"""Values passed between processes of one host; large ones in files that receivers map.
 
 `put` writes the buffers of a large value (NumPy arrays, Arrow tables) once, by out-of-band
-pickling (protocol 5), and returns a small handle. `get` maps the file and copies nothing but
-the pages that a receiver changes. The files are in the folders of a `TransferFolders`.
+pickling (protocol 5), and returns a small handle. `get` maps the file and copies only the pages
+that a receiver changes. The files are in the folders of a `TransferFolders`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SHARED_MEMORY = "/dev/shm"
 """A file system in memory; it is used for values that take at most half of its free space."""
 
 MAX_INLINE = 1 << 18
-"""The maximum size in bytes of a value that travels in its handle, without a file."""
+"""The maximum size in bytes of a value that is stored in its handle, without a file."""
 
 MAX_MAPPED = 500
 """The maximum number of files that a process maps at once; further files are read, which copies
 them. Each mapped file takes a descriptor, so it is at most half of those allowed."""
 
 ALIGNMENT = 64
-"""Buffers begin at multiples of this number of bytes, as Arrow and vector instructions like."""
+"""Buffers begin at multiples of this number of bytes, as Arrow recommends for fast access."""
 
 
 MAX_FRAME = 1 << 17
@@ -45,10 +45,10 @@ MAX_FRAME = 1 << 17
 pickle ends a frame after each value with which it reaches half of this."""
 
 FRAME_BEGINS = (pickle.PROTO, pickle.FRAME)
-"""With what the pieces with frames begin: the first one of a pickle, and the others."""
+"""The first byte of pieces with frames: of the first piece of a pickle, and of the others."""
 
 Pieces = Sequence["bytes | memoryview[int]"]
-"""The content of a pickle or of a buffer, one piece after another."""
+"""The content of a pickle or of a buffer, in consecutive pieces."""
 
 
 class Handle(NamedTuple):
@@ -65,15 +65,15 @@ class Handle(NamedTuple):
 
     @property
     def file_bytes(self) -> int:
-        """The least size of the file. An empty part at its end needs no bytes."""
+        """The minimum size of the file. An empty part at its end needs no bytes."""
         return max((start + size for start, size in self.spans if size), default=0)
 
 
 def put(value: object, folders: Iterable[str], name: str) -> Handle:
-    """Store a value; a large one in a file of this name in the first folder with room.
+    """Store a value; a large one in a file of this name in the first folder with free space.
 
-    Where other hosts do not see the file, it travels in its handle. Raises what pickling
-    raises, and WorkFolderError if no folder has room.
+    Where other hosts do not see the file, the value is stored in its handle. Raises what
+    pickling raises, and WorkFolderError if no folder has space.
     """
     buffers: list[pickle.PickleBuffer] = []
     parts = _parts(_pieces(value, buffers.append, buffers), buffers)
@@ -83,12 +83,12 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
 
 
 def pack(value: object, folders: Sequence[str], name: str) -> bytes | Handle:
-    """The pickle of a value; for a large one, the handle of a file like that of `put`.
+    """Return the pickle of a value; for a large one, the handle of a file like that of `put`.
 
-    Buffers of at most `MAX_INLINE` bytes are in the pickle, so that these arrays can be
-    written to by the receiver. A small value takes little longer than to pickle it, and a large
-    one is copied once, to the file. Without folders, and where other hosts do not see the file,
-    all of it travels as a pickle. Raises what pickling raises.
+    Buffers of at most `MAX_INLINE` bytes are in the pickle, so that the receiver can write to
+    these arrays. A small value costs little more than its pickling, and a large one is copied
+    once, to the file. Without folders, and where other hosts do not see the file, the pickle
+    has everything. Raises what pickling raises.
     """
     if not folders or not shares_files():
         return pickled(value, None, [])
@@ -105,12 +105,12 @@ def pack(value: object, folders: Sequence[str], name: str) -> bytes | Handle:
         return b"".join(pieces)
     try:
         return _store(_parts(pieces, buffers), folders, name)
-    except WorkFolderError:  # There is no room: it travels as a pickle.
+    except WorkFolderError:  # No folder has space.
         return pickled(value, None, [])
 
 
 def unpack(packed: bytes | Handle) -> Any:
-    """The value that was packed. Raises what `get` raises."""
+    """Return the packed value. Raises what `get` raises."""
     return get(packed) if isinstance(packed, Handle) else pickle.loads(packed)
 
 
@@ -135,7 +135,7 @@ def _store(parts: list[Pieces], folders: Iterable[str], name: str) -> Handle:
 
 
 def get(handle: Handle) -> Any:
-    """The value of a handle, in any process of the host. Who changes it changes a copy.
+    """Return the value of a handle in any process of the host. Changes affect only a copy.
 
     Raises what unpickling raises, and OSError if the file was removed or is incomplete.
     """
@@ -143,17 +143,17 @@ def get(handle: Handle) -> Any:
         return pickle.loads(handle.parts[0], buffers=map(bytearray, handle.parts[1:]))
     if len(handle.spans) > 1:
         return loaded(handle, content(handle))
-    with _opened(handle) as file:  # Large bytes are read in place, faster than from a map.
+    with _opened(handle) as file:  # Reading large bytes in place is faster than from a map.
         return pickle.load(file)
 
 
 def content(handle: Handle) -> memoryview[int]:
-    """The content of the file of a handle. It stays when the file is removed.
+    """Return the content of the file of a handle; it stays valid if the file is removed.
 
-    What is written to it stays in this process: only pages that are changed are copied.
+    Writes to it stay in this process: only changed pages are copied.
     """
     with _opened(handle) as file:
-        if len(_mapped) < min(MAX_MAPPED, _files_most() // 2):
+        if len(_mapped) < min(MAX_MAPPED, _max_open_files() // 2):
             with suppress(OSError):  # No descriptor is left.
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
                 _mapped.add(mapped)
@@ -163,7 +163,7 @@ def content(handle: Handle) -> memoryview[int]:
 
 
 def _opened(handle: Handle) -> BufferedReader:
-    """The file of a handle. OSError if it was removed or is incomplete."""
+    """Open the file of a handle. Raises OSError if it was removed or is incomplete."""
     file = open(handle.path, "rb")  # noqa: SIM115
     if os.fstat(file.fileno()).st_size < handle.file_bytes:
         file.close()
@@ -171,14 +171,14 @@ def _opened(handle: Handle) -> BufferedReader:
     return file
 
 
-def _files_most() -> int:
-    """How many files this process may have open."""
+def _max_open_files() -> int:
+    """Return the maximum number of open files of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def exists(handle: Handle) -> bool:
-    """Whether a value can be loaded: it is in its handle, or its file is complete."""
+    """Return whether a value can be loaded: it is in its handle, or its file is complete."""
     try:
         return not handle.path or os.stat(handle.path).st_size >= handle.file_bytes
     except FileNotFoundError:
@@ -186,13 +186,13 @@ def exists(handle: Handle) -> bool:
 
 
 def loaded(handle: Handle, whole: memoryview[int]) -> Any:
-    """The value of a handle, from the content of its file."""
+    """Return the value of a handle from the content of its file."""
     first, *buffers = [whole[start : start + size] for start, size in handle.spans]
     return pickle.loads(first, buffers=buffers)
 
 
 def discard(folders: Iterable[str], name: str) -> None:
-    """Remove the file of this name, if there is one. Who has mapped it keeps the value."""
+    """Remove the file of this name if it exists. Processes that have mapped it keep it."""
     for folder in folders:
         with suppress(OSError):
             os.unlink(os.path.join(folder, name))
@@ -206,7 +206,7 @@ class TransferFolders:
     """
 
     def __init__(self) -> None:
-        # Worker processes import this module, but need none of these.
+        # Worker processes import this module, but do not need these.
         from slotwise.jobs.work_folder import WorkFolder, temporary_folder, work_folder_name
 
         roots = (SHARED_MEMORY, temporary_folder())
@@ -215,7 +215,7 @@ class TransferFolders:
         self._remove: weakref.finalize[[list[WorkFolder], int], TransferFolders] | None = None
 
     def open(self, owner: str) -> None:
-        """Create the folders, unless this was done. Raises WorkFolderError."""
+        """Create the folders unless they are open. Raises WorkFolderError."""
         if self._remove is not None:
             return
         with suppress(OSError):  # Not every system has shared memory as a file system.
@@ -228,7 +228,7 @@ class TransferFolders:
         self._remove = weakref.finalize(self, _remove_all, self._folders, os.getpid())
 
     def remove(self) -> None:
-        """Remove the folders. Who has mapped a file keeps the value."""
+        """Remove the folders. Processes that have mapped a file keep it."""
         if self._remove is not None:
             self._remove()
 
@@ -247,7 +247,7 @@ def pickled(
     take: Callable[[pickle.PickleBuffer], object] | None,
     taken: list[pickle.PickleBuffer],
 ) -> bytes:
-    """The pickle of a value: by plain pickle, which is fast, or by cloudpickle if needed.
+    """Return the pickle of a value, by plain pickle, which is fast, or by value if needed.
 
     `take` gets the buffers. Those that it adds to `taken` are not in the pickle.
     """
@@ -256,7 +256,7 @@ def pickled(
 
 
 class _Collector(list[Any]):
-    """Stands for the file of a pickle: it keeps the pieces, without copies of large bytes."""
+    """A file for a pickle that keeps the pieces, without copying large bytes."""
 
     write = list.append
 
@@ -266,12 +266,12 @@ def _pieces(
     take: Callable[[pickle.PickleBuffer], object] | None,
     taken: list[pickle.PickleBuffer],
 ) -> Pieces:
-    """The pickle of `pickled`, in pieces."""
+    """Return the pickle of `pickled` in pieces."""
     body = _Collector()
     try:
         pickle.Pickler(body, protocol=5, buffer_callback=take).dump(value)
-        # Plain pickle stores classes of `__main__` by name, but that is a different module in
-        # the other process.
+        # Plain pickle stores classes of `__main__` by name, but the other process has another
+        # `__main__`.
         if not any(b"__main__" in piece for piece in filter(_may_name, body)):
             return _as_bytes(body)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -285,21 +285,21 @@ def _pieces(
 
 
 def _may_name(piece: object) -> TypeGuard[bytes]:
-    """Whether a piece of a pickle may name a class; large values need not be searched."""
+    """Return whether a piece of a pickle may name a class; large values need no search."""
     if type(piece) is not bytes:
         return False
     return len(piece) <= MAX_FRAME or piece.startswith(FRAME_BEGINS)
 
 
 def _as_bytes(pieces: list[Any]) -> Pieces:
-    """The pieces, with views of the bytes of those that are other objects."""
+    """Return the pieces, with views of the bytes of other objects."""
     if len(pieces) == 1:
         return pieces
     return [p if type(p) is bytes else pickle.PickleBuffer(p).raw() for p in pieces]
 
 
 def _parts(pieces: Pieces, buffers: list[pickle.PickleBuffer]) -> list[Pieces]:
-    """The pickle of a value, followed by its buffers."""
+    """Return the pickle of a value followed by its buffers."""
     return [pieces, *([buffer.raw()] for buffer in buffers)]
 
 
@@ -308,7 +308,7 @@ def _size(pieces: Pieces) -> int:
 
 
 def _free(folder: str) -> int:
-    """The free bytes of the file system of a folder."""
+    """Return the free bytes of the file system of a folder."""
     stat = os.statvfs(folder)
     return stat.f_bavail * stat.f_frsize
 

@@ -44,17 +44,17 @@ OF_FOLDER = frozenset(
         errno.ESTALE,
     }
 )
-"""What is wrong with a folder or its file system; not with connections or the process."""
+"""Errors of a folder or its file system, and not of connections or the process."""
 
 WRITE_BYTES = 1 << 17
-"""The buffer of a file that is written."""
+"""The size of the buffer of a file that is written."""
 
 
 @contextmanager
-def keeping(folder: str | Path) -> Iterator[None]:
+def work_folder_errors(folder: str | Path) -> Iterator[None]:
     """Turn errors of files in a folder of intermediate files into WorkFolderError.
 
-    Put it around what only writes or reads these files; it is not for code of users.
+    It is for code that only reads or writes these files, not for code of users.
     """
     try:
         yield
@@ -65,8 +65,8 @@ def keeping(folder: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def finding(folder: str | Path) -> Iterator[None]:
-    """The same for errors that name a file in the folder, whoever raises them."""
+def named_file_errors(folder: str | Path) -> Iterator[None]:
+    """Turn errors that name a file in the folder into WorkFolderError, also from user code."""
     try:
         yield
     except OSError as error:
@@ -80,15 +80,14 @@ def finding(folder: str | Path) -> Iterator[None]:
 
 
 class KeptFile(io.FileIO):
-    """A file of intermediate data, private to the user. WorkFolderError if it cannot be
-    created or written."""
+    """A file of intermediate data, private to the user. Errors are WorkFolderErrors."""
 
     def __init__(self, path: str | Path) -> None:
-        with keeping(os.path.dirname(path)):
+        with work_folder_errors(os.path.dirname(path)):
             super().__init__(path, "w", opener=private)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of these bytes: how many."""
+        """Write some of these bytes and return the number."""
         try:
             return super().write(data)
         except OSError as error:
@@ -96,14 +95,14 @@ class KeptFile(io.FileIO):
 
 
 def create(path: str | Path) -> BinaryIO:
-    """Create a file of intermediate data. Raises and writes as `KeptFile`."""
+    """Create a file of intermediate data: a buffered `KeptFile`."""
     return io.BufferedWriter(KeptFile(path), WRITE_BYTES)
 
 
 def temporary_folder() -> str:
-    """The folder for temporary files. InputError if there is none.
+    """Return the folder for temporary files. Raises InputError if there is none.
 
-    Warns if TMPDIR names another one, in which no file can be written.
+    Warns if TMPDIR names another folder, in which no file can be written.
     """
     import tempfile
 
@@ -111,8 +110,8 @@ def temporary_folder() -> str:
         found = tempfile.gettempdir()
     except FileNotFoundError as error:
         raise InputError(
-            f"no folder can hold temporary files: {error.strerror or error}; make room, or"
-            " set TMPDIR to a folder that may be written to"
+            f"no folder can hold temporary files: {error.strerror or error}; free space, or"
+            " set TMPDIR to a writable folder"
         ) from error
     stated = os.environ.get("TMPDIR")
     if stated and os.path.abspath(stated) != os.path.abspath(found):
@@ -139,7 +138,7 @@ def _warn_of(stated: str, found: str) -> None:
 
 
 def work_folder_name() -> str:
-    """A new unique folder name."""
+    """Return a new unique folder name."""
     return f"slotwise-{uuid4().hex[:16]}"
 
 
@@ -153,13 +152,13 @@ class WorkFolder:
     def open(self, job: str) -> None:
         """Create the folder with mode 0700 and lock it. Raises OSError.
 
-        Folders next to it whose owners have ended are removed first.
+        First removes the folders next to it whose owners have ended.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sweep(self.path.parent)
         self.path.mkdir(mode=0o700)
         while self._lock is None:
-            # Until it is locked, a sweep by another process may remove it as a leftover.
+            # Until it is locked, a sweep by another process may remove it.
             with suppress(FileNotFoundError, HeldError):
                 self._lock = FileLock(self.path / LOCK, owner_of(job))
                 return
@@ -168,7 +167,7 @@ class WorkFolder:
     def remove(self) -> None:
         """Remove the folder and its contents; errors are ignored.
 
-        The lock is removed last: if the process is killed before, a sweep finds the folder.
+        The lock is removed last, so that a sweep finds the folder if the process is killed.
         """
         _clear(self.path)
         if self._lock is not None:
@@ -177,14 +176,14 @@ class WorkFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def sweep(root: str | Path, looks: int = 1) -> None:
+def sweep(root: str | Path, tries: int = 1) -> None:
     """Remove the work folders of this user under `root` whose owners have ended.
 
     A folder whose lock is free has no owner. A folder without a lock is removed only if it is
-    empty. Errors of removal are ignored. It waits for no lock, since most owners live long: a
-    leftover that another process looks at now is removed by the next sweep. With more `looks`
-    it waits a little for each; a process that has just been started also holds the locks of
-    its parent for a moment.
+    empty. Errors of removal are ignored. By default this does not wait for locks, since most
+    owners live long: a folder whose lock another process holds briefly is left to the next
+    sweep. With more `tries` it waits a little for each lock, because a process that has just
+    been started holds the locks of its parent for a moment.
     """
     with os.scandir(root) as entries:
         folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
@@ -192,7 +191,7 @@ def sweep(root: str | Path, looks: int = 1) -> None:
         with suppress(OSError):
             folder.rmdir()  # Only if it is empty.
         with suppress(OSError, HeldError):
-            with FileLock(folder / LOCK, create=False, looks=looks):
+            with FileLock(folder / LOCK, create=False, tries=tries):
                 _clear(folder)
             folder.rmdir()
 
@@ -210,7 +209,7 @@ def _clear(folder: Path) -> None:
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for files that only this user may read, independent of the umask."""
+    """Open a file that only this user may read, independent of the umask; for `opener=`."""
     return os.open(path, flags, 0o600)
 
 
@@ -225,31 +224,31 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-# A lock file, held with `flock`: the kernel releases it when its process crashes.
+# Lock files. They are held with `flock`, so the kernel releases them when a process crashes.
 
 OWNER_BYTES = 1000
-"""The name of an owner is truncated to this length."""
+"""The maximum length of the name of an owner; longer names are truncated."""
 
-LOOKS, LOOK_SECONDS = 25, 0.01
-"""Retries for a held lock: a process that only reads the owner also holds it briefly."""
+TRIES, TRY_SECONDS = 25, 0.01
+"""Tries for a held lock: a process that only reads the owner also holds it briefly."""
 
 
 class HeldError(Exception):
-    """Another process holds a lock; the text names its owner, or is empty if unknown."""
+    """Another process holds a lock; the message names its owner, or is empty if unknown."""
 
 
 class FileLock:
     """An exclusive lock on a path. The file holds the name of the owner, for messages.
 
-    The kernel releases the lock when the process ends, however it ends. A file without a lock
-    may remain; it has no effect. Two locks of one process also exclude each other. On NFS the
-    lock excludes other hosts.
+    The kernel releases the lock when the process ends for any reason. A file without a lock may
+    remain; it has no effect. Two locks of one process also exclude each other. On NFS the lock
+    excludes other hosts.
     """
 
     def __init__(
-        self, path: str | Path, owner: str = "", *, create: bool = True, looks: int = LOOKS
+        self, path: str | Path, owner: str = "", *, create: bool = True, tries: int = TRIES
     ) -> None:
-        """Take the lock; waits at most a quarter of a second, with `looks=1` not at all.
+        """Take the lock. Waits at most a quarter of a second by default, not with `tries=1`.
 
         Raises HeldError if another process holds it, FileNotFoundError if the folder does not
         exist, or if the file does not and `create` is false, and any other OSError if locking
@@ -260,7 +259,7 @@ class FileLock:
         while True:
             self._file = os.open(path, flags, 0o600)
             try:
-                self._lock(looks)
+                self._lock(tries)
                 if self._is_in_place():
                     os.truncate(self._file, 0)
                     os.pwrite(self._file, owner.encode()[:OWNER_BYTES], 0)
@@ -281,17 +280,17 @@ class FileLock:
                 os.unlink(self._path)
         os.close(self._file)
 
-    def _lock(self, looks: int) -> None:
-        for look in range(1, looks + 1):
+    def _lock(self, tries: int) -> None:
+        for number in range(1, tries + 1):
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if look == looks:
+                if number == tries:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(TRY_SECONDS)
 
     def _is_in_place(self) -> bool:
-        """Whether the path still names our file: an owner removes it before the release."""
+        """Return whether the path still names our file, which owners remove before release."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._file))
         except FileNotFoundError:
@@ -305,7 +304,7 @@ class FileLock:
 
 
 def holder(path: str | Path) -> str | None:
-    """The name of the owner of the lock on a path; None if no process holds it."""
+    """Return the name of the owner of the lock on a path, or None if no process holds it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -320,7 +319,7 @@ def holder(path: str | Path) -> str | None:
 
 
 def owner_of(job: str) -> str:
-    """The owner name of a job of this process, shown to other processes."""
+    """Return the owner name of a job of this process, for messages of other processes."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     return f"job {job!r} of process {os.getpid()} on {platform.node()} since {since}"
 

@@ -280,7 +280,9 @@ def command(
     together, in seconds. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
-        raise InputError(f"job {id!r}: command is {command!r}; give a text or a list of texts")
+        raise InputError(
+            f"job {id!r}: command is {command!r}; expected a string or a list of strings"
+        )
     return CommandJob(
         id=id,
         command=command if isinstance(command, str) else tuple(command),

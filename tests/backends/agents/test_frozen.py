@@ -79,5 +79,7 @@ def test_an_agent_that_sends_no_more_has_lost_its_files(
     fetched([file], 1, tmp_path / "copy")
     assert (tmp_path / "copy-0").stat().st_size > LARGE << 20
     monkeypatch.setattr(files, "receive_into", freeze)
-    with pytest.raises(LostInputError, match=r"cannot be fetched: the agent at .* is silent"):
+    with pytest.raises(
+        LostInputError, match=r"cannot be fetched: the agent at .* does not answer"
+    ):
         fetched([file], 1, tmp_path / "other")

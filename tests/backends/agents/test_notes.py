@@ -87,7 +87,7 @@ def test_a_request_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     why = "Expecting value" if is_read else "the JSON is nested too deeply"
     with task:
         write_frame(task, b"[" * 60_000)
-        with pytest.raises(RefusedError, match=f"no valid request: {why}"):
+        with pytest.raises(RefusedError, match=f"invalid request: {why}"):
             serve_notes(agent, tmp_path)
         assert task.recv(1) == b""
 

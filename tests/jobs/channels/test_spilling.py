@@ -24,7 +24,7 @@ def wait(reader: Reader) -> None:
 @pytest.mark.parametrize("kind", ["spilling shm", "spilling tcp"])
 def test_the_writer_hears_that_nothing_more_can_be_stored(kind: str, tmp_path: Path) -> None:
     """Otherwise it would wait for room, and its reader perhaps for it."""
-    told = "what waits for its reader cannot be stored: .*No such file or directory"
+    told = "unread records cannot be stored: .*No such file or directory"
     with (
         writing(kind, wait, tmp_path / "missing") as (writer, _),
         pytest.raises(BrokenChannelError, match=told),
@@ -45,7 +45,7 @@ def test_a_writer_does_not_wait_to_tell_a_reader_that_has_failed() -> None:
     with pytest.raises(BrokenChannelError, match="the disk is full"):
         writer.next_message(None)
     began = monotonic()
-    writer.tell_failure("the disk of the reader is full")
+    writer.send_failure("the disk of the reader is full")
     assert monotonic() - began < FAIL_SECONDS / 2
     writer.close()
     reader.close()

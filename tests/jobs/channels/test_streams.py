@@ -279,7 +279,7 @@ def test_the_death_of_the_writer_breaks_the_channel(kind: str, tmp_path: Path) -
             records = iter(reader)
             got = list(islice(records, before))
             child.kill()
-            with pytest.raises(BrokenChannelError, match="gone without closing"):
+            with pytest.raises(BrokenChannelError, match="ended without closing"):
                 got.extend(records)
             assert got == [(number, bytes(size)) for number in range(len(got))]
 
@@ -296,7 +296,7 @@ def test_the_death_of_the_reader_breaks_the_channel(kind: str, tmp_path: Path) -
             os.kill(os.getpid(), signal.SIGKILL)
 
         with writing(kind, body, tmp_path) as (writer, child):
-            with pytest.raises(BrokenChannelError, match="gone without closing"):
+            with pytest.raises(BrokenChannelError, match="ended without closing"):
                 writer.write_all(bytes(3 * CAPACITY) for _ in count())
             assert child.outcome() is None
 
@@ -317,7 +317,7 @@ def test_children_of_a_node_do_not_hide_its_death(kind: str, tmp_path: Path) -> 
     with reading(kind, body, tmp_path) as (reader, child):
         grandchild = int(os.read(told, 20))
         child.kill()
-        with pytest.raises(BrokenChannelError, match="gone without closing"):
+        with pytest.raises(BrokenChannelError, match="ended without closing"):
             list(reader)
         os.kill(grandchild, signal.SIGKILL)
     os.close(told)

@@ -58,7 +58,7 @@ def test_a_peer_with_a_wrong_secret_is_dropped(tls: Ends) -> None:
         # Only the right one gets its name through, before or after the wrong one.
         right = Child(lambda: write(listener.address, "it", tls[1]))
         assert list(listener.accept(["it"], 30)["it"]) == ["it"]
-        with pytest.raises(BrokenChannelError, match="no writer has come"):
+        with pytest.raises(BrokenChannelError, match="no writer has connected"):
             listener.accept(["other"], 0.3)
         name, text = wrong.outcome()
         assert (name, "does not know the same secret" in text) == ("BrokenChannelError", True)
@@ -88,7 +88,7 @@ def test_another_server_is_no_listener() -> None:
         peer, _ = server.accept()
         with peer:
             peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(100))
-            assert "it is no listener for channels" in child.outcome()[1]
+            assert "it is not a listener for channels" in child.outcome()[1]
 
 
 @pytest.mark.parametrize("sent", [b"", b"x", bytes(64), bytes(10_000), b"\x80\x05."])
@@ -112,7 +112,7 @@ def test_few_unknown_peers_are_kept(monkeypatch: pytest.MonkeyPatch, tls: Ends) 
         host, port = listener.address.split(":")
         for _ in range(10):
             peers.enter_context(socket.create_connection((host, int(port))))
-        with pytest.raises(BrokenChannelError, match="no writer has come"):
+        with pytest.raises(BrokenChannelError, match="no writer has connected"):
             listener.accept(["it"], 0.3)
         assert len(listener._greetings) <= 3
 
@@ -125,7 +125,7 @@ def test_unknown_peers_are_dropped_after_a_time(
     with Listener("127.0.0.1", SECRET, tls[0]) as listener:
         host, port = listener.address.split(":")
         with socket.create_connection((host, int(port))) as peer:
-            with pytest.raises(BrokenChannelError, match="no writer has come"):
+            with pytest.raises(BrokenChannelError, match="no writer has connected"):
                 listener.accept(["it"], 0.3)
             peer.settimeout(30)
             while peer.recv(100):
@@ -139,7 +139,7 @@ def test_time_outs_name_what_is_missing(tls: Ends) -> None:
         with pytest.raises(BrokenChannelError) as raised:
             listener.accept(["a", "b", "c"], 0.3)
         assert child.outcome() is not None
-        assert raised.value.reason.startswith("after 0.3 s no writer has come to 127.0.0.1:")
+        assert raised.value.reason.startswith("no writer has connected to 127.0.0.1:")
         assert raised.value.reason.endswith(" for a, c")
     with socket.create_server(("127.0.0.1", 0)) as server:  # It accepts nobody.
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -250,7 +250,7 @@ def test_a_listener_with_tls_demands_a_certificate(way: str) -> None:
         wrong = Child(lambda: write(listener.address, "wrong", refused(way), timeout=1.0))
         right = Child(lambda: write(listener.address, "right", ours))
         assert list(listener.accept(["right"], 30)["right"]) == ["right"]
-        with pytest.raises(BrokenChannelError, match="no writer has come"):
+        with pytest.raises(BrokenChannelError, match="no writer has connected"):
             listener.accept(["wrong"], 1.5)
         assert not any(greeting.is_known for greeting in listener._greetings)
     assert wrong.outcome()[0] == "BrokenChannelError"
@@ -279,7 +279,7 @@ def test_a_writer_with_tls_demands_a_certificate(way: str) -> None:
     theirs = contexts("others")[0] if way != "plain" else None
     with Listener("127.0.0.1", SECRET, theirs) as listener:
         child = Child(lambda: write(listener.address, "it", contexts("ours")[1]))
-        with pytest.raises(BrokenChannelError, match="no writer has come"):
+        with pytest.raises(BrokenChannelError, match="no writer has connected"):
             listener.accept(["it"], 1.0)
         name, text = child.outcome()
     assert name == "BrokenChannelError"
@@ -302,7 +302,7 @@ def test_a_peer_that_is_silent_after_the_handshake_does_not_block_others() -> No
         child = Child(lambda: write(listener.address, "it", ours))
         assert list(listener.accept(["it"], 30)["it"]) == ["it"]
         assert child.outcome() == ("done", None)
-        with pytest.raises(BrokenChannelError, match="no writer has come"):
+        with pytest.raises(BrokenChannelError, match="no writer has connected"):
             listener.accept(["other"], 0.3)
         thread.join()
         assert len(listener._greetings) == 1
@@ -361,7 +361,7 @@ def test_a_stream_without_its_end_is_broken() -> None:
         child = Child(body)
         reader = listener.accept(["it"], 30)["it"]
         got: list[object] = []
-        with pytest.raises(BrokenChannelError, match="gone without closing"):
+        with pytest.raises(BrokenChannelError, match="ended without closing"):
             got += reader
         reader.close()
         assert child.outcome() == ("done", None)

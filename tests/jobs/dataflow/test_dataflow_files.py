@@ -129,11 +129,11 @@ def test_a_dataflow_of_python_is_simulated(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("app.py:missing", "'app.py:missing': there is no 'missing'; there is other"),
+        ("app.py:missing", "'app.py:missing': 'missing' not found; found other"),
         ("app.py:number", "'app.py:number' is 7, not a slotwise.Dataflow; the file has other"),
         ("app.py:words", "'app.py:words' cannot be called: TypeError:"),
         ("sys:exit", "'sys:exit' cannot be called: SystemExit:"),
-        ("none.py:flow", "dataflow 'none.py:flow': there is no file"),
+        ("none.py:flow", "dataflow 'none.py:flow': file "),
         (
             "no_module:flow",
             "'no_module:flow': importing 'no_module' failed: ModuleNotFoundError",
@@ -187,7 +187,7 @@ def test_functions_of_modules_are_found() -> None:
         ("reads: [lines]", "reads: [count]", "in a circle: count -> split -> count"),
         ("copies: 2", "copies: 5", "the cluster holds 4 of them: make a channel file, or give"),
         ("by: ", "output: bad, by: ", "node 'split' has no output 'bad'"),
-        (":itself", ":nothing", "'app.py:nothing': there is no 'nothing'; there is Counter,"),
+        (":itself", ":nothing", "'app.py:nothing': 'nothing' not found; found Counter,"),
     ],
 )
 def test_mistakes_in_files_are_refused(folder: Path, old: str, new: str, message: str) -> None:
@@ -215,5 +215,5 @@ def test_arguments_of_a_job_are_checked(folder: Path) -> None:
     nothing = {"nodes": [{"name": "a", "values": [1]}], "write": []}
     with pytest.raises(InputError, match="the dataflow writes nothing; add"):
         plan_dataflow("a", nothing, "out", base_dir=folder)
-    with pytest.raises(InputError, match="7 is no dataflow; give a"):
+    with pytest.raises(InputError, match="7 is not a dataflow; give a"):
         plan_dataflow("a", 7, "out", base_dir=folder)  # type: ignore[arg-type]

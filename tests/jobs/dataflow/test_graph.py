@@ -113,7 +113,7 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "no nodes": (
         lambda flow: None,
-        "the dataflow has no nodes; add some with flow.read and flow.node",
+        "the dataflow has no nodes; add nodes with flow.read and flow.node",
     ),
     "an unconnected input": (
         lambda flow: flow.node(join, flow.values([1])),
@@ -150,12 +150,12 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     "an odd name": (
         lambda flow: flow.node(words, flow.values([1]), name="a/b"),
         "the name of a node or output is 'a/b'; give at most 100 letters, digits, '_', '-' and"
-        " '.', the first of them no '-' or '.'",
+        " '.', and begin with a letter, a digit or '_'",
     ),
     "a name that begins with a dot": (
         lambda flow: flow.node(words, flow.values([1]), name=".a"),
-        "is '.a'; give at most 100 letters, digits, '_', '-' and '.', the first of them no '-'"
-        " or '.'",
+        "is '.a'; give at most 100 letters, digits, '_', '-' and '.', and begin with a letter,"
+        " a digit or '_'",
     ),
     "no function": (
         lambda flow: flow.node("words", flow.values([1]), name="x"),  # type: ignore[arg-type]
@@ -164,8 +164,8 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "no stream": (
         lambda flow: flow.node(words, [1, 2]),  # type: ignore[arg-type]
-        "node 'words': [1, 2] is no stream; give what flow.read, flow.values or flow.node"
-        " returned",
+        "node 'words': [1, 2] is not a stream; give a stream from flow.read, flow.values or"
+        " flow.node",
     ),
     "a stream of another dataflow": (
         lambda flow: flow.node(words, Dataflow().values([1])),
@@ -197,7 +197,7 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "several outputs": (
         lambda flow: flow.node(words, flow.node(words, name="a", outputs=("good", "bad"))),
-        "node 'a' has several outputs; say which to read: a['good'] or a['bad']",
+        "node 'a' has several outputs; name the one to read: a['good'] or a['bad']",
     ),
     "an unknown output": (
         lambda flow: flow.node(words, name="a", outputs=("good", "bad"))["worse"],
@@ -213,15 +213,15 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
         lambda flow: flow.node(
             words, flow.node(words, flow.values([1]), name="a", copies=1), name="b", copies=2
         ),
-        "node 'b' has 2 copies and reads 'a', which has 1: which copy gets a record is not"
-        " said; say by=... (a function that gives the key of a record), broadcast=True (each"
-        " copy gets all records), or give both the same number of copies",
+        "node 'b' has 2 copies and reads 'a', which has 1: it is undefined which copy gets"
+        " a record; give by=... (a function that returns the key of a record), broadcast=True"
+        " (each copy gets all records), or give both the same number of copies",
     ),
     "no route from a source": (
         lambda flow: flow.node(words, flow.values([1], copies=3), copies=2),
-        "node 'words' has 2 copies and reads 'values', which has 3: which copy gets a record is"
-        " not said; leave out its copies to have one for each, or give copies=1, or read by"
-        " key, as with tcp(by=...)",
+        "node 'words' has 2 copies and reads 'values', which has 3: it is undefined which copy"
+        " gets a record; leave out its copies to have one for each, or give copies=1, or read"
+        " by key, as with tcp(by=...)",
     ),
     "by and broadcast": (
         lambda flow: flow.values([1]).tcp(by=len, broadcast=True),
@@ -248,11 +248,12 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "a node that is read directly": (
         lambda flow: flow.node(words, name="a").direct(),
-        "the stream of 'a' is read directly, but 'a' is no source; read it by file, tcp or shm",
+        "the stream of 'a' is read directly, but 'a' is not a source; read it by file,"
+        " tcp or shm",
     ),
     "a reader that is a source": (
         lambda flow: flow.connect(flow.values([1]), flow.values([2])),
-        "connect: <stream of node values-2> reads nothing; give what flow.node returned",
+        "connect: <stream of node values-2> reads nothing; give a stream from flow.node",
     ),
     "no writer": (
         lambda flow: flow.connect(7, flow.node(words)),  # type: ignore[arg-type]
@@ -290,11 +291,11 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "nothing to write": (
         lambda flow: flow.write(),
-        "write: no stream is given; give what flow.node returned",
+        "write: no stream is given; give a stream from flow.node",
     ),
     "a connection to write": (
         lambda flow: flow.write(flow.values([1]).tcp()),  # type: ignore[arg-type]
-        "is no stream; give what flow.node returned",
+        "is not a stream; give a stream from flow.node",
     ),
     "written twice": (
         lambda flow: flow.write(*[flow.values([1])] * 2),
@@ -315,11 +316,11 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
     ),
     "no output of a job": (
         lambda flow: flow.job("words", 7),  # type: ignore[arg-type]
-        "job 'words': output is 7; give a path, as a text or a Path",
+        "job 'words': output is 7; give a path, as a string or a Path",
     ),
     "a work folder that is no path": (
         lambda flow: flow.job("words", "out", work_dir=3),
-        "job 'words': work_dir is 3; give a path, as a text or a Path",
+        "job 'words': work_dir is 3; give a path, as a string or a Path",
     ),
     "steps of a job that are no pairs": (
         lambda flow: flow.job("words", "out", steps=7),  # type: ignore[arg-type]

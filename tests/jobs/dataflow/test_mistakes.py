@@ -47,7 +47,10 @@ def wrong_keys() -> Dataflow:
     ("made", "message"),
     [
         (wrong_records, "node seven[0] returned 7; a node yields records, or returns a list"),
-        (wrong_keys, "file channel from first to last: a key is [3], of type list; give texts"),
+        (
+            wrong_keys,
+            "file channel from first to last: a key is [3], of type list; give strings",
+        ),
     ],
 )
 def test_a_wrong_record_is_told_without_frames_of_slotwise(
@@ -108,5 +111,7 @@ def test_a_connection_is_shown_with_its_kind() -> None:
     """A message may hold it, as when it is given to `write`."""
     flow = Dataflow()
     numbers = flow.node(same, flow.values([1]), name="numbers")
-    with pytest.raises(InputError, match="write: <tcp channel from node numbers> is no stream"):
+    with pytest.raises(
+        InputError, match="write: <tcp channel from node numbers> is not a stream"
+    ):
         flow.write(numbers.tcp())  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def test_json_that_is_nested_deeply_is_no_greeting(
     why = "the JSON is nested too deeply"
     if sys.version_info >= (3, 14):
         why = "Expecting value: line 1 column 60001 (char 60000)"
-    assert refused == [f"no valid greeting: {why}"]
+    assert refused == [f"invalid greeting: {why}"]
 
 
 def test_an_agent_proves_nothing_to_a_peer_that_does_not_know_the_token(
@@ -98,11 +98,11 @@ def test_refused_connections_are_logged_at_a_bounded_rate(
     now = 0.0
     log = RefusalLog("agent", lambda: now)
     for _ in range(MAX_REFUSALS + 1000):
-        log.add("no valid greeting")
-    line = "agent: a connection was refused: no valid greeting"
+        log.add("invalid greeting")
+    line = "agent: a connection was refused: invalid greeting"
     assert capsys.readouterr().err.splitlines() == [line] * MAX_REFUSALS
     now = REFUSAL_SECONDS
-    log.add("no valid greeting")
-    log.add("no valid greeting")
+    log.add("invalid greeting")
+    log.add("invalid greeting")
     first, second = capsys.readouterr().err.splitlines()
     assert (first, second) == (f"{line} (1000 others before it were not logged)", line)

@@ -20,7 +20,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from slotwise.backends.agents.agent import AgentConfig, line_for
 from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.core.errors import InputError, SlotwiseError, check_number
-from slotwise.jobs.work_folder import LOOKS, sweep
+from slotwise.jobs.work_folder import TRIES, sweep
 
 START_SECONDS = 30.0
 """How long an agent may take to start."""
@@ -143,7 +143,7 @@ class AgentPlugin(WorkerPlugin):
         self._has_ended.set()
         assert given.folder is not None
         with suppress(OSError):
-            sweep(given.folder, LOOKS)  # If it was killed, its files are still there.
+            sweep(given.folder, TRIES)  # If it was killed, its files are still there.
 
 
 async def begin_agent(order: AgentOrder, dask_worker: Any) -> tuple[str, int] | str:

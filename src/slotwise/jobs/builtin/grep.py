@@ -29,7 +29,7 @@ class Grep(MapReduce):
         filename: bool = False,
     ) -> None:
         if not isinstance(pattern, str) or not pattern:
-            raise InputError(f"grep: pattern is {pattern!r}; give the text to look for")
+            raise InputError(f"grep: pattern is {pattern!r}; expected a non-empty string")
         try:
             self._search = re.compile(
                 re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0
@@ -45,13 +45,13 @@ class Grep(MapReduce):
         self._needed = pattern if fixed and not ignore_case and not invert else ""
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """The line, if it matches."""
+        """Return the line if it matches."""
         if (self._search(value) is None) == self._invert:
             return ((self.path if self._filename else None, value),)
         return ()
 
     def map_chunk(self, text: str) -> Iterable[Pair]:
-        """The matching lines of a chunk of text."""
+        """Yield the matching lines of a chunk of text."""
         if self._needed not in text:
             return
         search, invert = self._search, self._invert

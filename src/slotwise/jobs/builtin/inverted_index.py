@@ -11,18 +11,18 @@ class InvertedIndex(MapReduce):
     """Output: each word and the sorted paths of its files. Words are split by str.split()."""
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """Each distinct word of a line with the file."""
+        """Return each distinct word of a line with the file."""
         return self.map_chunk(value)
 
     def map_chunk(self, text: str) -> Iterable[Pair]:
-        """Each distinct word of many lines with the file."""
+        """Return each distinct word of many lines with the file."""
         path = self.path
         return [(word, path) for word in set(text.split())]
 
     def combine(self, key: str, values: Iterator[str]) -> Iterable[Pair]:
-        """Each file of a word once."""
+        """Return each file of a word once."""
         return [(key, path) for path in sorted(set(values))]
 
     def reduce(self, key: str, values: Iterator[str]) -> Iterable[Pair]:
-        """All files of a word, sorted."""
+        """Return all files of a word, sorted."""
         return ((key, tuple(sorted(set(values)))),)

@@ -18,5 +18,5 @@ class Sort(MapReduce):
         self.descending = descending
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """The line as key."""
+        """Return the line as key."""
         return ((value, None),)

@@ -33,7 +33,7 @@ class TeraGen(MapReduce):
         self._seed = str(seed).encode()
 
     def map(self, key: int, value: None) -> Iterable[Pair]:
-        """The record with this number."""
+        """Return the record with this number."""
         digest = blake2b(key.to_bytes(8, "little"), digest_size=KEY_BYTES, key=self._seed[:64])
         name = digest.digest().translate(_PRINTABLE).decode("ascii")
         return ((name, f"{key:032d}{_FILLER}"),)

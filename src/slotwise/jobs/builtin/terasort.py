@@ -16,5 +16,5 @@ class TeraSort(MapReduce):
     reduce_bytes_per_second = 150e6
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """The first 10 characters as key, the text after the tab as value."""
+        """Return the first 10 characters as key and the text after the tab as value."""
         return ((value[:KEY_BYTES], value[KEY_BYTES + 1 :]),)

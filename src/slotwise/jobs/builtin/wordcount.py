@@ -15,12 +15,12 @@ class WordCount(MapReduce):
     map_bytes_per_second = 40e6
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """Each word of a line with the count 1."""
+        """Return each word of a line with the count 1."""
         return ((word, 1) for word in value.split())
 
     def fold_chunk(self, text: str, table: Counter[str]) -> None:
         """Count the words of many lines; line breaks are white space like any other."""
         table.update(text.split())
 
-    # The sum of two counts. A C function is called without a Python frame.
+    # A C function, so adding two counts needs no Python frame.
     add = operator.add

@@ -10,8 +10,8 @@ import pyarrow as pa
 TYPES: tuple[type, ...] = (pa.RecordBatch, pa.Table)
 
 
-class _Collected:
-    """A file whose content are the buffers that were written to it, not copied."""
+class _BufferSink:
+    """A file that keeps the buffers written to it without copying them."""
 
     closed = False
 
@@ -36,20 +36,20 @@ class _Collected:
 
 
 def encode(record: Any) -> list[memoryview[int]]:
-    """The bytes of a table or a batch as an Arrow stream; its columns are not copied."""
-    collected = _Collected()
+    """Return a table or batch as the bytes of an Arrow stream; columns are not copied."""
+    collected = _BufferSink()
     with pa.ipc.new_stream(collected, record.schema) as stream:
         stream.write(record)
     return collected.parts
 
 
 def allocate(size: int) -> memoryview[int]:
-    """Memory that Arrow reuses when the columns in it are no longer used."""
+    """Return memory that Arrow reuses when the columns in it are no longer used."""
     return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def decode(body: memoryview[int], is_table: bool) -> Any:
-    """The table or batch of a stream; its columns stay in `body`."""
+    """Return the table or batch of a stream; its columns stay in `body`."""
     with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
         if is_table:
             return stream.read_all()
@@ -57,7 +57,7 @@ def decode(body: memoryview[int], is_table: bool) -> Any:
 
 
 def runs(records: Sequence[object]) -> list[tuple[bool, Sequence[object]]]:
-    """Split records into those of Arrow, each alone, and runs of others."""
+    """Split records into single Arrow records and runs of other records."""
     split: list[tuple[bool, Sequence[object]]] = []
     first = 0
     for number, record in enumerate(records):

@@ -1,4 +1,4 @@
-"""What carries the bytes of a channel: the interfaces that the kinds of channels implement."""
+"""Carriers of the bytes of a channel (the interfaces of its kinds), and records as frames."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Protocol
 
 from slotwise.jobs.transfer import ALIGNMENT, pickled
 
-GONE = "the process at the other end has gone without closing the channel"
+PEER_LOST = "the process at the other end ended without closing the channel"
 
 
 class ReaderLeftError(Exception):
-    """The reader wants no more. It never leaves the package."""
+    """The reader has closed its end. Never leaves the package."""
 
 
 class ByteSink(Protocol):
     """The writer's end."""
 
     def send(self, parts: Sequence[memoryview[int]]) -> None:
-        """Send all bytes; blocks while the reader is behind.
+        """Send all bytes. Blocks while the reader is slower.
 
         Raises ReaderLeftError if the reader has closed its end, and BrokenChannelError.
         """
@@ -33,47 +33,44 @@ class ByteSink(Protocol):
         """End the stream. Raises what `send` raises."""
 
     def fail(self, reason: str) -> None:
-        """Break the channel; the reader gets the reason."""
+        """Break the channel and send the reason to the reader."""
 
     def drop(self) -> None:
-        """Free what the end holds, without a word to the reader."""
+        """Free the resources of the end without a message to the reader."""
 
 
 class ByteSource(Protocol):
     """The reader's end."""
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
-        """Receive at least one byte, and return their number; 0 at the end of the stream.
+        """Receive at least one byte and return the number; 0 at the end of the stream.
 
-        `before_wait` is called before it blocks. Raises BrokenChannelError.
+        Calls `before_wait` before blocking. Raises BrokenChannelError.
         """
 
     def leave(self, failure: str | None) -> None:
-        """Tell the writer that no more is wanted, or that the reader failed.
-
-        A thread that waits in `receive` wakes up.
-        """
+        """Notify the writer that the reader stops, or failed; wakes a thread in `receive`."""
 
     def free(self) -> None:
-        """Free what the end holds, after `leave`."""
+        """Free the resources of the end, after `leave`."""
 
 
-class Forgetful(Protocol):
-    """An end that a forked child must not hold, or the death of its process goes unnoticed."""
+class ClosedOnFork(Protocol):
+    """An end to close in forked children: a copy would hide the death of its process."""
 
     def forget(self) -> None:
-        """Close the descriptors of the end in this process, without a word."""
+        """Close the descriptors of the end in this process, without a message."""
 
 
-_held: weakref.WeakSet[Forgetful] = weakref.WeakSet()
+_held: weakref.WeakSet[ClosedOnFork] = weakref.WeakSet()
 
 
-def hold(end: Forgetful) -> None:
-    """Close the descriptors of an end in children that this process forks from now on."""
+def hold(end: ClosedOnFork) -> None:
+    """Close the descriptors of an end in children that are forked from now on."""
     _held.add(end)
 
 
-def release(end: Forgetful) -> None:
+def release(end: ClosedOnFork) -> None:
     """Undo `hold`: the end is closed."""
     _held.discard(end)
 
@@ -88,10 +85,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def fill(source: ByteSource, view: memoryview[int], before_wait: Callable[[], None]) -> bool:
-    """Receive exactly as many bytes as the view has; False if the stream ends before the first.
-
-    Raises BrokenChannelError.
-    """
+    """Fill the view, or return False at the end of the stream. Raises BrokenChannelError."""
     have = 0
     while have < len(view):
         count = source.receive(view[have:], before_wait)
@@ -103,13 +97,10 @@ def fill(source: ByteSource, view: memoryview[int], before_wait: Callable[[], No
     return True
 
 
-# The error of a channel that carries no more records because one of its ends failed.
-
-
 class BrokenChannelError(BaseException):
-    """An end of the channel failed, or its process has gone; `reason` says which and why.
+    """An end of the channel failed or its process ended; `reason` names the end and the cause.
 
-    It is no Exception, so that `except Exception` in user code does not catch it.
+    It is not an Exception, so that `except Exception` in user code does not catch it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -117,12 +108,11 @@ class BrokenChannelError(BaseException):
         self.reason = reason
 
 
-# Records as frames: a kind, a length, that many bytes, and a last one that is not zero.
+# Records as frames: a kind, the length of the body, the body, and a last byte that is not zero.
 #
-# Carriers may put zeros for what an interrupted writer has not sent, so a frame that ends with
-# zero was not sent whole. A frame holds pickles of lists of records (PICKLES), or one such
-# pickle with large buffers that are not copied into it (BUFFERS), or an Arrow table or batch as
-# an Arrow stream.
+# Carriers may fill up with zeros what an interrupted writer has not sent, so a frame that ends
+# with zero is incomplete. A body has pickles of lists of records (PICKLES), or one such pickle
+# with large buffers outside of it (BUFFERS), or an Arrow table or batch as an Arrow stream.
 
 HEAD = Struct("<BQ")
 """The head of a frame: its kind and the length of its body."""
@@ -133,16 +123,16 @@ WHOLE = b"\x01"
 """The last byte of a frame."""
 
 LARGE = 1 << 16
-"""A buffer of this number of bytes, as of a NumPy array, is not copied into a pickle."""
+"""The minimum bytes of a buffer, as of a NumPy array, that is not copied into a pickle."""
 
 MAX_JOINED = 1 << 20
-"""A frame of pickles of fewer bytes is sent as one part."""
+"""A smaller frame of pickles, in bytes, is sent as one part."""
 
 _ZEROS = memoryview(bytes(ALIGNMENT))
 
 
 class Packed:
-    """Encoded records that wait to be sent."""
+    """Encoded records to be sent."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -165,7 +155,7 @@ class Packed:
             self._add_pickle(records)
 
     def take(self) -> list[memoryview[int]]:
-        """All bytes; nothing waits any longer."""
+        """Remove and return all bytes."""
         self._end_pickles()
         frames, self._frames, self.bytes = self._frames, [], 0
         return frames
@@ -184,7 +174,7 @@ class Packed:
         except Exception as error:
             if refused := _refused(records):
                 raise refused from error
-            raise  # It is of a signal handler.
+            raise  # A signal handler raised it.
         if not buffers:
             self._pickles.append(body)
             self.bytes += len(body)
@@ -213,7 +203,7 @@ class Packed:
 
 
 def decode(kind: int, body: memoryview[int]) -> Iterator[Sequence[object]]:
-    """The records of a frame, in lists. They do not refer to `body` if its kind is PICKLES."""
+    """Yield the records of a frame in lists, which do not refer to `body` for PICKLES."""
     if kind == PICKLES:
         (count,) = body[:8].cast("Q")
         at = 8 * (count + 1)
@@ -239,7 +229,7 @@ def decode(kind: int, body: memoryview[int]) -> Iterator[Sequence[object]]:
 
 
 def _padding(at: int) -> memoryview[int]:
-    """Zeros up to the next multiple of ALIGNMENT."""
+    """Return zeros up to the next multiple of ALIGNMENT."""
     return _ZEROS[: -at % ALIGNMENT]
 
 
@@ -248,7 +238,7 @@ def _is_arrow(kind: type) -> bool:
 
 
 def _refused(records: Sequence[object]) -> TypeError | None:
-    """The error that names the type of the first record that cannot be pickled."""
+    """Return the error that names the type of the first record that cannot be pickled."""
     for record in records:
         try:
             pickled(record, None, [])

@@ -1,7 +1,4 @@
-"""Channels in files: one file of a writing node with one stream for each copy of the reader.
-
-A stream is a part of a file of blocks.
-"""
+"""Channels in files: a file per writing node, with a stream (a part) per copy of the reader."""
 
 from __future__ import annotations
 
@@ -20,19 +17,19 @@ from slotwise.jobs.blocks import Index, index_of
 from slotwise.jobs.channels.carriers import BrokenChannelError, ByteSource
 from slotwise.jobs.channels.streams import BATCH_BYTES, Reader, Writer
 from slotwise.jobs.execution import IncompleteFileError
-from slotwise.jobs.work_folder import create, keeping
+from slotwise.jobs.work_folder import create, work_folder_errors
 
 WAITING_BYTES = 1 << 25
-"""About what the records of all streams of one file take in memory before they are written."""
+"""Approximate memory of the unwritten records of all streams of one file, in bytes."""
 
 
 class FileWriter:
-    """Writes a file in one pass. `close` writes its end; without it, it is incomplete."""
+    """Writes a file in one pass. Without `close`, which writes its end, it is incomplete."""
 
     def __init__(self, path: str | Path, parts: int) -> None:
         self._file = create(path)
         self._at = 0
-        # For each stream the start and the end of its blocks.
+        # For each stream, the start and end of its blocks.
         self._places = [array("Q") for _ in range(parts)]
         size = max(1, min(BATCH_BYTES, WAITING_BYTES // max(parts, 1)))
         self._writers = [
@@ -51,11 +48,11 @@ class FileWriter:
         return self._at
 
     def part(self, number: int) -> Writer:
-        """The writer of one stream. WorkFolderError passes."""
+        """Return the writer of one stream. Its methods may raise WorkFolderError."""
         return self._writers[number]
 
     def close(self) -> None:
-        """End all streams and the file. WorkFolderError passes."""
+        """End all streams and the file. May raise WorkFolderError."""
         try:
             for writer in self._writers:
                 writer.close()
@@ -66,7 +63,7 @@ class FileWriter:
             self._file.close()
 
     def abandon(self) -> None:
-        """Close the file as it is, incomplete."""
+        """Close the file and leave it incomplete."""
         for writer in self._writers:
             writer.fail("the file was abandoned")
         with suppress(OSError, WorkFolderError):
@@ -95,7 +92,7 @@ class FileWriter:
 
 
 class FileReader(Reader):
-    """Reads one stream of a file. The file is open only from the first record to the last.
+    """Reads one stream of a file, which is open only from the first record to the last.
 
     Raises OSError; IncompleteFileError for a file whose end is missing.
     """
@@ -154,7 +151,7 @@ class _FileSource:
             self._file.close()
 
 
-# A reader whose writer never waits: what is not read yet goes to memory, then to disk.
+# A reader whose writer never waits: unread bytes are stored in memory, then on disk.
 
 PIECE_BYTES = 1 << 16
 
@@ -162,8 +159,8 @@ PIECE_BYTES = 1 << 16
 class Spilling(Reader):
     """The records of another reader, which a thread drains as bytes, without unpickling them.
 
-    At most about `memory_bytes` of them are in memory; further ones are in a file without a
-    name in `folder`. The thread ends at the end of the stream, and with `close` or `fail`.
+    At most about `memory_bytes` are stored in memory, and the rest in an unnamed file in
+    `folder`. The thread ends at the end of the stream, and with `close` or `fail`.
     """
 
     def __init__(self, reader: Reader, memory_bytes: int, folder: str | Path) -> None:
@@ -171,7 +168,7 @@ class Spilling(Reader):
 
 
 class _Store:
-    """What has come and is not read. All fields below the lock are used with it."""
+    """Received bytes that are not read yet. Fields defined below the lock are used with it."""
 
     def __init__(self, source: ByteSource, memory_bytes: int, folder: str | Path) -> None:
         self._source = source
@@ -237,7 +234,7 @@ class _Store:
         return count
 
     def _drain(self) -> None:
-        """Receive until the end; the thread."""
+        """Receive until the end of the stream; run by the thread."""
         room = memoryview(bytearray(PIECE_BYTES))
         try:
             while not self._is_closed and (count := self._source.receive(room, _nothing)):
@@ -247,8 +244,8 @@ class _Store:
         except BaseException as error:
             self._failure = error
             if not isinstance(error, BrokenChannelError):
-                # The writer would wait for room, and the reader perhaps for that writer.
-                self._source.leave(f"what waits for its reader cannot be stored: {error}")
+                # Otherwise the writer would wait for room, and perhaps the reader for it.
+                self._source.leave(f"unread records cannot be stored: {error}")
         with self._changed:
             self._has_ended = True
             self._changed.notify()
@@ -259,7 +256,7 @@ class _Store:
             self._pieces.append(memoryview(bytes(piece)))
             self._bytes += len(piece)
             return
-        with keeping(self._folder):
+        with work_folder_errors(self._folder):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(  # noqa: SIM115
                     dir=self._folder, buffering=0

@@ -1,7 +1,7 @@
 """Channels in shared memory, between processes that are forked from one.
 
-The memory is a ring without a name. The writer copies bytes into it and tells their number on a
-socket pair; the reader copies them out and tells what is free again. So waiting takes no
+The memory is an unnamed ring. The writer copies bytes into it and sends their number on a
+socket pair; the reader copies them out and sends the number of free bytes. So waiting takes no
 processor time, each message orders the accesses to memory, and the death of a process closes
 its socket.
 """
@@ -13,22 +13,30 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from slotwise.jobs.channels.carriers import GONE, BrokenChannelError
+from slotwise.jobs.channels.carriers import PEER_LOST, BrokenChannelError
 from slotwise.jobs.channels.streams import Reader, Writer
-from slotwise.jobs.channels.wire import CREDIT, DATA, END, Wire, credit_of, gone, listen_back
+from slotwise.jobs.channels.wire import (
+    CREDIT,
+    DATA,
+    END,
+    Wire,
+    credit_of,
+    peer_lost,
+    receive_credits,
+)
 
 CAPACITY = 1 << 22
-"""The size of a ring in bytes if nothing else is asked for."""
+"""The default size of a ring in bytes."""
 
 STEPS = 4
-"""The other end is told after each such part of the ring, so that both copy at one time."""
+"""Messages per round of the ring at least: both ends then copy at the same time."""
 
 
 class SharedRing:
     """A channel to create before a fork.
 
-    Each process that has it then calls one of `writer`, `reader` and `leave`: as long as
-    another process holds an end, the death of the one that uses it goes unnoticed.
+    Each process that has it must then call `writer`, `reader` or `leave`: while another process
+    holds a copy of an end, the death of the process that uses it is not detected.
     """
 
     def __init__(self, capacity_bytes: int = CAPACITY) -> None:
@@ -36,11 +44,11 @@ class SharedRing:
         self._ends = socket.socketpair()
 
     def writer(self) -> Writer:
-        """The writer's end, which belongs to this process and to none that it forks."""
+        """Return the writer's end. Processes forked from now on do not have it."""
         return Writer(_RingSink(*self._claim(0)))
 
     def reader(self) -> Reader:
-        """The reader's end, which belongs to this process and to none that it forks."""
+        """Return the reader's end. Processes forked from now on do not have it."""
         return Reader(_RingSource(*self._claim(1)))
 
     def leave(self) -> None:
@@ -53,13 +61,13 @@ class SharedRing:
     def _claim(self, end: int) -> tuple[mmap.mmap, Wire]:
         memory, self._memory = self._memory, None
         if memory is None:
-            raise ValueError("this process has taken an end of the ring before")
+            raise ValueError("this process has already taken an end of the ring")
         self._ends[1 - end].close()
         return memory, Wire(self._ends[end])
 
 
 class _RingEnd:
-    """What both ends have: the line, and a position in the ring."""
+    """The common part of both ends: the line, and a position in the ring."""
 
     def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         self._memory, self._line = memory, line
@@ -83,10 +91,10 @@ class _RingSink(_RingEnd):
     def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         super().__init__(memory, line)
         self._room = self._capacity
-        self._untold = 0
+        self._unreported = 0
 
     def send(self, parts: Sequence[memoryview[int]]) -> None:
-        self._room += listen_back(self._line)
+        self._room += receive_credits(self._line)
         for part in parts:
             at = 0
             while at < len(part):
@@ -97,66 +105,66 @@ class _RingSink(_RingEnd):
                 at += count
                 self._advance(count)
                 self._room -= count
-                self._untold += count
-                if self._untold >= self._step:
-                    self._tell(DATA)
-        self._tell(DATA)
+                self._unreported += count
+                if self._unreported >= self._step:
+                    self._report(DATA)
+        self._report(DATA)
 
     def close(self) -> None:
         try:
-            listen_back(self._line)
-            self._tell(END)
+            receive_credits(self._line)
+            self._report(END)
         finally:
             self._free()
 
     def fail(self, reason: str) -> None:
-        self._line.tell_failure(reason)
+        self._line.send_failure(reason)
         self._free()
 
     def drop(self) -> None:
         self._free()
 
     def _wait(self) -> None:
-        self._tell(DATA)
+        self._report(DATA)
         message = self._line.next_message(_nothing)
         assert message is not None
         self._room += credit_of(message)
 
-    def _tell(self, kind: int) -> None:
-        if kind == DATA and not self._untold:
+    def _report(self, kind: int) -> None:
+        if kind == DATA and not self._unreported:
             return
         try:
-            self._line.tell(kind, self._untold)
+            self._line.send_message(kind, self._unreported)
         except OSError as error:
-            listen_back(self._line)
-            raise gone(error) from None
-        self._untold = 0
+            receive_credits(self._line)
+            raise peer_lost(error) from None
+        self._unreported = 0
 
 
 class _RingSource(_RingEnd):
     def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         super().__init__(memory, line)
-        self._there = self._untold = 0
+        self._available = self._unreported = 0
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
-        if not self._there:
+        if not self._available:
             message = self._line.next_message(before_wait)
             assert message is not None
             kind, number = message
             if kind == END:
                 return 0
             if kind != DATA or number > self._capacity:
-                raise BrokenChannelError(GONE)
-            self._there = number
-        count = min(self._there, len(into), self._capacity - self._at)
+                raise BrokenChannelError(PEER_LOST)
+            self._available = number
+        count = min(self._available, len(into), self._capacity - self._at)
         into[:count] = self._ring[self._at : self._at + count]
         self._advance(count)
-        self._there -= count
-        self._untold += count
-        if self._untold >= self._step:
-            with suppress(OSError):  # The writer has ended; what it wrote is here.
-                self._line.tell(CREDIT, self._untold)
-            self._untold = 0
+        self._available -= count
+        self._unreported += count
+        if self._unreported >= self._step:
+            with suppress(OSError):  # The writer may have ended; its bytes stay readable.
+                self._line.send_message(CREDIT, self._unreported)
+            self._unreported = 0
         return count
 
     def leave(self, failure: str | None) -> None:

@@ -1,9 +1,9 @@
-"""The two ends of a channel: records in, records out.
+"""The two ends of a channel: the writer and the reader of its records.
 
-Records wait in the writer until there are enough of them, or until 50 ms after the last ones
-were sent. No thread watches the time: it is looked at by each write, and all that waits is sent
-before a reader of the same thread waits for input. So records wait longer only while a node
-computes without writing or reading; `Writer.flush` sends them.
+The writer collects records until it has enough of them, or until 50 ms after it last sent some.
+No thread watches the clock: each write checks it, and all collected records are sent before a
+reader of the same thread waits for input. So records wait longer only while a node computes
+without writing or reading; `Writer.flush` sends them.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from slotwise.jobs.channels.carriers import (
 )
 
 BATCH_BYTES = 1 << 17
-"""Records are sent when they have this number of bytes."""
+"""Collected records are sent when they have this number of bytes."""
 
 PATIENCE = 0.05
-"""Records wait for others for this number of seconds."""
+"""The seconds for which records are collected."""
 
 MAX_TOGETHER = 256
 """The maximum number of records that are pickled together; fewer if they are large."""
 
 UNTIMED = 15
-"""The number of records after which the time is looked at, if records need not be in time."""
+"""Records between two checks of the clock in a writer that is not timely."""
 
 REUSED_BYTES = 1 << 18
-"""A frame of pickles of at most this size is received into the same memory each time."""
+"""The maximum size of a frame of pickles that is received into reused memory."""
 
 
 class Writer:
-    """The writer's end. A record belongs to the channel once it is written: do not change it.
+    """The writer's end. Do not change a record after writing it.
 
-    Without `is_timely`, records wait until there are enough of them. A context in which an
-    error occurs fails the channel; otherwise leaving it closes it.
+    Without `is_timely`, records are collected without a limit of time. As a context manager,
+    the writer closes the channel, or fails it after an error.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Writer:
         self._due = monotonic() + PATIENCE
         self._is_open = True
         self.is_wanted = True
-        """False once the reader is known to have closed its end: all writes are dropped."""
+        """False once the reader is known to have closed its end: writes are dropped then."""
         if is_timely:
             _writers().add(self)
 
     def write(self, record: object) -> None:
-        """Write one record; blocks while the reader is behind.
+        """Write one record. Blocks while the reader is slower.
 
-        Raises BrokenChannelError if the reader failed, and TypeError if the record, or one
-        before it, cannot be pickled.
+        Raises BrokenChannelError if the reader failed, and TypeError if this record or an
+        earlier one cannot be pickled.
         """
         records = self._records
         records.append(record)
@@ -80,14 +80,14 @@ class Writer:
             self._pack()
 
     def write_all(self, records: Iterable[object]) -> None:
-        """Write records, as `write` does, in less time; stop if the reader wants no more."""
+        """Write records faster than by `write`; stop if the reader has closed its end."""
         clock, waiting = monotonic, self._records
         append = waiting.append
         rest = iter(records)
         for first in rest:
             append(first)
             due = self._due
-            if not self._is_timely:  # Nobody waits for the records that wait for these.
+            if not self._is_timely:  # No reader is waiting for these records.
                 waiting.extend(islice(rest, UNTIMED))
             elif clock() < due:
                 for record in islice(rest, max(0, self._together - len(waiting))):
@@ -100,13 +100,13 @@ class Writer:
                     return
 
     def flush(self) -> None:
-        """Send what waits. Raises what `write` raises."""
+        """Send all collected records. Raises what `write` raises."""
         self._pack(sends=True)
 
     def close(self) -> None:
-        """End the stream: the reader gets everything before.
+        """End the stream after all records.
 
-        Raises what `write` raises; then the channel is broken.
+        Raises what `write` raises; the channel is then broken.
         """
         if not self._is_open:
             return
@@ -140,7 +140,7 @@ class Writer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it holds records that are not sent."""
+        """Whether it holds unsent records."""
         return bool(self._records or self._packed.bytes)
 
     def _pack(self, *, sends: bool = False) -> None:
@@ -185,7 +185,7 @@ class Writer:
 
 
 class Reader:
-    """The reader's end: an iterable of records; iterating it again goes on where it was."""
+    """The reader's end: an iterable of records. Iterating again continues where it stopped."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
@@ -193,19 +193,16 @@ class Reader:
         self._records = chain.from_iterable(self._lists())
         self._is_open = True
         self.failure: BaseException | None = None
-        """What the records ended with, if not with the end of the stream.
-
-        An error that others have handled: a generator that raised one then ends without one.
-        """
+        """The error that ended the records, also if user code has handled it."""
 
     def __iter__(self) -> Iterator[object]:
-        """The records, in order. Raises BrokenChannelError if the writer failed or has gone."""
+        """Return the records in order. BrokenChannelError if the writer failed or ended."""
         if self.failure is not None:
             raise self.failure
         return self._records
 
     def close(self) -> None:
-        """Take no more: what the writer writes from now on is dropped without an error."""
+        """Stop reading: records that the writer writes from now on are dropped."""
         self._close(None)
 
     def fail(self, reason: str) -> None:
@@ -222,7 +219,7 @@ class Reader:
             self.fail(f"{type(error).__name__}: {error}")
 
     def detach(self) -> ByteSource:
-        """The bytes that have not been read; this reader reads no more."""
+        """Return the source of the unread bytes, and stop reading."""
         self._is_open = False
         return self._source
 
@@ -249,16 +246,16 @@ class Reader:
             return None
         kind, size = HEAD.unpack(head)
         if not PICKLES <= kind <= BATCH:
-            self._say_why()
+            self._raise_failure()
         body = self._room(kind, size + 1)
         if not fill(self._source, body, flush_writers):
             raise BrokenChannelError("the stream ends within a record")
         if body[size] != WHOLE[0]:
-            self._say_why()
+            self._raise_failure()
         return kind, body[:size]
 
-    def _say_why(self) -> NoReturn:
-        """A frame was not sent whole: raise what the writer says about that."""
+    def _raise_failure(self) -> NoReturn:
+        """Raise the failure that the writer reports after an incomplete frame."""
         room = memoryview(bytearray(BATCH_BYTES))
         while self._source.receive(room, flush_writers):
             pass
@@ -277,7 +274,7 @@ class Reader:
 
 
 def flush_writers() -> None:
-    """Send what waits in the writers of this thread. Raises what `Writer.write` raises."""
+    """Send the records collected in writers of this thread. Raises as `Writer.write`."""
     for writer in list(_writers()):
         if writer.is_waiting:
             writer.flush()
@@ -292,9 +289,9 @@ _local = _Local()
 
 
 def _writers() -> weakref.WeakSet[Writer]:
-    """The open writers of this thread."""
+    """Return the open writers of this thread."""
     return _local.writers
 
 
-# What waits in the writers of the parent is not for a forked child to send.
+# A forked child must not send records that writers of its parent have collected.
 os.register_at_fork(after_in_child=lambda: _writers().clear())

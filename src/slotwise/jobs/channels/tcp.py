@@ -1,4 +1,4 @@
-"""Channels over TCP, with authentication of both ends by a secret of the run; TLS if wanted."""
+"""Channels over TCP with mutual authentication by a secret of the run, and optional TLS."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from struct import Struct
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from slotwise.jobs.channels.carriers import GONE, BrokenChannelError, hold, release
+from slotwise.jobs.channels.carriers import PEER_LOST, BrokenChannelError, hold, release
 from slotwise.jobs.channels.streams import Reader, Writer
-from slotwise.jobs.channels.wire import DATA, END, MESSAGE, Connected, Wire, gone, listen_back
+from slotwise.jobs.channels.wire import (
+    DATA,
+    END,
+    MESSAGE,
+    Connected,
+    Wire,
+    peer_lost,
+    receive_credits,
+)
 from slotwise.jobs.hosts.sockets import (
     GREETING_SECONDS,
     MAX_UNKNOWN,
@@ -29,20 +37,20 @@ if TYPE_CHECKING:
 
 
 PIECE_BYTES = 1 << 20
-"""The number of bytes that one message announces at most."""
+"""The maximum number of bytes that one message announces."""
 
 MAX_PARTS = 512
-"""The number of buffers that one system call sends at most."""
+"""The maximum number of buffers that one system call sends."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""A host that does not answer for a minute and a half has gone."""
+"""The connection to a host that does not answer for a minute and a half is closed."""
 
 MAX_TRIES = 3
-"""How often a writer connects if the listener breaks off."""
+"""How often a writer tries to connect if the listener closes the connection."""
 
 CUT_OFF = (
-    "it closed the connection during the authentication, as it does if it does not know the"
-    " same secret, or demands TLS"
+    "it closed the connection during authentication, as it does if it does not know the same"
+    " secret, or demands TLS"
 )
 
 
@@ -50,7 +58,7 @@ class Listener:
     """Waits for the writers of channels whose readers are in this process."""
 
     def __init__(self, host: str, secret: bytes, tls: SSLContext | None = None) -> None:
-        """With `tls`, writers need a certificate that it accepts, and all is encrypted."""
+        """With `tls`, writers need a certificate that it accepts, and all data is encrypted."""
         self._secret, self._tls = secret, tls
         self._socket = listening(host)
         self._socket.setblocking(False)
@@ -65,10 +73,10 @@ class Listener:
         hold(self)
 
     def accept(self, names: Iterable[str], timeout: float) -> dict[str, Reader]:
-        """The readers of the channels with these names, once all their writers have come.
+        """Wait for the writers of the channels with these names, and return the readers.
 
-        A peer that does not know the secret is dropped. Writers with other names wait for a
-        later call. Raises BrokenChannelError, naming those that are missing, after `timeout`
+        A peer that does not know the secret is dropped. Writers with other names are kept for a
+        later call. Raises BrokenChannelError, naming the missing channels, after `timeout`
         seconds.
         """
         wanted = list(dict.fromkeys(names))
@@ -77,7 +85,7 @@ class Listener:
             now = monotonic()
             if now >= ends:
                 raise BrokenChannelError(
-                    f"after {timeout:g} s no writer has come to {self.address} for"
+                    f"no writer has connected to {self.address} within {timeout:g} s for"
                     f" {', '.join(missing)}"
                 )
             self._serve(now, ends)
@@ -85,7 +93,7 @@ class Listener:
         return {name: Reader(_SocketSource(Wire(found[name]))) for name in wanted}
 
     def close(self) -> None:
-        """Accept nobody any more. Channels that were accepted stay."""
+        """Stop listening. Accepted channels stay open."""
         release(self)
         self.forget()
 
@@ -115,7 +123,7 @@ class Listener:
         for greeting in self._greetings:
             if greeting.socket.fileno() in ready:
                 self._step(greeting)
-        # Only now: while this process was stopped, peers may have answered in time.
+        # Only now: if this process was suspended, peers may have answered in time.
         for greeting in [each for each in self._greetings if each.ends <= now]:
             self._drop(greeting)
         if self._socket.fileno() in ready:
@@ -128,14 +136,14 @@ class Listener:
             return
         except ConnectionError:
             return
-        except OSError:  # There is no descriptor left.
+        except OSError:  # No file descriptor is left.
             if not self._greetings.drop_oldest():
                 raise
             return
         peer.setblocking(False)
         try:
             greeting = Greeting(_prepared(peer, self._tls, is_listener=True), self._secret)
-        except (OSError, ValueError):  # It is gone.
+        except (OSError, ValueError):  # The peer has closed the connection.
             peer.close()
             return
         self._greetings.add(greeting)
@@ -150,7 +158,7 @@ class Listener:
         if name is not None:
             self._greetings.remove(greeting)
             greeting.socket.settimeout(None)
-            if name in self._early:  # Its writer has tried again.
+            if name in self._early:  # Its writer has connected again.
                 self._early[name].close()
             self._early[name] = greeting.socket
 
@@ -162,12 +170,12 @@ class Listener:
 def connect(
     address: str, secret: bytes, name: str, timeout: float, tls: SSLContext | None = None
 ) -> Writer:
-    """The writer of a channel whose reader is at the listener with this address.
+    """Connect to a listener, and return the writer of the channel with this name.
 
-    With `tls`, the listener needs it, too, and a certificate that it accepts.
-    It returns when both have authenticated each other, perhaps before the listener accepts the
-    channel. A listener that breaks off is tried again, because it does so if this process is
-    too slow. Raises BrokenChannelError if that takes longer than `timeout` seconds.
+    Returns after mutual authentication, perhaps before the listener accepts the channel. With
+    `tls`, the listener needs it, too, and a certificate that it accepts. If the listener closes
+    the connection, as it does if this process is too slow, connecting is retried. Raises
+    BrokenChannelError after `timeout` seconds.
     """
     ends, tries = monotonic() + timeout, 0
     while True:
@@ -203,23 +211,23 @@ def connect(
 class _SocketSink:
     def __init__(self, line: Wire) -> None:
         self._line = line
-        self._is_within = False  # Whether a piece is perhaps sent in part.
+        self._is_within = False  # Whether a piece may be sent in part.
 
     def send(self, parts: Sequence[memoryview[int]]) -> None:
-        listen_back(self._line)
+        receive_credits(self._line)
         for piece in _pieces(parts):
             self._push(piece)
 
     def close(self) -> None:
         try:
-            listen_back(self._line)
-            self._tell_end()
+            receive_credits(self._line)
+            self._send_end()
         finally:
             self._line.close()
 
     def fail(self, reason: str) -> None:
         # The reader expects the rest of a piece that an exception has interrupted.
-        self._line.tell_failure(reason, self._is_within * (MESSAGE.size + PIECE_BYTES))
+        self._line.send_failure(reason, self._is_within * (MESSAGE.size + PIECE_BYTES))
         self._line.close()
 
     def drop(self) -> None:
@@ -233,39 +241,39 @@ class _SocketSink:
                 count = self._line.socket.sendmsg(views[:MAX_PARTS], [], socket.MSG_DONTWAIT)
             except BlockingIOError:
                 self._line.wait_for_room()
-                listen_back(self._line)
+                receive_credits(self._line)
                 continue
             except OSError as error:
-                listen_back(self._line)
-                raise gone(error) from None
+                receive_credits(self._line)
+                raise peer_lost(error) from None
             views = _after(views, count)
         self._is_within = False
 
-    def _tell_end(self) -> None:
+    def _send_end(self) -> None:
         try:
-            self._line.tell(END)
+            self._line.send_message(END)
         except OSError as error:
-            listen_back(self._line)
-            raise gone(error) from None
+            receive_credits(self._line)
+            raise peer_lost(error) from None
 
 
 class _SocketSource:
     def __init__(self, line: Wire) -> None:
         self._line = line
-        self._there = 0  # The bytes of the current piece that have not been received.
+        self._piece_left = 0  # The bytes of the current piece to receive.
 
     def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
-        while not self._there:  # The writer may be interrupted before it gives a number.
+        while not self._piece_left:  # A piece may be empty if its writer was interrupted.
             message = self._line.next_message(before_wait)
             assert message is not None
-            kind, self._there = message
+            kind, self._piece_left = message
             if kind == END:
                 return 0
-            if kind != DATA or self._there > PIECE_BYTES:
-                raise BrokenChannelError(GONE)
-        count = self._line.receive(into[: self._there], before_wait)
+            if kind != DATA or self._piece_left > PIECE_BYTES:
+                raise BrokenChannelError(PEER_LOST)
+        count = self._line.receive(into[: self._piece_left], before_wait)
         assert count is not None
-        self._there -= count
+        self._piece_left -= count
         return count
 
     def leave(self, failure: str | None) -> None:
@@ -276,7 +284,7 @@ class _SocketSource:
 
 
 def _pieces(parts: Sequence[memoryview[int]]) -> Iterator[list[memoryview[int]]]:
-    """The same bytes in pieces of at most PIECE_BYTES."""
+    """Split the bytes into pieces of at most PIECE_BYTES."""
     piece: list[memoryview[int]] = []
     room = PIECE_BYTES
     for part in parts:
@@ -294,7 +302,7 @@ def _pieces(parts: Sequence[memoryview[int]]) -> Iterator[list[memoryview[int]]]
 
 
 def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
-    """What is left of the views after so many bytes."""
+    """Return the views without their first `count` bytes."""
     for number, view in enumerate(views):
         if count < len(view):
             return [view[count:], *views[number + 1 :]]
@@ -305,9 +313,9 @@ def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
 def _prepared(
     connected: socket.socket, tls: SSLContext | None, *, is_listener: bool
 ) -> Connected:
-    """The socket to use: it sends small batches at once, and notices a host that has gone.
+    """Return the socket to use, which sends small batches at once and detects lost hosts.
 
-    OSError or ValueError if the peer has gone.
+    Raises OSError or ValueError if the peer has closed the connection.
     """
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -321,15 +329,15 @@ def _prepared(
     return TlsSocket(connected, tls, is_listener=is_listener)
 
 
-# Mutual authentication of the ends of a TCP channel by a secret that both know.
+# Mutual authentication of the ends of a TCP channel by a shared secret.
 #
 # Each end sends the name of the protocol, and the listener a random number. The writer answers
-# with one of its own and the HMAC of both, the listener with another HMAC of both, then the
-# writer with the name of its channel. Until then an end reads no more than 96 bytes from the
-# other, at most 10 s long, and unpickles nothing.
+# with a random number and the HMAC of both numbers, the listener with another HMAC of both, the
+# writer with the name of its channel. Until then an end reads at most 96 bytes from the other
+# one, for at most 10 s, and unpickles nothing.
 #
-# With TLS, its handshake comes before, and counts for these 10 s. A listener with TLS sees in
-# the name of the protocol that a writer has none, and drops it at once.
+# The TLS handshake comes before this, and counts for these 10 s. A listener with TLS recognizes
+# a writer without it by the name of the protocol, and drops it at once.
 
 PROTOCOL = b"slotwise channel 2\n".ljust(32, b"\0")
 NONCE_BYTES = HMAC_BYTES = 32
@@ -337,13 +345,13 @@ _LENGTH = Struct("<H")
 
 
 class ImpostorError(Exception):
-    """The peer does not know the secret. It never leaves the package."""
+    """The peer does not know the secret. Never leaves the package."""
 
 
 class Greeting:
-    """The listener's side with one peer, whose socket does not block.
+    """The listener's side of the authentication of one peer, whose socket does not block.
 
-    ends  until when the peer may answer; one that has proved its knowledge has no limit
+    ends  the deadline for answers of the peer; infinite once it is authenticated
     """
 
     def __init__(self, peer: Connected, secret: bytes) -> None:
@@ -355,9 +363,9 @@ class Greeting:
         self.is_known = self._has_begun = self._knows_length = False
 
     def step(self) -> str | None:
-        """Take what has come: the name of the channel, or None if more is to come.
+        """Read available bytes; return the name of the channel once complete, else None.
 
-        The first step may be taken at once. Raises ImpostorError and OSError.
+        May be called at once. Raises ImpostorError and OSError.
         """
         while True:
             try:
@@ -381,7 +389,7 @@ class Greeting:
                     return taken.decode("utf-8", "replace")
 
     def _check(self, answer: bytes) -> None:
-        answer = answer[len(PROTOCOL) :]  # Those with another name prove something else.
+        answer = answer[len(PROTOCOL) :]  # The proof includes the name of the protocol.
         theirs, proof = answer[:NONCE_BYTES], answer[NONCE_BYTES:]
         if not hmac.compare_digest(proof, _proof(self._secret, b"writer", self._ours, theirs)):
             raise ImpostorError("it does not know the secret of the run")
@@ -390,16 +398,16 @@ class Greeting:
 
 
 def greet(peer: Connected, secret: bytes, name: str, ends: float) -> None:
-    """The writer's side, until an instant.
+    """Authenticate as the writer, until the instant `ends`.
 
-    Raises ImpostorError, and OSError: ConnectionError if the peer closes the connection,
-    perhaps because this end was too slow.
+    Raises ImpostorError and OSError, such as ConnectionError if the peer closes the connection,
+    perhaps because this end is too slow.
     """
     peer.settimeout(max(ends - monotonic(), 1e-3))
     peer.sendall(PROTOCOL)
     theirs = _receive(peer, len(PROTOCOL) + NONCE_BYTES, ends)
     if not theirs.startswith(PROTOCOL):
-        raise ImpostorError("it is no listener for channels of this version")
+        raise ImpostorError("it is not a listener for channels of this version")
     theirs = theirs[len(PROTOCOL) :]
     ours = secrets.token_bytes(NONCE_BYTES)
     peer.sendall(ours + _proof(secret, b"writer", theirs, ours))
@@ -415,7 +423,7 @@ def _proof(secret: bytes, role: bytes, reader: bytes, writer: bytes) -> bytes:
 
 
 def _send(peer: Connected, data: bytes) -> None:
-    """Send a few bytes, for which the buffer of a new connection always has room."""
+    """Send a few bytes; the buffer of a new connection always has room for them."""
     if peer.send(data) < len(data):
         raise ImpostorError("it does not read")
 

@@ -1,9 +1,10 @@
 """A socket between the two ends of a channel, and the messages on it.
 
-To the reader: DATA (so many bytes follow, here or in shared memory), END, FAIL with a reason.
-To the writer: CREDIT (so many bytes of shared memory are free again), CLOSE, FAIL. An end that
-goes without END, CLOSE or FAIL breaks the channel, because the kernel closes its socket. Zeros
-between messages mean nothing: a writer that was interrupted fills up with them what it began.
+To the reader: DATA (a number of bytes follow, here or in shared memory), END, FAIL with a
+reason. To the writer: CREDIT (a number of bytes of shared memory are free again), CLOSE, FAIL.
+A process that ends without END, CLOSE or FAIL breaks the channel, because the kernel closes its
+socket. Zeros between messages are ignored: an interrupted writer completes with them what it
+has begun to send.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from time import monotonic
 from typing import TypeAlias, TypeVar
 
 from slotwise.jobs.channels.carriers import (
-    GONE,
+    PEER_LOST,
     BrokenChannelError,
     ReaderLeftError,
     hold,
@@ -36,29 +37,26 @@ MESSAGE = Struct("<BQ")
 MAX_REASON_BYTES = 1 << 16
 
 FAIL_SECONDS = 5.0
-"""How long an end that fails waits for room to say why."""
+"""How long a failing end waits until it can send the reason."""
 
 
 class Wire:
-    """The messages on a connected socket, which blocks."""
+    """The messages on a connected, blocking socket."""
 
     def __init__(self, connected: Connected) -> None:
         self.socket = connected
         self._head = memoryview(bytearray(MESSAGE.size))
         self._have = 0
-        self._has_heard_failure = False
+        self._peer_failed = False
         hold(self)
 
-    def tell(self, kind: int, number: int = 0) -> None:
+    def send_message(self, kind: int, number: int = 0) -> None:
         """Send a message. Raises OSError."""
         self.socket.sendall(MESSAGE.pack(kind, number))
 
-    def tell_failure(self, reason: str, filler: int = 0) -> None:
-        """Send FAIL, after so many zeros; errors are ignored.
-
-        It is not sent to a peer that has failed itself, which may not read any more.
-        """
-        if self._has_heard_failure:
+    def send_failure(self, reason: str, filler: int = 0) -> None:
+        """Send FAIL after `filler` zeros, unless the peer failed; errors are ignored."""
+        if self._peer_failed:
             return
         text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES]
         with suppress(OSError):
@@ -66,9 +64,9 @@ class Wire:
             self.socket.sendall(bytes(filler) + MESSAGE.pack(FAIL, len(text)) + text)
 
     def next_message(self, before_wait: Callable[[], None] | None) -> tuple[int, int] | None:
-        """The next message; FAIL is raised as BrokenChannelError.
+        """Return the next message; raise BrokenChannelError for FAIL.
 
-        Calls `before_wait` before it blocks. Without it, returns None instead of blocking.
+        Calls `before_wait` before blocking, or returns None instead of blocking without it.
         """
         head = self._head
         while self._have < MESSAGE.size:
@@ -83,14 +81,14 @@ class Wire:
         self._have = 0
         kind, number = MESSAGE.unpack(self._head)
         if kind == FAIL:
-            self._has_heard_failure = True
+            self._peer_failed = True
             raise BrokenChannelError(self._reason(number))
         return kind, number
 
     def receive(
         self, into: memoryview[int], before_wait: Callable[[], None] | None
     ) -> int | None:
-        """Receive at least one byte and return their number; None instead of blocking."""
+        """Receive at least one byte and return the number. `before_wait` as `next_message`."""
         try:
             try:
                 count = self.socket.recv_into(into, 0, socket.MSG_DONTWAIT)
@@ -100,24 +98,24 @@ class Wire:
                 before_wait()
                 count = self.socket.recv_into(into)
         except OSError as error:
-            raise gone(error) from None
+            raise peer_lost(error) from None
         if not count:
-            raise BrokenChannelError(GONE)
+            raise BrokenChannelError(PEER_LOST)
         return count
 
     def wait_for_room(self) -> None:
-        """Wait until something can be sent or has come."""
+        """Wait until the socket can send or has received something."""
         poll = select.poll()
         poll.register(self.socket, select.POLLIN | select.POLLOUT)
         poll.poll()
 
     def leave(self, failure: str | None) -> None:
-        """Tell the writer CLOSE or FAIL. For a thread that waits, the other end has gone."""
+        """Send CLOSE or FAIL to the writer. A waiting thread sees the end of the stream."""
         if failure is None:
             with suppress(OSError):
-                self.tell(CLOSE)
+                self.send_message(CLOSE)
         else:
-            self.tell_failure(failure)
+            self.send_failure(failure)
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RD)
 
@@ -142,11 +140,11 @@ class Wire:
         return text.decode("utf-8", "replace")
 
 
-def listen_back(line: Wire) -> int:
-    """The bytes of all credits that have come, for the writer, which does not wait for more.
+def receive_credits(line: Wire) -> int:
+    """Return the bytes of all received credits, without waiting for more.
 
     Raises ReaderLeftError if the reader has closed its end, and BrokenChannelError if it failed
-    or has gone.
+    or its process ended.
     """
     credit = 0
     while message := line.next_message(None):
@@ -155,46 +153,44 @@ def listen_back(line: Wire) -> int:
 
 
 def credit_of(message: tuple[int, int]) -> int:
-    """The credit of a message to the writer. Raises ReaderLeftError for CLOSE."""
+    """Return the credit of a message to the writer. Raises ReaderLeftError for CLOSE."""
     if message[0] == CLOSE:
         raise ReaderLeftError
     return message[1]
 
 
-def gone(error: OSError) -> BrokenChannelError:
-    """The error of an end whose peer has gone, as the kernel reports it."""
+def peer_lost(error: OSError) -> BrokenChannelError:
+    """Return the error for an end whose peer is lost, from the error of the kernel."""
     if isinstance(error, (ConnectionError, BlockingIOError)):
-        return BrokenChannelError(GONE)
-    return BrokenChannelError(f"{GONE}, or cannot be reached any more: {error}")
+        return BrokenChannelError(PEER_LOST)
+    return BrokenChannelError(f"{PEER_LOST}, or can no longer be reached: {error}")
 
 
 def _nothing() -> None:
     pass
 
 
-# Sockets with TLS for channels: as much of a socket as channels use.
-#
-# How TLS ends a stream does not matter: a channel has a message of its own for the end, and is
-# broken if the stream ends without it.
+# Sockets with TLS: the part of the socket interface that channels use. It does not matter how
+# TLS ends a stream, because a channel has a message for the end and is broken without it.
 
 RECORD_BYTES = 1 << 14
-"""The largest record of TLS. OpenSSL sends one at a time."""
+"""The maximum size of a TLS record. OpenSSL sends one at a time."""
 
 Found = TypeVar("Found")
 
 
 class TlsSocket:
-    """A connected socket with TLS; the handshake is part of the first call.
+    """A connected socket with TLS; the first call includes the handshake.
 
-    The calls are those of a socket. If one ends before it has sent all, the next one must begin
-    with the rest. Two threads may use it, as a channel does that spills: OpenSSL is called with
-    a lock and never waits, and threads wait without the lock.
+    It has the methods of a socket. If a call sends only a part, the next one must begin with
+    the rest. Two threads may use it, as in a channel that spills: OpenSSL is called with a lock
+    and never waits, and threads wait without the lock.
     """
 
     def __init__(
         self, connected: socket.socket, context: ssl.SSLContext, *, is_listener: bool
     ) -> None:
-        """Take over the socket and its timeout. OSError or ValueError if the peer has gone."""
+        """Take over the socket and its timeout. OSError or ValueError if it is closed."""
         self._timeout = connected.gettimeout()
         connected.setblocking(False)
         self._tls = context.wrap_socket(
@@ -203,16 +199,16 @@ class TlsSocket:
         self._lock = Lock()
 
     def recv(self, size: int, /) -> bytes:
-        """Receive some bytes; none at the end of the stream."""
+        """Receive some bytes; empty at the end of the stream."""
         return self._do(lambda: repeated(self._tls.recv, size), self._ends())
 
     def recv_into(self, into: memoryview[int], size: int = 0, flags: int = 0) -> int:
-        """Receive at least one byte; 0 at the end of the stream."""
+        """Receive at least one byte and return the number; 0 at the end of the stream."""
         ends = 0.0 if flags & socket.MSG_DONTWAIT else self._ends()
         return self._do(lambda: repeated(self._tls.recv_into, into, size or len(into)), ends)
 
     def send(self, data: bytes, /) -> int:
-        """Send some bytes; how many."""
+        """Send some bytes and return the number."""
         return self._do(lambda: self._send(memoryview(data)), self._ends())
 
     def sendall(self, data: bytes, /) -> None:
@@ -229,24 +225,24 @@ class TlsSocket:
         flags: int,
         /,
     ) -> int:
-        """Send some of the first bytes, as far as there is room; how many."""
+        """Send as many of the first bytes as possible without waiting; return the number."""
         assert flags == socket.MSG_DONTWAIT
         return self._do(lambda: self._send(_first(views)), 0.0)
 
     def settimeout(self, seconds: float | None, /) -> None:
-        """Set how long calls wait; without a limit for None."""
+        """Set how long calls wait; None sets no limit."""
         self._timeout = seconds
 
     def shutdown(self, how: int, /) -> None:
-        """Shut down the connection below TLS; it wakes up a thread that waits."""
+        """Shut down the connection below TLS. This wakes a waiting thread."""
         socket.socket.shutdown(self._tls, how)
 
     def fileno(self) -> int:
-        """The descriptor, for poll."""
+        """Return the descriptor for poll."""
         return self._tls.fileno()
 
     def close(self) -> None:
-        """Close the socket, without a word to the peer."""
+        """Close the socket without a message to the peer."""
         self._tls.close()
 
     def _ends(self) -> float:
@@ -255,7 +251,10 @@ class TlsSocket:
         return monotonic() + self._timeout
 
     def _do(self, call: Callable[[], Found], ends: float) -> Found:
-        """What a call of OpenSSL returns. TimeoutError at an instant; at 0, BlockingIOError."""
+        """Repeat a call of OpenSSL until it returns.
+
+        Raises TimeoutError at the instant `ends`, or BlockingIOError at once if that is 0.
+        """
         while True:
             with self._lock:
                 try:
@@ -286,7 +285,8 @@ class TlsSocket:
 
 
 def _first(views: Sequence[memoryview[int]]) -> memoryview[int]:
-    """The first of these bytes: small views in one record, large ones as they are."""
+    """Return the first view, or small views joined up to the size of a record."""
+
     if len(views[0]) >= RECORD_BYTES:
         return views[0]
     joined = bytearray()

@@ -1,4 +1,4 @@
-"""Build a checked graph from what a user declared: find inputs, count copies, choose routes."""
+"""Build a checked graph from declarations: find inputs, count copies, choose routes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from slotwise.workload.workload import DATAFLOW_SETTINGS
 def build(
     declared: Sequence[Declared], written: Sequence[Written], base_dir: str | Path
 ) -> Graph:
-    """The checked graph. InputError, with the names of the nodes, for one that cannot run."""
+    """Return the checked graph. Raises InputError, naming the nodes, if it cannot run."""
     if not declared:
-        raise InputError("the dataflow has no nodes; add some with flow.read and flow.node")
+        raise InputError("the dataflow has no nodes; add nodes with flow.read and flow.node")
     for one in declared:
         if not one.is_source:
             connected(one)
@@ -70,11 +70,11 @@ def build(
 
 
 def _written(written: Sequence[Written]) -> tuple[Written, ...]:
-    """What is written; one output alone needs no folder."""
+    """Return the written outputs. A single one needs no folder."""
     if len(written) == 1:
         return (replace(written[0], folder=""),)
     for one in written:
-        if one.folder.startswith("_"):  # Names of slotwise's own files, which readers skip.
+        if one.folder.startswith("_"):  # Readers skip such names, which slotwise's files have.
             raise InputError(
                 f"node {one.node!r} is written to a folder of its own, whose name must not"
                 " begin with '_'; give the node another name="
@@ -83,7 +83,7 @@ def _written(written: Sequence[Written]) -> tuple[Written, ...]:
 
 
 def _topological(declared: Iterable[Declared]) -> list[Declared]:
-    """The nodes, each after those that it reads from, otherwise as they were declared."""
+    """Return the nodes, each after those that it reads from, else in order of declaration."""
     nodes = {node.name: node for node in declared}
     places = {name: place for place, name in enumerate(nodes)}
     after = {
@@ -96,17 +96,17 @@ def _topological(declared: Iterable[Declared]) -> list[Declared]:
             " these channels, or repeat the nodes, once for each round"
         )
     waits = {name: len(writers) for name, writers in after.items()}
-    behind: dict[str, list[str]] = {name: [] for name in nodes}
+    readers: dict[str, list[str]] = {name: [] for name in nodes}
     for name, writers in after.items():
         for writer in writers:
-            behind[writer].append(name)
+            readers[writer].append(name)
     ready = [(places[name], name) for name, count in waits.items() if not count]
     heapify(ready)
     ordered = []
     while ready:
         _, name = heappop(ready)
         ordered.append(nodes[name])
-        for reader in behind[name]:
+        for reader in readers[name]:
             waits[reader] -= 1
             if not waits[reader]:
                 heappush(ready, (places[reader], reader))
@@ -114,7 +114,7 @@ def _topological(declared: Iterable[Declared]) -> list[Declared]:
 
 
 def _copies(node: Declared, earlier: Mapping[str, Node]) -> int:
-    """The stated number of copies, or that of what is read copy by copy, or 1."""
+    """Return the stated number of copies, or that of a node that is read in pairs, or 1."""
     if node.copies is not None:
         return node.copies
     for reading in node.reads:
@@ -139,16 +139,16 @@ def _route(reading: StreamReading, writer: Node, reader: Node) -> Route:
         )
     else:
         ways = (
-            "say by=... (a function that gives the key of a record), broadcast=True (each copy"
-            " gets all records), or give both the same number of copies"
+            "give by=... (a function that returns the key of a record), broadcast=True (each"
+            " copy gets all records), or give both the same number of copies"
         )
     raise InputError(
         f"node {reader.name!r} has {reader.copies} copies and reads {writer.name!r}, which has"
-        f" {writer.copies}: which copy gets a record is not said; {ways}"
+        f" {writer.copies}: it is undefined which copy gets a record; {ways}"
     )
 
 
-# Check the arguments of a Dataflow: one InputError with place, value and remedy for each.
+# Checks of the arguments of a Dataflow. Each InputError has place, value and remedy.
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 MAX_COPIES = 100_000
@@ -156,17 +156,17 @@ KINDS = ("file", "tcp", "shm")
 
 
 def name(given: object) -> str:
-    """The name of a node or an output: it becomes part of names of files and stages."""
+    """Return the valid name of a node or an output, which is used in names of files."""
     if not isinstance(given, str) or not NAME.fullmatch(given):
         raise InputError(
             f"the name of a node or output is {given!r:.80}; give at most 100 letters, digits,"
-            " '_', '-' and '.', the first of them no '-' or '.'"
+            " '_', '-' and '.', and begin with a letter, a digit or '_'"
         )
     return given
 
 
 def name_of(function: object, given: str | None) -> str:
-    """The name of a node: the given one, or that of its function."""
+    """Return the name of a node: the given one, or that of its function."""
     found = getattr(function, "__name__", "") if given is None else given
     if given is None and (found == "<lambda>" or not found):
         raise InputError(f"flow.node: {function!r:.80} has no name; give the node name=...")
@@ -174,7 +174,7 @@ def name_of(function: object, given: str | None) -> str:
 
 
 def function(node: str, given: object) -> Callable[..., Any]:
-    """A function or a class."""
+    """Return a function or a class."""
     if not callable(given):
         raise InputError(
             f"node {node!r}: function is {given!r:.80}; give a function or a class first, then"
@@ -184,7 +184,7 @@ def function(node: str, given: object) -> Callable[..., Any]:
 
 
 def count(what: str, given: object, node: str = "") -> int:
-    """A number of copies."""
+    """Return a number of copies."""
     if not isinstance(given, WHOLE) or not 1 <= int(given) <= MAX_COPIES:
         where = f"node {node!r}: " if node else ""
         raise InputError(
@@ -194,7 +194,7 @@ def count(what: str, given: object, node: str = "") -> int:
 
 
 def parameters(node: str, given: object) -> Mapping[str, Any]:
-    """The parameters of a function by name."""
+    """Return the parameters of a function by name."""
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
@@ -205,7 +205,7 @@ def parameters(node: str, given: object) -> Mapping[str, Any]:
 
 
 def outputs(node: str, given: object) -> tuple[str, ...]:
-    """The names of several outputs."""
+    """Return the names of several outputs."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"node {node!r}: outputs is {given!r:.80}; give a tuple of names")
     names = tuple(map(name, given))
@@ -215,7 +215,7 @@ def outputs(node: str, given: object) -> tuple[str, ...]:
 
 
 def work(node: str, given: object) -> float | None:
-    """Seconds of work."""
+    """Return seconds of work, or None."""
     if given is None:
         return None
     if not isinstance(given, NUMBER) or not 0 <= float(given) < float("inf"):
@@ -232,7 +232,7 @@ def inputs(
     tables: object,
     input_hosts: object,
 ) -> Files:
-    """The input files of a source."""
+    """Return the input files of a source."""
     one = isinstance(given, str | os.PathLike)
     paths = [given] if one else list(given) if isinstance(given, Iterable) else []
     if not paths or not all(
@@ -261,21 +261,21 @@ def inputs(
 
 
 def records(given: object) -> tuple[object, ...]:
-    """The records of a source in memory."""
+    """Return the records of a source in memory."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError(f"flow.values: records is {given!r:.80}; give a list of records")
     return tuple(given)
 
 
 def reading(given: StreamReading, is_source: bool) -> None:
-    """How a stream is read."""
+    """Check how a stream is read."""
     where = f"the stream of {given.writer!r}"
     if given.kind not in (*KINDS, "direct"):
         raise InputError(f"{where}: kind is {given.kind!r:.80}; known: {', '.join(KINDS)}")
     if given.kind == "direct" and not is_source:
         raise InputError(
-            f"{where} is read directly, but {given.writer!r} is no source; read it by file, tcp"
-            " or shm"
+            f"{where} is read directly, but {given.writer!r} is not a source; read it by file,"
+            " tcp or shm"
         )
     if given.by is not None and not callable(given.by):
         raise InputError(
@@ -299,7 +299,7 @@ def reading(given: StreamReading, is_source: bool) -> None:
 
 
 def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) -> None:
-    """The arguments of flow.job that no other code checks."""
+    """Check the arguments of flow.job that no other code checks."""
     known = (*DATAFLOW_SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):
         raise InputError(
@@ -308,17 +308,17 @@ def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) 
     for what, path in (("output", output), ("work_dir", settings.get("work_dir") or "")):
         if not isinstance(path, str | os.PathLike):
             raise InputError(
-                f"job {id!r}: {what} is {path!r:.80}; give a path, as a text or a Path"
+                f"job {id!r}: {what} is {path!r:.80}; give a path, as a string or a Path"
             )
     if not isinstance(steps, Iterable):
         raise InputError(f"job {id!r}: steps is {steps!r:.80}; give pairs (seconds, cost)")
 
 
 def connected(node: Declared) -> None:
-    """InputError if the function of a node cannot take its inputs and parameters.
+    """Raise InputError if the function of a node cannot take its inputs and parameters.
 
-    The signature of a class does not tell it: some in native code have none, and all have the
-    `__call__` of their type.
+    The signature of a class is not enough: some classes in native code have none, and all have
+    the `__call__` of their type.
     """
     assert node.function is not None
     given = node.function
@@ -372,12 +372,12 @@ def _check_inputs(
         ) from None
 
 
-# What a user declares: nodes, how they read, and where the records of sources come from.
+# Declarations of a user: nodes, how they read, and the records of sources.
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """How a node reads an output of another node, as the user says it."""
+    """How a node reads an output of another node, as declared."""
 
     writer: str
     output: str
@@ -389,7 +389,7 @@ class StreamReading:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Input files that are not looked for yet, and `hosts`: what `held_by` takes."""
+    """Patterns of input files, which are not resolved yet; `hosts` is as for `held_by`."""
 
     patterns: tuple[str, ...]
     format_name: str
@@ -398,7 +398,7 @@ class Files:
     hosts: Any = None
 
     def source(self, base_dir: str | Path) -> RecordSource:
-        """The splits of the files. InputError if there are none."""
+        """Return the splits of the files. Raises InputError if there are no files."""
         planned = PlannedInput.of_files(self.patterns, self.format_name, base_dir or None)
         return SplitSource(
             self.format_name,
@@ -416,7 +416,7 @@ class Values:
     copies: int
 
     def source(self, base_dir: str | Path) -> RecordSource:
-        """The records in parts. InputError for a record that cannot be pickled."""
+        """Return the records in parts. Raises InputError if a record cannot be pickled."""
         each, more = divmod(len(self.records), self.copies)
         ends = [each * n + min(n, more) for n in range(self.copies + 1)]
         parts = tuple(self.records[one:other] for one, other in pairwise(ends))
@@ -431,7 +431,7 @@ class Values:
 
 @dataclass
 class Declared:
-    """A node as the user declared it; `reads` grows by flow.connect."""
+    """A declared node. `flow.connect` adds to `reads`."""
 
     name: str
     function: Callable[..., Any] | None = None

@@ -1,4 +1,4 @@
-"""The ends of the channels of one node copy: what it reads, and where its records go."""
+"""The ends of the channels of one node copy: its inputs, and the targets of its records."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from slotwise.jobs.dataflow.nodes import OUT, Channel, Node, NodeCopy, Written
 from slotwise.jobs.dataflow.place import GroupAttempt, Meeting, Ring
 from slotwise.jobs.formats.outputs import OUTPUT_FORMATS
 from slotwise.jobs.formats.splits import is_placed, placed
-from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_here
+from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_local_files
 from slotwise.jobs.mapreduce.program import stable_hash
 from slotwise.jobs.shuffle.pairs import column_bytes
 from slotwise.jobs.transfer import pickled
-from slotwise.jobs.work_folder import keeping
+from slotwise.jobs.work_folder import work_folder_errors
 
 Target = Callable[[object], object]
 
 
 @dataclass
 class Ends:
-    """The open ends of one copy: what it reads, and the functions that take what it writes."""
+    """The open ends of one copy: its inputs, and the functions that take its records."""
 
     place: GroupAttempt
     copy: NodeCopy
@@ -44,7 +44,7 @@ class Ends:
     parts: list[Part] = field(default_factory=list)
 
     def open(self, rings: Mapping[Ring, SharedRing]) -> None:
-        """Open all; waits until the other ends of TCP channels are there."""
+        """Open all ends. Waits until the other ends of TCP channels are connected."""
         graph, copy = self.place.staged.graph, self.copy
         own, running = self._claim(rings)
         meeting = Meeting(self.place, copy)
@@ -67,7 +67,7 @@ class Ends:
 
     @property
     def only_writer(self) -> Writer | None:
-        """The writer that gets all records, if there is no other."""
+        """The writer that gets all records, or None if there are other targets."""
         targets = [target for found in self.targets.values() for target in found]
         all_writers = [*self.writers, *(f.part(n) for f in self.files for n in range(f.parts))]
         if len(self.targets) == len(targets) == len(all_writers) == 1 and not self.parts:
@@ -76,12 +76,12 @@ class Ends:
 
     @property
     def is_wanted(self) -> bool:
-        """False once all readers are known to have left, and nothing goes to files."""
+        """False once all readers are known to have left and nothing is written to files."""
         is_kept = bool(self.files or self.parts) or not self.writers
         return is_kept or any(writer.is_wanted for writer in self.writers)
 
     def close(self) -> None:
-        """End all streams and files, and read no more. Raises what writers raise."""
+        """End all streams and files, and stop reading. Raises what writers raise."""
         for reader in self.readers:
             if reader.failure is not None:  # User code may have caught it.
                 raise reader.failure
@@ -96,7 +96,7 @@ class Ends:
             reader.close()
 
     def fail(self, reason: str) -> None:
-        """Tell all other ends that the copy has failed."""
+        """Notify all other ends that the copy has failed."""
         running: tuple[Writer | Reader, ...] = (*self.writers, *self.readers)
         for end in running:
             with suppress(Exception):
@@ -109,7 +109,7 @@ class Ends:
     def _claim(
         self, rings: Mapping[Ring, SharedRing]
     ) -> tuple[dict[Ring, Writer], dict[Ring, Reader]]:
-        """The ends of the rings that belong to this copy; it leaves the others."""
+        """Return the ends of the rings of this copy, and leave the other rings."""
         channels = {channel.number: channel for channel in self.place.staged.graph.channels}
         own: dict[Ring, Writer] = {}
         running: dict[Ring, Reader] = {}
@@ -125,7 +125,7 @@ class Ends:
         return own, running
 
     def _target(self, channel: Channel, running: Mapping[Ring, Writer]) -> Target:
-        """The function that sends a record through a channel."""
+        """Return the function that sends a record through a channel."""
         place, copy = self.place, self.copy.copy
         readers = place.staged.graph.readers(channel, copy)
         if channel.kind == "file":
@@ -143,7 +143,7 @@ class Ends:
         return partial(_to_all, writers)
 
     def _input(self, channel: Channel, running: Mapping[Ring, Reader]) -> Iterable[object]:
-        """The records of a channel: those of its first writer, then those of the second."""
+        """Return the records of a channel, one writer after another."""
         place = self.place
         writers = place.staged.graph.writers(channel, self.copy.copy)
         if channel.kind == "direct":
@@ -183,7 +183,7 @@ class Ends:
             for path, part in places:
                 yield from FileReader(path, part)
         except OSError as error:
-            if lost := lost_here(files):
+            if lost := lost_local_files(files):
                 raise lost from error
             raise
         finally:
@@ -191,7 +191,7 @@ class Ends:
                 path.unlink(missing_ok=True)
 
     def _file(self, channel: Channel, writer: int) -> TaskFile:
-        """The file that a copy of the writer of a channel has left, and the stream for here."""
+        """Return the file of a copy of the writer of a channel, with the stream to read."""
         layout = self.place.layout
         stage, task = self.place.staged.tasks[NodeCopy(channel.writer, writer)]
         attempt, address = self.place.winners[stage].of(task)
@@ -215,7 +215,7 @@ def _chained(readers: Iterable[Reader]) -> Iterator[object]:
         yield from reader
 
 
-# The part of the output that a copy of a node writes.
+# Parts of the output, which copies of nodes write.
 
 BATCH_RECORDS = 1024
 
@@ -255,7 +255,7 @@ class Part:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Close the file as it is."""
+        """Close the file and leave it incomplete."""
         with suppress(Exception):
             self._writer.close()
 
@@ -265,9 +265,9 @@ class Part:
             self._writer.write(*self._columns(records))
 
     def _columns(self, records: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Keys and values: those of pairs; other records are values without a key.
+        """Split pairs into keys and values; other records are values without a key.
 
-        In a line of text a pair is like any tuple.
+        In text output a pair is a tuple like any other.
         """
         pairs = [record if _is_pair(record) else (None, record) for record in records]
         keys, values = zip(*pairs, strict=True)
@@ -280,7 +280,7 @@ def _is_pair(record: object) -> bool:
     return isinstance(record, tuple) and len(record) == 2
 
 
-# Run the code of one copy of a node: the same in worker processes and in an evaluation.
+# The code of one copy of a node, as it runs in worker processes and in an evaluation.
 
 
 class Output(NamedTuple):
@@ -293,10 +293,10 @@ class Output(NamedTuple):
 def records_written(
     node: Node, copy: int, inputs: Sequence[Iterable[object]]
 ) -> Iterator[tuple[str, object]]:
-    """What a copy writes, as pairs of an output and a record, in order.
+    """Yield the records of a copy in order, as pairs (output, record).
 
-    `inputs` holds the records of each of its inputs. Errors of the function propagate;
-    RecordError if it returns what is not records.
+    `inputs` holds the records of each of its inputs. Errors of the function propagate. Raises
+    RecordError if it does not return records.
     """
     if node.source is not None:
         yield from ((OUT, record) for record in node.source.records(copy))
@@ -329,9 +329,9 @@ def records_written(
 
 
 def reader_of(channel: Channel, record: object, copies: int) -> int:
-    """The copy of the reader that gets a record of a channel with the route "hash".
+    """Return the copy of the reader that gets a record of a channel with the route "hash".
 
-    RecordError for a key of a type that has no stable hash.
+    Raises RecordError for a key of a type without a stable hash.
     """
     assert channel.by is not None
     key = channel.by(record)
@@ -339,31 +339,31 @@ def reader_of(channel: Channel, record: object, copies: int) -> int:
         return stable_hash(key) % copies
     except TypeError:
         raise RecordError(
-            f"{channel}: a key is {key!r:.80}, of type {type(key).__name__}; give texts, bytes,"
-            " numbers, dates, None, or tuples of these"
+            f"{channel}: a key is {key!r:.80}, of type {type(key).__name__}; give strings,"
+            " bytes, numbers, dates, None, or tuples of these"
         ) from None
 
 
 def in_order(channel: Channel, records: Iterable[Any]) -> Iterable[Any]:
-    """The records of one reader, sorted if the channel sorts."""
+    """Return the records of one reader, sorted if the channel sorts."""
     if not channel.sort:
         return records
     assert channel.by is not None
     return sorted(records, key=channel.by)
 
 
-# Sort the records of a reader by a key, in bounded memory.
+# Sorting of the records of a reader by a key, in bounded memory.
 
 SLICE_RECORDS = 1024
-"""This many records are measured together, and written and read together."""
+"""The number of records that are measured, written and read together."""
 
 
 def sorted_by_key(
     records: Iterable[Any], by: Callable[[Any], Any], memory_bytes: int, folder: Path
 ) -> Iterator[Any]:
-    """The records sorted by by(record); equal ones keep their order.
+    """Yield the records sorted by by(record); the sort is stable.
 
-    Sorted runs of about `memory_bytes` are merged from files without names in `folder`.
+    Sorted runs of about `memory_bytes` are merged from unnamed files in `folder`.
     """
     runs: list[BinaryIO] = []
     held: list[Any] = []
@@ -383,13 +383,13 @@ def sorted_by_key(
 
 
 def _spilled(records: list[Any], folder: Path) -> BinaryIO:
-    with keeping(folder):
+    with work_folder_errors(folder):
         file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
     for start in range(0, len(records), SLICE_RECORDS):
         some = pickled(records[start : start + SLICE_RECORDS], None, [])
-        with keeping(folder):
+        with work_folder_errors(folder):
             file.write(some)
-    with keeping(folder):
+    with work_folder_errors(folder):
         file.seek(0)
     return file
 

@@ -1,4 +1,4 @@
-"""Build the graph of a dataflow job: `Dataflow`, and the streams that nodes read and write."""
+"""The interface to build a graph: `Dataflow`, and the streams that nodes read and write."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Key = Callable[[Any], Any]
 
 
 class Stream:
-    """What a node writes: give it to the nodes that read it.
+    """The records that a node writes; pass it to the nodes that read them.
 
-    Alone it means a file channel; `tcp()` and `shm()` name other kinds. A source alone is read
-    directly by the reader, without a channel. A node with several outputs has a stream for each
-    of them: `node["name"]`.
+    By default it is read through a file channel; `tcp()` and `shm()` choose other kinds. The
+    stream of a source is by default read directly by the reader, without a channel. A node with
+    several outputs has a stream for each of them: `node["name"]`.
 
-    by         the records go to the copy of the reader that the hash of by(record) gives
+    by         each record goes to the copy of the reader with the hash of by(record)
     broadcast  each copy of the reader gets all records
     sort       each copy of the reader gets its records sorted by by(record)
     """
@@ -50,7 +50,7 @@ class Stream:
         return self._node.name
 
     def __getitem__(self, output: str) -> Stream:
-        """The stream of one of several outputs."""
+        """Return the stream of one of several outputs."""
         if output not in self._node.outputs or self._node.outputs == (OUT,):
             known = ", ".join(map(repr, self._node.outputs))
             has = "one output without a name" if self._node.outputs == (OUT,) else known
@@ -64,23 +64,23 @@ class Stream:
         output = "" if self._output is None else f"[{self._output!r}]"
         return f"<stream of node {self.name}{output}>"
 
-    # Without this, a loop over a stream would try stream[0], stream[1], ...
+    # Otherwise a loop over a stream would try stream[0], stream[1], ...
     __iter__ = None
 
     def file(
         self, *, by: Key | None = None, broadcast: bool = False, sort: bool = False
     ) -> Connection:
-        """Read it from files: the reader starts when the node is done."""
+        """Read it from files; the reader starts when the node is done."""
         return Connection(self, "file", by, broadcast, sort)
 
     def tcp(self, *, by: Key | None = None, broadcast: bool = False) -> Connection:
-        """Read it over TCP: the reader and the node run at the same time."""
+        """Read it over TCP; the reader and the node run at the same time."""
         return Connection(self, "tcp", by, broadcast, False)
 
     def shm(self, *, by: Key | None = None, broadcast: bool = False) -> Connection:
-        """Read it from shared memory: the reader and the node run at the same time on one host.
+        """Read it from shared memory; reader and node run at the same time on one host.
 
-        Without `by` and `broadcast`, the reader has as many copies as the node by default.
+        Without `by` and `broadcast`, the reader by default has as many copies as the node.
         """
         return Connection(self, "shm", by, broadcast, False)
 
@@ -93,7 +93,7 @@ class Stream:
 
 
 class Connection:
-    """A stream with the kind of channel by which it is read."""
+    """A stream with the kind of channel through which it is read."""
 
     def __init__(
         self, stream: Stream, kind: Kind, by: Key | None, broadcast: bool, sort: bool
@@ -105,7 +105,7 @@ class Connection:
             if node.outputs != (OUT,):
                 names = " or ".join(f"{node.name}[{name!r}]" for name in node.outputs)
                 raise InputError(
-                    f"node {node.name!r} has several outputs; say which to read: {names}"
+                    f"node {node.name!r} has several outputs; name the one to read: {names}"
                 )
             output = OUT
         self.reading = StreamReading(node.name, output, kind, by, broadcast, sort)
@@ -120,7 +120,7 @@ class Dataflow:
 
     Nodes are functions: `flow.node(function, stream, ...)`. Streams come from `read`, `values`
     and other nodes. See docs/dataflow.md. Nothing runs while the graph is built: `evaluate`
-    runs it in this process, and `job` makes a job of it for `slotwise.run`.
+    runs it in this process, and `job` returns a job for `slotwise.run`.
     """
 
     def __init__(self) -> None:
@@ -137,13 +137,13 @@ class Dataflow:
         input_hosts: InputHosts = None,
         name: str | None = None,
     ) -> Stream:
-        """A source: files, by paths, globs or folders, in splits as in MapReduce jobs.
+        """Add a source: files, by paths, globs or folders, in splits as in MapReduce jobs.
 
         A record is a line without its end (text), the value of a line (jsonl) or a row as a
         dict (parquet). With `tables`, records are pyarrow Tables of many lines or rows.
-        `input_hosts` names the hosts that hold files, by path, glob or folder; or it says where
-        to ask: "auto" (by URL and mount), "moosefs", "webhdfs://namenode:9870", or a function
-        that returns (offset, length, hosts) of each block of the file with a path.
+        `input_hosts` names the hosts that hold files, by path, glob or folder, or a source of
+        locations: "auto" (by URL and mount), "moosefs", "webhdfs://namenode:9870", or a
+        function that returns (offset, length, hosts) of each block of the file with a path.
         """
         files = check.inputs(inputs, input_format, split_bytes, tables, input_hosts)
         return self._source(name, "input", files)
@@ -151,14 +151,14 @@ class Dataflow:
     def values(
         self, records: Iterable[object], *, copies: int = 1, name: str | None = None
     ) -> Stream:
-        """A source: a few records from memory, in `copies` parts of equal length."""
+        """Add a source: a few records from memory, in `copies` parts of equal length."""
         check.count("copies", copies)
         given = check.records(records)
         return self._source(name, "values", Values(given, copies))
 
     @property
     def input_hosts(self) -> list[Any]:
-        """What was stated for `input_hosts` of each source that reads files."""
+        """The `input_hosts` of each source that reads files."""
         given = [node.given for node in self._nodes.values()]
         return [files.hosts for files in given if isinstance(files, Files)]
 
@@ -177,13 +177,13 @@ class Dataflow:
         outputs: Sequence[str] = (),
         work: float | None = None,
     ) -> Stream:
-        """A node: `function(*iterators, **parameters)` returns or yields its records.
+        """Add a node: `function(*iterators, **parameters)` returns or yields its records.
 
         It gets an iterator for each stream that it reads, in order. A class is created with
         the parameters, then called with the iterators. With `outputs`, it yields
         `slotwise.Output(name, record)`. `work` is the estimated seconds of one copy. By default
-        a node has one copy, or as many as what it reads directly or over shared memory. Its
-        name is that of the function.
+        a node has one copy, or as many as a node that it reads directly or over shared memory,
+        and the name of the function.
         """
         named = check.name_of(function, name)
         self._check_unused(named)
@@ -209,11 +209,11 @@ class Dataflow:
         maps: int | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> Stream:
-        """A MapReduce program by records as two nodes, NAME-map and NAME; the output pairs.
+        """Add a MapReduce program by records as two nodes, NAME-map and NAME.
 
-        `program` is as in `slotwise.mapreduce`, and `read` is what it maps: a source, or what
-        any node writes. Its `map` gets None as each key. `maps` is the number of copies that
-        map. The pairs of each reduce are those of a MapReduce job, in the same order.
+        Returns the stream of the output pairs. `program` is as in `slotwise.mapreduce`, and
+        `read` is the stream to map. Its `map` gets None as each key. `maps` is the number of
+        copies that map. Each reduce has the pairs of a MapReduce job, in the same order.
         """
         made = checked(load(program, parameters), check.count("reducers", reducers))
         called = name or made.name
@@ -238,7 +238,7 @@ class Dataflow:
         broadcast: bool = False,
         sort: bool = False,
     ) -> None:
-        """Connect what a node writes to the next input of another node, after both exist."""
+        """Connect the stream of a node to the next input of another node, after both exist."""
         for stream, what in ((writer, "writer"), (reader, "reader")):
             if not isinstance(stream, Stream) or stream._flow is not self:
                 raise InputError(
@@ -246,20 +246,20 @@ class Dataflow:
                 )
         node = reader._node
         if node.is_source or reader._output is not None:
-            raise InputError(f"connect: {reader!r} reads nothing; give what flow.node returned")
+            raise InputError(f"connect: {reader!r} reads nothing; give a stream from flow.node")
         kind = kind or writer_kind(writer)
         node.reads.append(Connection(writer, kind, by, broadcast, sort).reading)
 
     def write(self, *streams: Stream, output_format: str = "text") -> None:
-        """Write these streams as output of the job: a part for each copy, in this format.
+        """Write these streams as output of the job, with a part for each copy.
 
-        A record is one line of text: a tuple or list has its items between tabs. A pair is a
-        key with its value in the other formats. If several streams are written, each has a
-        folder of its own in the output, with the name of the node (and of the output).
+        In text, a record is one line, and the items of a tuple or list are separated by tabs.
+        In the other formats, a pair is a key with its value. If several streams are written,
+        each has a folder in the output with the name of the node (and of the output).
         """
         check_output_format(output_format)
         if not streams:
-            raise InputError("write: no stream is given; give what flow.node returned")
+            raise InputError("write: no stream is given; give a stream from flow.node")
         for stream in streams:
             reading = self._reading("write", stream)
             output = reading.output
@@ -269,7 +269,7 @@ class Dataflow:
             self._written.append(Written(reading.writer, output, output_format, folder))
 
     def evaluate(self, stream: Stream | None = None, *, base_dir: str | Path = "") -> Any:
-        """The records of a stream as a list, or of all written streams as lists by name.
+        """Return the records of a stream as a list, or of all written streams by name.
 
         All nodes run in this process, one after another, and all records are in memory. A job
         writes the same records in the same order, part after part.
@@ -284,9 +284,9 @@ class Dataflow:
         return {one.folder: lists[one.node, one.output] for one in self._written}
 
     def graph(self, base_dir: str | Path = "") -> Graph:
-        """The checked graph; input files are looked for, relative to `base_dir`.
+        """Return the checked graph, with input files found relative to `base_dir`.
 
-        InputError, with the names of the nodes, for a graph that cannot run.
+        Raises InputError, with the names of the nodes, for a graph that cannot run.
         """
         return build(list(self._nodes.values()), self._written, base_dir)
 
@@ -304,7 +304,7 @@ class Dataflow:
         priority: str = "normal",
         **settings: Any,
     ) -> DataflowJob:
-        """A job for `slotwise.run` and others: `slotwise.run([flow.job("words", "out")])`.
+        """Return a job for `slotwise.run`: `slotwise.run([flow.job("words", "out")])`.
 
         The named options are those of a `Job`. `settings` are `overwrite`, `memory_bytes`,
         `slots_min` and `slots_max`, as in the workload file, and `work_dir`, the folder for the
@@ -317,9 +317,9 @@ class Dataflow:
         )  # fmt: skip
 
     def _repr_html_(self) -> str | None:
-        """As a notebook shows it: the picture that `slotwise show` draws.
+        """Return the picture of `slotwise show` for notebooks.
 
-        None, so that the notebook shows the text, while the graph cannot run yet.
+        While the graph cannot run yet, returns None; notebooks then show its `repr`.
         """
         try:
             staged = derive(self.graph())
@@ -344,12 +344,12 @@ class Dataflow:
             stream = Connection(stream, writer_kind(stream), None, False, False)
         elif where in ("write", "evaluate"):
             raise InputError(
-                f"{where}: {stream!r:.80} is no stream; give what flow.node returned"
+                f"{where}: {stream!r:.80} is not a stream; give a stream from flow.node"
             )
         if not isinstance(stream, Connection):
             raise InputError(
-                f"{where}: {stream!r:.80} is no stream; give what flow.read, flow.values or"
-                " flow.node returned"
+                f"{where}: {stream!r:.80} is not a stream; give a stream from flow.read,"
+                " flow.values or flow.node"
             )
         if stream.stream._flow is not self:
             raise InputError(f"{where}: {stream.stream!r} belongs to another Dataflow")
@@ -361,27 +361,27 @@ class Dataflow:
 
 
 def writer_kind(stream: Stream) -> Kind:
-    """The kind of channel by which a stream is read that is named alone."""
+    """Return the kind of channel through which a stream is read by default."""
     return "direct" if stream._node.is_source else "file"
 
 
 # MapReduce programs by records as two nodes of a dataflow (Hammr, section 7.2).
 
 BUFFER_BYTES = 64 << 20
-"""The memory in which a map collects and combines pairs before it writes them."""
+"""The memory in which a map collects and combines pairs before writing them."""
 
 key_of = itemgetter(0)
 """The key of a pair."""
 
 
 class MapNode:
-    """Maps the records of a stream; the pairs of a key are combined as far as they fit."""
+    """Maps the records of a stream; pairs are combined as far as they fit in memory."""
 
     def __init__(self, program: MapReduce) -> None:
         self._program = program
 
     def __call__(self, records: Iterable[Any]) -> Iterator[Pair]:
-        """The pairs. The program gets None as the key of each record."""
+        """Yield the pairs. The program gets None as the key of each record."""
         program = self._program
         buffer = buffer_for(program, BUFFER_BYTES)
         results = (program.map(None, record) for record in records)
@@ -399,7 +399,7 @@ class ReduceNode:
         self._program = program
 
     def __call__(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The output pairs of all keys."""
+        """Return the output pairs of all keys."""
         program = self._program
         add = getattr(program, "add", None)
         results = (
@@ -412,19 +412,19 @@ class ReduceNode:
 
 
 def checked(program: AnyProgram, reducers: int) -> MapReduce:
-    """The program; InputError for one that decides more than two nodes and a sort can do."""
+    """Return the program; raise InputError for features that two nodes cannot provide."""
     name = program.name
     if not isinstance(program, MapReduce):
         raise InputError(
-            f"map_reduce: {name} maps batches; make it nodes that read and write tables, or a"
-            " job of its own (slotwise.mapreduce)"
+            f"map_reduce: {name} maps batches; write it as nodes that read and write tables, or"
+            " as a job of its own (slotwise.mapreduce)"
         )
     if program.num_reducers not in (None, reducers):
         raise InputError(
             f"map_reduce: {name} has {program.num_reducers} reducers; give"
             f" reducers={program.num_reducers}"
             if program.num_reducers
-            else f"map_reduce: {name} has no reduces; make its map a node"
+            else f"map_reduce: {name} has no reduces; use its map as a node"
         )
     own = [n for n in ("partition", "sort_key") if _is_own(program, n)]
     own += [n for n in ("total_order", "descending") if getattr(program, n)]

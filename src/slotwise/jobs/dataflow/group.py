@@ -26,18 +26,18 @@ from slotwise.jobs.dataflow.process_group import CAUSE_SECONDS, run_together
 from slotwise.jobs.dataflow.stages import StagedGraph
 from slotwise.jobs.execution import LostInputError, TaskResult
 from slotwise.jobs.formats.splits import WHERE
-from slotwise.jobs.work_folder import finding
+from slotwise.jobs.work_folder import named_file_errors
 from slotwise.task import Stopped
 
-LOOK_RECORDS = 64
-"""After so many records a copy looks whether all of its readers have left."""
+CHECK_RECORDS = 64
+"""The number of records after which a copy checks whether all its readers have left."""
 
 
 @dataclass(frozen=True)
 class GroupRunner:
     """Runs the groups of a job in worker processes; sent once to each.
 
-    The worker process runs the first node copy of a group, and forked children the others.
+    The worker process runs the first node copy of a group, and forked children run the others.
     """
 
     staged: StagedGraph
@@ -47,9 +47,9 @@ class GroupRunner:
     def __call__(
         self, phase: str, task: int, attempt: int, winners: AllWinners, meeting: Rendezvous
     ) -> TaskResult:
-        """Run one group; the first cause of a failure is raised, with the name of its node.
+        """Run one group. Raises the first cause of a failure, with the name of its node.
 
-        LostInputError if files of other groups that it reads are missing or incomplete.
+        Raises LostInputError if files of other groups that it reads are missing or incomplete.
         """
         place = GroupAttempt(
             self.staged, self.layout, self.memory_bytes, phase, task, attempt, winners, meeting
@@ -57,7 +57,7 @@ class GroupRunner:
         self.layout.make_attempt_dir(phase, task, attempt)
         try:
             results = self._results(place)
-        except BaseException:  # Nobody else removes files on this host while the job runs.
+        except BaseException:  # Nothing else removes files on this host while the job runs.
             shutil.rmtree(place.folder, ignore_errors=True)
             raise
         return TaskResult(
@@ -75,14 +75,14 @@ class GroupRunner:
                 return [one for one in run_together(bodies) if isinstance(one, TaskResult)]
             return [run_copy(place, place.group[0], rings)]
         except BrokenChannelError as error:
-            # The cause is in another group of the gang. What is known of it first, its failure
-            # or the end of its process, stops this one.
+            # The cause is in another group of the gang. When its failure or the end of its
+            # process is known, this group is stopped.
             time.sleep(CAUSE_SECONDS)
             raise SlotwiseError(error.reason) from None
 
 
 def _write_all(place: GroupAttempt, copy: NodeCopy, ends: Ends) -> None:
-    """Send what a node copy writes."""
+    """Send the records of a node copy."""
     node = place.staged.graph.nodes[copy.node]
     written = records_written(node, copy.copy, ends.inputs)
     if writer := ends.only_writer:
@@ -91,20 +91,20 @@ def _write_all(place: GroupAttempt, copy: NodeCopy, ends: Ends) -> None:
     for number, (output, record) in enumerate(written):
         for send in ends.targets[output]:
             send(record)
-        if not number % LOOK_RECORDS and not ends.is_wanted:
-            break  # Or a stream without an end would never end.
+        if not number % CHECK_RECORDS and not ends.is_wanted:
+            break  # Otherwise an infinite stream would never end.
 
 
 def run_copy(
     place: GroupAttempt, copy: NodeCopy, rings: Mapping[Ring, SharedRing]
 ) -> TaskResult:
-    """Run one node copy: open its channels, send what it writes, close them.
+    """Run one node copy: open its channels, send its records, close the channels.
 
-    If it fails, the other ends of its channels get the reason, and errors name the node.
+    If it fails, the other ends of its channels get the reason. Errors name the node.
     """
     ends = Ends(place, copy)
     try:
-        with finding(place.layout.folder):
+        with named_file_errors(place.layout.folder):
             ends.open(rings)
             _write_all(place, copy, ends)
             ends.close()
@@ -118,7 +118,7 @@ def run_copy(
         reason = f"node {copy} has called sys.exit({error.code!r}); return from it instead"
         ends.fail(reason)
         raise SlotwiseError(reason) from None
-    except RecordError as error:  # It names the node.
+    except RecordError as error:  # It names the node already.
         ends.fail(str(error))
         raise
     except SlotwiseError as error:
@@ -135,18 +135,18 @@ def run_copy(
     )
 
 
-# Evaluate a graph in this process, one node copy after another.
+# Evaluation of a graph in this process, one node copy after another.
 #
-# It starts no process and uses no channels, so it shows what a graph means: whatever runs the
-# graph writes the same records in the same order. It keeps all records in memory.
+# It starts no process and uses no channels, so it defines what a graph means: every run of the
+# graph writes the same records in the same order. All records are kept in memory.
 
 Records = list[object]
 
 
 def evaluate(graph: Graph) -> dict[tuple[str, str], list[Records]]:
-    """The records that each output of each node gets, for each copy: [(node, output)][copy].
+    """Return the records of each output of each node, by copy: [(node, output)][copy].
 
-    Errors of the user's functions propagate; a note names the copy of the node.
+    Errors of the user's functions propagate with a note that names the copy of the node.
     """
     found: dict[tuple[str, str], list[Records]] = {}
     for name, node in graph.nodes.items():
@@ -166,7 +166,7 @@ def evaluate(graph: Graph) -> dict[tuple[str, str], list[Records]]:
 def _streams(
     graph: Graph, channel: Channel, found: Mapping[tuple[str, str], list[Records]]
 ) -> list[Records]:
-    """The records of a channel for each copy of its reader."""
+    """Return the records of a channel for each copy of its reader."""
     written = found[channel.writer, channel.output]
     copies = graph.nodes[channel.reader].copies
     streams: list[Records] = [[] for _ in range(copies)]
@@ -178,7 +178,7 @@ def _streams(
         for records in written:
             for record in records:
                 streams[reader_of(channel, record, copies)].append(record)
-    # Each reader gets copies, as through a channel, so that none sees what another changes.
+    # Each reader gets copies, as through a channel, so that none sees changes of another.
     return [list(in_order(channel, _copied(channel, records))) for records in streams]
 
 

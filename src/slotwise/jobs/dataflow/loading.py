@@ -13,7 +13,7 @@ from slotwise.jobs.loading import imported
 
 
 def load_flow(spec: str, base_dir: str | Path | None = None) -> Dataflow:
-    """The Dataflow at "app.py:name" or "module:name"; without a name, the only one there.
+    """Return the Dataflow at "app.py:name" or "module:name"; without a name, the only one.
 
     A function without parameters that returns a Dataflow is called.
     """
@@ -46,7 +46,7 @@ def load_flow(spec: str, base_dir: str | Path | None = None) -> Dataflow:
 
 
 def load_function(spec: str, base_dir: str | Path | None = None) -> Any:
-    """The function or class at "file.py:name" or "module:name"."""
+    """Return the function or class at "file.py:name" or "module:name"."""
     place, name = _place(spec)
     if not name:
         raise InputError(f"function {spec!r}: write file.py:name or module:name")
@@ -83,18 +83,17 @@ def _attribute(module: Any, name: str, spec: str, known: list[str]) -> Any:
         found = getattr(found, part, None)
         if found is None:
             has = ", ".join(known[:20]) or "nothing that fits"
-            raise InputError(f"{spec!r}: there is no {name!r}; there is {has}")
+            raise InputError(f"{spec!r}: {name!r} not found; found {has}")
     return found
 
 
-# Make a Dataflow of what a workload file says under `dataflow`.
+# Dataflows of workload files, from the value of the key `dataflow`.
 
 
 def flow_of(stated: Mapping[str, Any], base_dir: str | Path | None) -> Dataflow:
-    """The dataflow of an entry: {"app": place}, or {"nodes": [...], "write": [...]}.
+    """Return the dataflow of an entry: {"app": place}, or {"nodes": [...], "write": [...]}.
 
-    The file has been validated by its schema; here, names are looked up. Nodes may come in any
-    order.
+    The file has been validated by its schema; this resolves names. Nodes may be in any order.
     """
     if "app" in stated:
         return load_flow(stated["app"], base_dir)
@@ -124,7 +123,7 @@ def flow_of(stated: Mapping[str, Any], base_dir: str | Path | None) -> Dataflow:
 
 
 def tables_of(flow: Dataflow | Mapping[str, Any]) -> list[Any]:
-    """What a dataflow states for `input_hosts` of its sources; nothing for one in an app."""
+    """Return the `input_hosts` of the sources of a dataflow; nothing for one in an app."""
     if isinstance(flow, Dataflow):
         return flow.input_hosts
     return [node.get("input_hosts") for node in flow.get("nodes", ())]

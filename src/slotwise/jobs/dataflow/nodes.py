@@ -1,4 +1,4 @@
-"""The graph of a dataflow job as data: nodes, channels between them, and what is written."""
+"""The graph of a dataflow job as data: nodes, channels between them, and written outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slotwise.jobs.formats.inputs import input_format
 from slotwise.jobs.formats.splits import HeldBy, Split, bytes_on_hosts
 
 Kind = Literal["file", "tcp", "shm", "direct"]
-"""How records get from a writer to a reader.
+"""How records pass from a writer to a reader.
 
 file    the reader starts when the writer is done
 tcp     both run at the same time
@@ -55,7 +55,7 @@ class NodeCopy(NamedTuple):
 
 
 class RecordSource(Protocol):
-    """Where the records of a source come from; each copy has a part of them."""
+    """The records of a source; each copy has a part of them."""
 
     @property
     def copies(self) -> int:
@@ -63,19 +63,19 @@ class RecordSource(Protocol):
         ...
 
     def records(self, copy: int) -> Iterator[object]:
-        """The records of one part, in order. OSError or InputChanged if it cannot be read."""
+        """Yield the records of one part in order. Raises OSError or InputChanged."""
         ...
 
     def bytes_of(self, copy: int) -> int:
-        """About how many bytes one part has, for estimates."""
+        """Return the approximate bytes of one part, for estimates."""
         ...
 
     def bytes_on_hosts(self, copy: int) -> Mapping[str, int]:
-        """How many bytes of one part each host holds that is known to hold some."""
+        """Return how many bytes of one part each host holds, as far as known."""
         ...
 
     def describe(self, copy: int) -> str:
-        """The part, for messages."""
+        """Return the part for messages."""
         ...
 
 
@@ -83,8 +83,8 @@ class RecordSource(Protocol):
 class SplitSource:
     """The splits of input files. A record is a line, a value of JSON, or a row (a dict).
 
-    With `tables`, records are Arrow tables of many lines or rows. `held` are the hosts that are
-    known to hold a file.
+    With `tables`, records are Arrow tables of many lines or rows. `held` has the known hosts of
+    the blocks of each file.
     """
 
     format_name: str
@@ -98,7 +98,7 @@ class SplitSource:
         return len(self.splits)
 
     def records(self, copy: int) -> Iterator[object]:
-        """The records of a split."""
+        """Yield the records of a split."""
         found = input_format(self.format_name)
         for piece in self.splits[copy]:
             if self.tables:
@@ -107,15 +107,15 @@ class SplitSource:
                 yield from chain.from_iterable(values for _, values in found.records(piece))
 
     def bytes_of(self, copy: int) -> int:
-        """The bytes of a split."""
+        """Return the bytes of a split."""
         return sum(piece.size_bytes for piece in self.splits[copy])
 
     def bytes_on_hosts(self, copy: int) -> Mapping[str, int]:
-        """The bytes of a split on each host."""
+        """Return the bytes of a split on each host."""
         return bytes_on_hosts(self.splits[copy], self.held)
 
     def describe(self, copy: int) -> str:
-        """The file of the split, or how many there are."""
+        """Return the piece of a split, or its first and last file."""
         split = self.splits[copy]
         return str(split[0]) if len(split) == 1 else f"{split[0].path} to {split[-1].path}"
 
@@ -133,19 +133,19 @@ class ValueSource:
         return len(self.parts)
 
     def records(self, copy: int) -> Iterator[object]:
-        """The records of a part."""
+        """Return the records of a part."""
         return iter(self.parts[copy])
 
     def bytes_of(self, copy: int) -> int:
-        """The bytes of the pickled records."""
+        """Return the bytes of the pickled records."""
         return self.sizes[copy]
 
     def bytes_on_hosts(self, copy: int) -> Mapping[str, int]:
-        """None: values are sent with the task."""
+        """Return nothing: values are sent with the task."""
         return {}
 
     def describe(self, copy: int) -> str:
-        """The number of records."""
+        """Return the number of records."""
         return f"{len(self.parts[copy])} values"
 
 
@@ -155,9 +155,9 @@ class Node:
 
     function    is called with an iterator for each input, then with `parameters`; a class is
                 created with `parameters` and then called with the iterators. None for a source
-    outputs     the names of its outputs; OUT alone: what it returns are plain records
+    outputs     the names of its outputs; with OUT alone, it returns plain records
     work        estimated seconds of one copy; None if not stated
-    source      the records of a source; None for all other nodes
+    source      the records of a source; None for other nodes
     """
 
     name: str
@@ -173,11 +173,11 @@ class Node:
 class Channel:
     """A connection from an output of a node to an input of another one.
 
-    number  its place among the channels of the graph
-    input   its place among the inputs of the reader, from 0
+    number  its position among the channels of the graph
+    input   its position among the inputs of the reader, from 0
     by      the key of a record, for `route` "hash" and for sorting
     sort    each copy of the reader gets its records sorted by key; equal keys keep their order
-    spills  what the reader has not read yet goes from bounded memory to disk, and the writer
+    spills  records not read yet are stored in bounded memory, then on disk, and the writer
             never waits. All other running channels make the writer wait
     """
 
@@ -199,9 +199,9 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An output of a node that is output of the job, in one part for each copy.
+    """An output of a node that is written to the output of the job, a part for each copy.
 
-    `folder` is the folder inside the output of the job; "" if it is the only one.
+    `folder` is the folder in the output of the job; "" if it is the only written output.
     """
 
     node: str
@@ -219,17 +219,17 @@ class Graph:
     written: tuple[Written, ...] = ()
 
     def inputs(self, node: str) -> tuple[Channel, ...]:
-        """The channels that a node reads, in the order of its inputs."""
+        """Return the channels that a node reads, in the order of its inputs."""
         return self._inputs.get(node, ())
 
     def outputs(self, node: str) -> tuple[Channel, ...]:
-        """The channels that a node writes."""
+        """Return the channels that a node writes."""
         return self._outputs.get(node, ())
 
     def runs(self, node: str) -> bool:
-        """Whether copies of the node run; not if it is a source that is only read directly.
+        """Return whether copies of the node run. A source that is only read directly does not.
 
-        A source that nothing reads but the output of the job runs, too.
+        A source that is only written to the output of the job runs, too.
         """
         if self.nodes[node].source is None:
             return True
@@ -238,13 +238,13 @@ class Graph:
         )
 
     def writers(self, channel: Channel, reader: int) -> range:
-        """The copies of the writer that a copy of the reader reads from, in this order."""
+        """Return the copies of the writer that a copy of the reader reads, in this order."""
         if channel.route == "pairs":
             return range(reader, reader + 1)
         return range(self.nodes[channel.writer].copies)
 
     def readers(self, channel: Channel, writer: int) -> range:
-        """The copies of the reader that read from a copy of the writer."""
+        """Return the copies of the reader that read from a copy of the writer."""
         if channel.route == "pairs":
             return range(writer, writer + 1)
         return range(self.nodes[channel.reader].copies)
@@ -266,26 +266,26 @@ def _by_name(named: Iterable[tuple[str, Channel]]) -> dict[str, tuple[Channel, .
     return {name: tuple(channels) for name, channels in found.items()}
 
 
-# Circles in graphs: a directed one, and the edges that lie on undirected ones.
+# Circles in graphs: a directed circle, and the edges that lie on undirected circles.
 
 V = TypeVar("V", bound=Hashable)
 
 
 def find_circle(after: Mapping[V, Collection[V]]) -> list[V]:
-    """Vertices that wait for each other, in the order of what flows; empty if there are none.
+    """Return a circle of vertices that wait for each other, in the order of the flow, or [].
 
     `after` maps each vertex to those that it waits for. The first is repeated at the end.
     """
     waiting = {vertex: set(before) for vertex, before in after.items()}
-    behind: dict[V, list[V]] = {vertex: [] for vertex in after}
+    followers: dict[V, list[V]] = {vertex: [] for vertex in after}
     for vertex, before in waiting.items():
         for other in before:
-            behind[other].append(vertex)
+            followers[other].append(vertex)
     ready = [vertex for vertex, before in waiting.items() if not before]
     while ready:
         vertex = ready.pop()
         del waiting[vertex]
-        for later in behind[vertex]:
+        for later in followers[vertex]:
             waiting[later].discard(vertex)
             if not waiting[later]:
                 ready.append(later)
@@ -293,7 +293,7 @@ def find_circle(after: Mapping[V, Collection[V]]) -> list[V]:
         return []
     path: dict[V, None] = {}
     vertex = next(iter(waiting))
-    while vertex not in path:  # Each that is left waits for another that is left.
+    while vertex not in path:  # Each remaining vertex waits for another one.
         path[vertex] = None
         vertex = next(other for other in after[vertex] if other in waiting)
     walked = list(path)
@@ -302,9 +302,9 @@ def find_circle(after: Mapping[V, Collection[V]]) -> list[V]:
 
 
 def on_circles(edges: Sequence[tuple[Hashable, Hashable, int]]) -> set[int]:
-    """The labels of the undirected edges (one end, other end, label) that lie on a circle.
+    """Return the labels of the undirected edges (end, other end, label) that lie on a circle.
 
-    Two edges with the same ends are a circle. An edge lies on one unless it is a bridge. About
+    These are all edges except bridges. Two edges with the same ends are a circle. About
     O(edges).
     """
     at: dict[Hashable, list[int]] = {}
@@ -345,7 +345,7 @@ def _closed(
     depth: Mapping[Hashable, int],
     above: Mapping[Hashable, tuple[Hashable, int]],
 ) -> set[int]:
-    """The edges that close circles, with the edges of the tree that these go through."""
+    """Return the edges that close circles, and the tree edges of these circles."""
     found: set[int] = set()
     merged: dict[Hashable, Hashable] = {}  # Vertices whose edge towards the root is found.
 

@@ -1,4 +1,4 @@
-"""One attempt of a group: where its files are, and what it knows of its job."""
+"""One attempt of a group: its files, its data of the job, and its TCP channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slotwise.jobs.dataflow.stages import StagedGraph
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.outputs import SUFFIXES
 from slotwise.jobs.hosts import notes
-from slotwise.jobs.hosts.sockets import address_here, host_here, is_local
+from slotwise.jobs.hosts.sockets import host_address, is_local, local_address
 from slotwise.task import on_stop_request, stop
 
 if TYPE_CHECKING:
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 AllWinners = Mapping[str, SuccessfulAttempts]
-"""The attempts that won, of each task of the stages whose files are read."""
+"""The successful attempts of the stages whose files are read."""
 
 Ring = tuple[int, int, int]
 """A channel and the copies at its two ends."""
 
 
 class Rendezvous(NamedTuple):
-    """Where the groups of an attempt of a gang meet: in the folder of the first that begins.
+    """The folder in which the groups of an attempt of a gang exchange their addresses.
 
-    A group that meets no others uses its own.
+    It is the folder of the first group that begins; a single group uses its own.
 
-    secret   that of the run, by which the ends of TCP channels know each other
+    secret   the secret of the run, by which the ends of TCP channels authenticate each other
     task     the number of the group that has the folder
-    address  the agent of its host; empty if it is a folder that all hosts see
+    address  the agent of its host; empty if all hosts see the folder
     """
 
     secret: bytes
@@ -53,8 +53,8 @@ class Rendezvous(NamedTuple):
 class GroupAttempt:
     """One attempt of a group.
 
-    winners  the attempts that won, of all tasks whose files it reads
-    meeting  where its nodes meet those of others, for TCP channels
+    winners  the successful attempts of all tasks whose files it reads
+    meeting  the folder for the addresses of TCP channels
     """
 
     staged: StagedGraph
@@ -77,7 +77,7 @@ class GroupAttempt:
         return self.staged.by_name[self.phase].groups[self.task]
 
     def rings(self) -> dict[Ring, SharedRing]:
-        """The shared memory between the copies of the group; to be made before they fork."""
+        """Create the shared memory between the copies of the group, before they fork."""
         graph = self.staged.graph
         return {
             (channel.number, copy.copy, reader): SharedRing()
@@ -98,47 +98,46 @@ class DataflowLayout(Layout):
     numbers: Mapping[str, int]
 
     def attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
-        """The directory for the files of one attempt; names of stages may be too long."""
+        """Return the directory of one attempt. Its name has no stage, which may be too long."""
         return self.folder / f"{self.numbers[phase]}-{task}-{attempt}"
 
     def channel_file(self, attempt_dir: Path, channel: Channel, writer: int) -> Path:
-        """The file that a copy of the writer of a channel writes."""
+        """Return the file that a copy of the writer of a channel writes."""
         return attempt_dir / f"channel-{channel.number}-{writer}"
 
     def fetched_files(self, attempt_dir: Path, channel: Channel, reader: int) -> Path:
-        """What begins the names of files that a copy of the reader fetches from other hosts."""
+        """Return the prefix of files that a copy of the reader fetches from other hosts."""
         return attempt_dir / f"fetched-{channel.number}-{reader}"
 
     def part(self, written: Written, copy: int) -> str:
-        """The part of the output that a copy of a node writes, with its folder."""
+        """Return the part of the output that a copy of a node writes, with its folder."""
         name = f"part-n-{copy:05}{SUFFIXES[written.output_format]}"
         return f"{written.folder}/{name}" if written.folder else name
 
 
-# How the groups of a gang find each other: by notes of their addresses in one folder.
-#
-# It is that of the attempt of the group that begins first. All groups of a gang have the number
-# of the attempt in common, so the notes of an earlier attempt are never taken for those of this
-# one. Hosts that do not see this folder ask the agent of the host that has it.
+# How the groups of a gang connect: by notes with their addresses in one folder, that of the
+# attempt of the group that begins first. All groups of a gang have the same attempt number, so
+# notes of an earlier attempt are never mistaken for those of this one. Hosts that do not see
+# the folder use the agent of the host that has it.
 
 MEETING_SECONDS = 300.0
-"""How long a group waits for others. If one of them fails, the scheduler ends all before."""
+"""How long a group waits for others. If one fails, the scheduler ends all groups earlier."""
 
 MIN_PAUSE, MAX_PAUSE = 0.001, 0.05
-"""Seconds between two looks for an address: the first pause, doubled up to the second."""
+"""Seconds between two checks for an address: the minimum is doubled up to the maximum."""
 
 LOOPBACK = "127.0.0.1"
-"""Where a group listens that meets no other."""
+"""Where a group that is not in a gang listens."""
 
 Note = Callable[[str, str | None], str | None]
-"""Leaves a note by its name if there is a text, and returns the one that is there."""
+"""Writes a note by its name if a text is given, and returns the text of the note."""
 
 
 class Meeting:
-    """The TCP channels of a copy, connected: by channel and the copies at its two ends.
+    """The connected TCP channels of a copy: by channel and the copies at its two ends.
 
-    A copy listens, then connects to its readers, then waits for its writers. So one that reads
-    from nobody waits only for addresses, and no circle of copies waits for each other.
+    A copy listens, then connects to its readers, then waits for its writers. So a copy without
+    writers waits only for addresses, and copies never wait for each other in a circle.
     """
 
     def __init__(self, place: GroupAttempt, copy: NodeCopy) -> None:
@@ -150,12 +149,12 @@ class Meeting:
         outputs = [channel for channel in graph.outputs(copy.node) if channel.kind == "tcp"]
         if not inputs and not outputs:
             return
-        # What has only begun to wait for others has nothing to keep.
+        # A copy that only waits for others has nothing to keep.
         on_stop_request(lambda _: stop())
         if not inputs:
             self._connect(outputs, self._exchange(outputs))
         else:
-            host = host_here() if self._is_gang else LOOPBACK
+            host = host_address() if self._is_gang else LOOPBACK
             with Listener(host, self._secret, self._tls(listens=True)) as listener:
                 self._connect(outputs, self._exchange(outputs, listener.address))
                 self._accept(listener, inputs)
@@ -166,21 +165,21 @@ class Meeting:
         return self._place.staged.by_name[self._place.phase].gang
 
     def _tls(self, *, listens: bool) -> SSLContext | None:
-        """What encrypts the channels of a gang where the cluster has TLS.
+        """Return the TLS context of a gang if the cluster has TLS, else None.
 
-        Those of a group that meets no other stay on loopback.
+        Channels of a group that is not in a gang stay on loopback.
         """
-        if not self._is_gang or not address_here():
+        if not self._is_gang or not local_address():
             return None
-        # Imported where they are needed: they take long.
+        # Imported here because these imports take long.
         from ssl import Purpose
 
-        from slotwise.jobs.hosts.auth import tls_here
+        from slotwise.jobs.hosts.auth import local_tls
 
-        return tls_here(Purpose.CLIENT_AUTH if listens else Purpose.SERVER_AUTH)
+        return local_tls(Purpose.CLIENT_AUTH if listens else Purpose.SERVER_AUTH)
 
     def _exchange(self, channels: list[Channel], own: str = "") -> dict[NodeCopy, str]:
-        """Leave a note of the own address, if there is one; the addresses of all readers."""
+        """Write a note with the own address, if given; return the addresses of all readers."""
         graph, copy = self._place.staged.graph, self._copy
         readers = {
             NodeCopy(channel.reader, reader)
@@ -194,17 +193,17 @@ class Meeting:
             return {reader: _await(note, self._note_of(reader)) for reader in readers}
 
     def _notes(self, stack: ExitStack) -> Note:
-        """The notes of the meeting, here or on another host."""
+        """Return the access to the notes of the meeting, on this or another host."""
         place = self._place
         folder = place.layout.attempt_dir(place.phase, place.meeting.task, place.attempt)
         if is_local(place.meeting.address):
             return partial(notes.note, folder)
-        # Imported where it is needed: with ssl it takes long.
+        # Imported here because importing ssl takes long.
         from slotwise.jobs.hosts.notes import RemoteStore
 
-        there = RemoteStore(place.meeting.address, folder)
-        stack.callback(there.close)
-        return there.note
+        store = RemoteStore(place.meeting.address, folder)
+        stack.callback(store.close)
+        return store.note
 
     def _note_of(self, copy: NodeCopy) -> str:
         stage, task = self._place.staged.tasks[copy]
@@ -233,7 +232,7 @@ class Meeting:
 
 
 def _await(note: Note, name: str, text: str | None = None) -> str:
-    """A note, or the own one once it could be left. Others may have to begin first."""
+    """Wait until a note exists or the own one is written. Other groups may begin first."""
     until, pause = time.monotonic() + MEETING_SECONDS, MIN_PAUSE
     while True:
         why = ""
@@ -241,7 +240,7 @@ def _await(note: Note, name: str, text: str | None = None) -> str:
             found = note(name, text)
             if found is not None:
                 return found
-        except ConnectionError as error:  # Its host may be lost, of which the scheduler hears.
+        except ConnectionError as error:  # The scheduler detects if the host is lost.
             why = f": {error}"
         if time.monotonic() > until:
             raise BrokenChannelError(

@@ -1,4 +1,4 @@
-"""Plan a dataflow job: find its graph and its input, derive stages, create the job."""
+"""Plan a dataflow job: build its graph, find its input, derive stages, create the job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from slotwise.jobs.staged import AllDone, StagedExecution, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
-MEMORY_LEAST_BYTES = 1 << 20
+MIN_MEMORY_BYTES = 1 << 20
 
 
 def plan_dataflow(
@@ -54,17 +54,17 @@ def plan_dataflow(
     slots_max: int | None = None,
     cluster: Cluster | None = None,
 ) -> StagedExecution:
-    """Check a dataflow job and prepare it to run; nothing is written yet.
+    """Check a dataflow job and prepare it to run. Nothing is written yet.
 
-    `flow` is a Dataflow, the place of one ("app.py:flow"), or what a workload file says under
-    `dataflow`. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory of a
-    channel that spills. `slots_min` and `slots_max` apply to each phase. Raises InputError for
-    invalid arguments, and for a bundle that `cluster` can never hold.
+    `flow` is a Dataflow, the place of one ("app.py:flow"), or the value of `dataflow` in a
+    workload file. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory
+    of a channel that spills. `slots_min` and `slots_max` apply to each phase. Raises InputError
+    for invalid arguments, and for a bundle that `cluster` can never hold.
     """
-    if not isinstance(memory_bytes, int) or memory_bytes < MEMORY_LEAST_BYTES:
+    if not isinstance(memory_bytes, int) or memory_bytes < MIN_MEMORY_BYTES:
         raise InputError(
             f"job {job_id!r}: memory_bytes is {memory_bytes!r}; give a whole number >="
-            f" {MEMORY_LEAST_BYTES}"
+            f" {MIN_MEMORY_BYTES}"
         )
     if not str(output):
         raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
@@ -101,21 +101,23 @@ def plan_dataflow(
 def staged_graph(
     flow: Dataflow | str | Mapping[str, Any], base_dir: str | Path | None
 ) -> StagedGraph:
-    """The graph of a dataflow in any of its forms, with its stages."""
+    """Return the graph of a dataflow in any of its forms, with its stages."""
     if isinstance(flow, str):
         flow = load_flow(flow, base_dir)
     elif isinstance(flow, Mapping):
         flow = flow_of(flow, base_dir)
     if not isinstance(flow, Dataflow):
-        raise InputError(f"{flow!r:.80} is no dataflow; give a slotwise.Dataflow or its place")
+        raise InputError(
+            f"{flow!r:.80} is not a dataflow; give a slotwise.Dataflow or its place"
+        )
     return derive(flow.graph(base_dir or ""))
 
 
 def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
-    """InputError for a group that no host can hold, or a gang that the cluster cannot."""
+    """Raise InputError for a group that no host can hold, or a gang that the cluster cannot."""
     kind = cluster.slot_kind(ANY_KIND)
     if not cluster.hosts:
-        return  # Hosts come later.
+        return  # Hosts are added later.
     sizes = {host.name: host.slots.get(kind, 0) for host in cluster.hosts}
     largest = max(sizes, key=sizes.__getitem__)
     if sizes[largest] < stage.slots:
@@ -138,7 +140,7 @@ def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
 def _homes(
     staged: StagedGraph, stage: DataflowStage, cluster: Cluster | None
 ) -> tuple[Block, ...]:
-    """A block for each group with the hosts that hold most of its input, if some are known."""
+    """Return a block for each group with the hosts that hold most of its input, if known."""
     return blocks([bytes_on_hosts(staged.graph, group) for group in stage.groups], cluster)
 
 
@@ -157,7 +159,7 @@ def _phase(
     )
 
 
-# The stages of a dataflow job, as the execution of jobs of stages sees them.
+# The `Stages` of a dataflow job.
 
 SECRET_BYTES = 32
 
@@ -178,15 +180,15 @@ class DataflowStages:
         }
         self._intermediate = frozenset().union(*self._read.values())
         self._winners: dict[str, SuccessfulAttempts] = {}
-        # For each gang that has begun, its last attempt, and where its groups meet.
+        # For each gang that has begun, its last attempt, and the folder for addresses.
         self._gangs: dict[str, tuple[int, Rendezvous]] = {}
 
     @cached_property
     def sizes(self) -> Mapping[str, Sizes]:
         """The bytes of each group, for stages in which none is 0.
 
-        They are those of its input, if each group of the stage reads some; else an estimate of
-        what its longest copy reads, from the input of the nodes before it.
+        They are the bytes of its input, if each group of the stage reads some; otherwise an
+        estimate for its longest copy, from the input of the nodes before it.
         """
         found: dict[str, Sizes] = {}
         estimated = bytes_of_copies(self._staged.graph)
@@ -199,25 +201,25 @@ class DataflowStages:
         return found
 
     def begin(self) -> None:
-        """All that stages share is made by their tasks."""
+        """Do nothing: tasks create everything that stages share."""
 
     def arguments(
         self, phase: str, task: int, attempt: int, done: AllDone
     ) -> tuple[object, ...]:
-        """Phase, task, attempt, the attempts whose files it may read, where it meets others."""
+        """Return phase, task, attempt, the attempts to read from, and the rendezvous."""
         found = {name: self._won(name, done) for name in self._read.get(phase, ())}
         alone = Rendezvous(self._secret, task)
         meeting = self._gangs[phase][1] if self._staged.by_name[phase].gang else alone
         return (phase, task, attempt, found, meeting)
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """The first group of an attempt of a gang that begins is where the others meet it."""
+        """Make the first group that begins in an attempt of a gang the rendezvous of all."""
         if self._staged.by_name[phase].gang and self._gangs.get(phase, (0,))[0] != attempt:
-            there = "" if self._layout.is_shared else address
-            self._gangs[phase] = attempt, Rendezvous(self._secret, task, there)
+            agent = "" if self._layout.is_shared else address
+            self._gangs[phase] = attempt, Rendezvous(self._secret, task, agent)
 
     def describe(self, phase: str, task: int) -> str:
-        """A description of the task for messages, with its nodes and their input."""
+        """Return a description of the task for messages, with its nodes and their input."""
         group = self._staged.by_name[phase].groups[task]
         nodes = "node" if len(group) == 1 else "nodes"
         names = ", ".join(map(str, group))
@@ -226,7 +228,7 @@ class DataflowStages:
         return f"task {task} of job {self._job} ({nodes} {names}{reads})"
 
     def parts(self, phase: str, task: int) -> Collection[str]:
-        """A part for each copy of a written node."""
+        """Return a part for each copy of a written node."""
         return [
             self._layout.part(written, copy.copy)
             for copy in self._staged.by_name[phase].groups[task]
@@ -235,29 +237,29 @@ class DataflowStages:
         ]
 
     def is_intermediate(self, phase: str) -> bool:
-        """Whether a node of the stage writes to a file channel."""
+        """Return whether a node of the stage writes to a file channel."""
         return phase in self._intermediate
 
     def finished(self, phase: str, task: int, attempt: int) -> None:
-        """Nobody waits for a single task: stages begin when those before them are done."""
+        """Forget the cached attempts of the phase."""
         self._winners.pop(phase, None)
 
     def lost(self, phase: str, tasks: Collection[int]) -> None:
-        """The tasks will have other attempts."""
+        """Forget the cached attempts of the phase: the tasks will have others."""
         self._winners.pop(phase, None)
 
     def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
-        """Files stay to the end: any task that reads them may have to be done again."""
+        """Return nothing: any task that reads the files may have to be done again."""
         return ()
 
     def _won(self, stage: str, done: AllDone) -> SuccessfulAttempts:
-        if stage not in self._winners:  # Made once for all its readers.
+        if stage not in self._winners:  # Created once for all its readers.
             groups = len(self._staged.by_name[stage].groups)
             self._winners[stage] = winners(done[stage], groups)
         return self._winners[stage]
 
     def _stages_read(self, stage: DataflowStage) -> set[str]:
-        """The stages whose files the stage reads."""
+        """Return the stages whose files the stage reads."""
         graph, tasks = self._staged.graph, self._staged.tasks
         return {
             tasks[NodeCopy(channel.writer, writer)][0]

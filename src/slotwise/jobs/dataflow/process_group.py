@@ -1,7 +1,7 @@
 """Run several functions at the same time: one in this process, the others in forked children.
 
-The children are in the process group of this process. So they die with the worker process that
-it is, at any moment, and all of them have ended when `run_together` returns or raises.
+The children are in the process group of this worker process, so they die with it at any moment.
+All of them have ended when `run_together` returns or raises.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ from slotwise.jobs.channels.carriers import BrokenChannelError
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 
 CAUSE_SECONDS = 2.0
-"""How long to wait, after a channel broke, for the end of the process that broke it."""
+"""How long to wait, after a channel broke, for the process that broke it to end."""
 
 Body = Callable[[], object]
 
 
 def run_together(bodies: Mapping[str, Body]) -> list[object]:
-    """Call the first function here and each other one in a child; their results, in order.
+    """Call the first function in this process and the others in children; return their results.
 
-    Results must be picklable. If one fails, or its process ends without a word, the others are
-    killed and the first cause is raised: as it is if it was raised here or is a LostInputError,
-    as a LostAttemptError if it is the end of a process, as an InputChanged, else as a
-    SlotwiseError, or as a
-    BrokenChannelError if the cause is in no function. In children, functions of `slotwise.task`
-    have no effect.
+    Results must be picklable. If a function fails or its process ends without a result, the
+    others are killed and the first cause is raised: unchanged if raised in this process or a
+    LostInputError, as a LostAttemptError if a process ended, as an InputChanged, otherwise as a
+    SlotwiseError; or as a BrokenChannelError if the cause is outside of the functions. In
+    children, functions of `slotwise.task` have no effect.
     """
     (_, first), *others = bodies.items()
     children = _Children()
@@ -47,25 +46,25 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
         for name, body in others:
             children.fork(name, body)
         try:
-            children.is_heard = True
-            children.on_signal(signal.SIGCHLD, None)  # Of those that have ended before.
+            children.is_interrupting = True
+            children.on_signal(signal.SIGCHLD, None)  # For children that have already ended.
             value = first()
             return [value, *children.results()]
         finally:
-            children.is_heard = False
+            children.is_interrupting = False
     except task.Stopped:
         raise
     except BaseException as error:
         is_cause = not isinstance(error, BrokenChannelError)
         raise children.cause(Failure(is_cause, time.monotonic(), error)) from None
     finally:
-        children.is_heard = False
+        children.is_interrupting = False
         children.kill()
         signal.signal(signal.SIGCHLD, before)
 
 
 class Failure(NamedTuple):
-    """How a function failed; it is not the cause if another process broke its channel."""
+    """A failure of a function; it is not the cause if another process broke a channel."""
 
     is_cause: bool
     at: float
@@ -74,7 +73,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class _Child:
-    """A forked process; `file`, in memory, gets the result or the failure of its function."""
+    """A forked process. `file`, in memory, gets the result or failure of its function."""
 
     name: str
     pid: int
@@ -86,43 +85,43 @@ class _Child:
 
 
 class _Children:
-    """The children of one call. While `is_heard`, a failure of one interrupts this process."""
+    """The children of one call. If `is_interrupting`, a failed one interrupts this process."""
 
     def __init__(self) -> None:
         self._all: list[_Child] = []
-        self.is_heard = False
+        self.is_interrupting = False
 
     def fork(self, name: str, body: Body) -> None:
         """Call a function in a new child."""
         file = os.memfd_create("slotwise", os.MFD_CLOEXEC)
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # Otherwise the child would write it, too.
+            stream.flush()  # Otherwise the child would write the buffer, too.
         pid = os.fork()
         if not pid:
             _serve(body, file)
         self._all.append(_Child(name, pid, os.pidfd_open(pid), file))
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """The handler of SIGCHLD: BrokenChannelError if a child has failed."""
-        if self.is_heard:
-            failed = [one.failure for one in self._all if _look(one) and one.failure]
+        """Handle SIGCHLD: raise BrokenChannelError if a child has failed."""
+        if self.is_interrupting:
+            failed = [one.failure for one in self._all if _poll(one) and one.failure]
             if failed:
                 raise BrokenChannelError(str(failed[0].error))
 
     def results(self) -> list[object]:
-        """What the functions return, when all have ended; BrokenChannelError if one fails."""
-        self.is_heard = False
+        """Wait for all results. Raises BrokenChannelError if a function fails."""
+        self.is_interrupting = False
         while True:
-            if failed := [one.failure for one in self._all if _look(one) and one.failure]:
+            if failed := [one.failure for one in self._all if _poll(one) and one.failure]:
                 raise BrokenChannelError(str(failed[0].error))
             if not self._wait(None):
                 return [one.value for one in self._all]
 
     def cause(self, own: Failure) -> BaseException:
-        """The first cause of failures, of which this process has seen its own."""
+        """Return the first cause of the failures, including that of this process."""
         until = time.monotonic() + CAUSE_SECONDS
         while True:
-            seen = [one.failure for one in self._all if _look(one) and one.failure]
+            seen = [one.failure for one in self._all if _poll(one) and one.failure]
             failures = sorted([own, *seen], key=lambda one: (not one.is_cause, one.at))
             left = until - time.monotonic()
             if failures[0].is_cause or left <= 0 or not self._wait(left):
@@ -131,9 +130,9 @@ class _Children:
         return found.error if found.is_cause else BrokenChannelError(str(found.error))
 
     def kill(self) -> None:
-        """End all children and what they have started; wait for the end of the children."""
+        """Kill all children and their descendants, and wait until the children have ended."""
         for child in self._all:
-            if not _look(child):
+            if not _poll(child):
                 _kill((*descendants(child.pid), child.pid))
         for child in self._all:
             if not child.has_ended:
@@ -144,7 +143,7 @@ class _Children:
         self._all = []
 
     def _wait(self, timeout: float | None) -> bool:
-        """Wait for the end of a child; False if all have ended."""
+        """Wait until a child ends; return False if all have ended."""
         poll = select.poll()
         running = [child for child in self._all if not child.has_ended]
         for child in running:
@@ -154,8 +153,8 @@ class _Children:
         return bool(running)
 
 
-def _look(child: _Child) -> bool:
-    """Whether a child has ended; if so, its result or failure is known."""
+def _poll(child: _Child) -> bool:
+    """Return whether a child has ended; if so, read its result or failure."""
     if child.has_ended:
         return True
     try:
@@ -164,13 +163,13 @@ def _look(child: _Child) -> bool:
             return False
         is_exit = ended.si_code == os.CLD_EXITED
         how = f"exited with code {ended.si_status}" if is_exit else _signalled(ended.si_status)
-    except ChildProcessError:  # User code has waited for any child.
+    except ChildProcessError:  # User code has waited for all children.
         how = "has ended"
     child.has_ended = True
     data = os.pread(child.file, os.fstat(child.file).st_size, 0)
     try:
         outcome = pickle.loads(data)
-    except Exception:  # Its end is missing: the process was killed.
+    except Exception:  # The data is incomplete: the process was killed.
         reason = f"{child.name}: its process {child.pid} {how} before its function returned"
         outcome = Failure(True, time.monotonic(), LostAttemptError(reason))
     if isinstance(outcome, Failure):
@@ -187,7 +186,7 @@ def _signalled(number: int) -> str:
 
 
 def _serve(body: Body, file: int) -> NoReturn:
-    """Call a function in a child, and write its outcome to a file."""
+    """Call a function in a child, write its outcome to a file, and exit."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -201,7 +200,7 @@ def _serve(body: Body, file: int) -> NoReturn:
             stream.flush()
     finally:
         try:
-            _kill(descendants(os.getpid()))  # Later nobody knows whose they were.
+            _kill(descendants(os.getpid()))  # Later they have another parent.
         finally:
             os._exit(code)
 
@@ -216,7 +215,7 @@ def _outcome(body: Body) -> Failure | tuple[object]:
     try:
         return (body(),)
     except LostInputError as error:
-        # Without its cause, which may be unreadable there: tblib pickles causes.
+        # Without its cause, which tblib would pickle, and which the parent may not unpickle.
         return Failure(True, time.monotonic(), LostInputError(*error.args))
     except BrokenChannelError as error:
         return Failure(False, time.monotonic(), SlotwiseError(error.reason))
@@ -226,14 +225,14 @@ def _outcome(body: Body) -> Failure | tuple[object]:
         return Failure(True, at, kind(format_traceback(error)))
 
 
-# The processes that a process has started, and those that these have started, and so on.
+# Descendants of processes.
 
 UNKNOWN_CODE = "this program ignores SIGCHLD, or has waited for all of its children"
-"""Why the exit code of a child cannot be known."""
+"""The reason why the exit code of a child is unknown."""
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process, also ended ones that it has not waited for."""
+    """Return the children of a process, also ended ones that it has not waited for."""
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -246,8 +245,8 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process, their children, and so on; parents come first."""
+    """Return the descendants of a process, parents first."""
     found = children(pid)
-    for one in found:  # The list grows meanwhile.
+    for one in found:  # The list grows during the loop.
         found += children(one)
     return found

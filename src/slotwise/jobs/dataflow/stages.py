@@ -1,4 +1,4 @@
-"""Derive stages from a graph: which node copies run together, on one host, or in what order.
+"""Derive stages from a graph: which node copies run together, on one host, or in order.
 
 Node copies joined by shared memory form a group, which runs on one host. Groups joined by TCP
 form a bundle, which starts together (Hammr, section 3). A stage becomes one phase of the job:
@@ -31,9 +31,9 @@ Item = TypeVar("Item", str, NodeCopy)
 
 @dataclass(frozen=True)
 class DataflowStage:
-    """What becomes one phase: its groups are the tasks, in this order.
+    """A stage becomes one phase; its groups are the tasks, in this order.
 
-    gang   all groups start together, because channels between them are TCP channels
+    gang   all groups start together, because TCP channels join them
     after  the names of the stages whose files it reads
     work   estimated seconds of each group: those of its longest copy
     """
@@ -57,7 +57,7 @@ class DataflowStage:
 
 @dataclass(frozen=True)
 class StagedGraph:
-    """A graph with its stages; its channels say whether they spill."""
+    """A graph with its stages. Its channels state whether they spill."""
 
     graph: Graph
     stages: tuple[DataflowStage, ...]
@@ -79,10 +79,10 @@ class StagedGraph:
 
 
 def derive(graph: Graph) -> StagedGraph:
-    """Derive the stages, in an order in which each comes after those that it waits for.
+    """Derive the stages, each after those that it waits for.
 
     O(copies + pairs of copies in channels copy to copy). Raises InputError, with the names of
-    the nodes, for a file channel between nodes that run at the same time, also by a detour.
+    the nodes, for a file channel, even indirect, between nodes that run at the same time.
     """
     running = [name for name in graph.nodes if graph.runs(name)]
     joined = _joined(
@@ -107,7 +107,7 @@ def _stages_of(
     work: Mapping[NodeCopy, float],
     earlier: Mapping[str, list[str]],
 ) -> Iterator[DataflowStage]:
-    """The stages of nodes that are joined by running channels."""
+    """Yield the stages of nodes that are joined by running channels."""
     name = "+".join(nodes)
     copies = [NodeCopy(node, i) for node in nodes for i in range(graph.nodes[node].copies)]
     inside = [
@@ -141,22 +141,22 @@ def _after(
     number: int,
     count: int,
 ) -> Iterator[str]:
-    """The stages that the bundle with this number waits for."""
+    """Yield the stages that the bundle with this number waits for."""
     for node in nodes:
         for channel in graph.inputs(node):
             if channel.kind != "file":
                 continue
             stages = earlier[channel.writer]
-            # Of equal bundles, one needs only the one with the same number.
+            # A bundle needs only the bundle with the same number if the channel has pairs.
             is_paired = channel.route == "pairs" and len(stages) == count
             yield from stages[number : number + 1] if is_paired else stages
 
 
 def _with_spills(graph: Graph) -> Graph:
-    """The graph in which the channels that lie on circles of running channels spill.
+    """Return the graph in which channels on circles of running channels spill.
 
     If a process waits for another only along the edges of a tree, some process can proceed.
-    Around a circle, bounded channels that make writers wait could stop all (Kahn networks).
+    Around a circle, bounded channels that make writers wait could deadlock (Kahn networks).
     """
     edges: list[tuple[object, object, int]] = []
     for channel in graph.channels:
@@ -166,8 +166,8 @@ def _with_spills(graph: Graph) -> Graph:
             pairs = _pairs(graph, (channel,))
             edges += [(one, other, channel.number) for one, other in pairs]
             continue
-        # n x m edges between 2 or more at both ends: each lies on a circle, and no edge joins
-        # them to others. The same is true of a vertex with two edges to each end.
+        # With n x m edges between 2 or more copies at both ends, each edge lies on a circle and
+        # all copies are joined. The same is true of a vertex with two edges to each copy.
         for node in (channel.writer, channel.reader):
             for copy in range(graph.nodes[node].copies):
                 edge = (NodeCopy(node, copy), channel.number, channel.number)
@@ -182,7 +182,7 @@ def _many(graph: Graph, channel: Channel) -> bool:
 
 
 def _pairs(graph: Graph, channels: Iterable[Channel]) -> Iterator[tuple[NodeCopy, NodeCopy]]:
-    """Pairs of copies that join the same copies as the channels do; few of n x m."""
+    """Yield pairs of copies that join the same copies as the channels; few of n x m."""
     for channel in channels:
         for writer in range(graph.nodes[channel.writer].copies):
             found = graph.readers(channel, writer)
@@ -191,7 +191,7 @@ def _pairs(graph: Graph, channels: Iterable[Channel]) -> Iterator[tuple[NodeCopy
 
 
 def _joined(items: Sequence[Item], pairs: Iterable[tuple[Item, Item]]) -> dict[Item, int]:
-    """For each item, the number of the first item that it is joined with."""
+    """Return for each item the number of the first item that it is joined with."""
     number = {item: place for place, item in enumerate(items)}
     above = list(range(len(items)))
 
@@ -220,7 +220,7 @@ def _check_files(graph: Graph, joined: Mapping[str, int]) -> None:
 
 
 def _ordered(graph: Graph, joined: Mapping[str, int]) -> Iterator[list[str]]:
-    """The joined nodes, each part after the parts whose files it reads."""
+    """Yield the joined nodes, each part after the parts whose files it reads."""
     parts: dict[int, list[str]] = {}
     for name, number in joined.items():
         parts.setdefault(number, []).append(name)
@@ -249,13 +249,13 @@ def _ordered(graph: Graph, joined: Mapping[str, int]) -> Iterator[list[str]]:
 # Estimates of the bytes that copies of nodes read, and of their work.
 
 BYTES_PER_SECOND = 20e6
-"""How many bytes of input a copy of a node is assumed to process in a second."""
+"""The assumed bytes of input that a copy of a node processes in a second."""
 
 
 def bytes_of_copies(graph: Graph) -> dict[NodeCopy, float]:
-    """The bytes that each copy reads, from sources or channels; for a source, its own.
+    """Return the bytes that each copy reads, from sources or channels; for a source, its own.
 
-    A node is assumed to write as many bytes as it reads, to each of its outputs.
+    A node is assumed to write as many bytes as it reads to each of its outputs.
     """
     sizes: dict[str, list[float]] = {}
     for name, node in graph.nodes.items():
@@ -277,7 +277,7 @@ def bytes_of_copies(graph: Graph) -> dict[NodeCopy, float]:
 
 
 def work_of_copies(graph: Graph, sizes: Mapping[NodeCopy, float]) -> dict[NodeCopy, float]:
-    """The seconds of each copy: what its node states, or its bytes of input at a fixed rate."""
+    """Return the seconds of each copy: as stated, or its bytes of input at a fixed rate."""
     stated = {name: node.work for name, node in graph.nodes.items()}
     return {
         copy: size / BYTES_PER_SECOND if (work := stated[copy.node]) is None else work
@@ -285,11 +285,11 @@ def work_of_copies(graph: Graph, sizes: Mapping[NodeCopy, float]) -> dict[NodeCo
     }
 
 
-# The input that node copies read themselves: the sources, and the hosts that hold it.
+# The input that node copies read directly: its sources, and the hosts that hold it.
 
 
 def sources_read(graph: Graph, copy: NodeCopy) -> Iterator[tuple[RecordSource, int]]:
-    """The sources that a copy reads, with the number of the part; a source reads itself."""
+    """Yield the sources that a copy reads, with the part number; a source reads itself."""
     own = graph.nodes[copy.node].source
     if own is not None:
         yield own, copy.copy
@@ -300,7 +300,8 @@ def sources_read(graph: Graph, copy: NodeCopy) -> Iterator[tuple[RecordSource, i
 
 
 def bytes_on_hosts(graph: Graph, group: Iterable[NodeCopy]) -> Counter[str]:
-    """How many bytes of the input of a group each host holds."""
+    """Return how many bytes of the input of a group each host holds."""
+
     found: Counter[str] = Counter()
     for copy in group:
         for source, number in sources_read(graph, copy):

@@ -1,3 +1,3 @@
-"""Reading splits of input and writing parts of output."""
+"""Formats: read splits of input, and write parts of output."""
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from slotwise.core.errors import InputChanged, InputDiffers, InputError, OutputError
-from slotwise.jobs.hosts.sockets import address_here, split_address
+from slotwise.jobs.hosts.sockets import local_address, split_address
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
 WRITE_BYTES = 1 << 16
-"""How much of an output is collected before it is written."""
+"""The size of the buffer of an output file in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class InputFile:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its name has the suffix of a compressed file (.gz, .bz2, .xz, ...)."""
+        """Whether its name has a suffix of compressed files (.gz, .bz2, .xz, ...)."""
         return infer_compression(_link(self.path)[1]) is not None
 
 
@@ -49,14 +49,14 @@ def absolute(path: str, base_dir: str | Path | None = None) -> str:
     """Make a local path absolute, relative to `base_dir`; return a URL unchanged."""
     if "://" in path or "::" in path:
         return path.removeprefix("file://")
-    # expanduser leaves a "~" that is no user's home unchanged.
+    # expanduser leaves a "~" that is not the home of a user unchanged.
     return str((Path(base_dir or ".") / os.path.expanduser(path)).absolute())
 
 
 def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> list[InputFile]:
     """Return the files of all patterns, each once, sorted by path within a pattern.
 
-    A pattern is a path, a glob, or a directory, which means the files in it. Names that begin
+    A pattern is a path, a glob, or a directory, which stands for its files. Names that begin
     with "_" or "." are skipped in directories, and by globs that do not state this character.
     Raises InputError for a pattern that matches no file.
     """
@@ -83,14 +83,14 @@ def open_input(path: str) -> IO[bytes]:
 
 
 _IN_ARCHIVES: WeakKeyDictionary[IO[bytes], Any] = WeakKeyDictionary()
-"""The file systems of open files: one of an archive closes the archive when it is deleted."""
+"""The file systems of open files: that of an archive closes it when it is deleted."""
 
 
 @contextmanager
 def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
     """Open an input file as a context; raise InputChanged if it has changed since planning.
 
-    This is checked after opening, and again after reading.
+    This is checked after opening and again after reading.
     """
     try:
         file = open_input(path)
@@ -104,9 +104,9 @@ def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
 
 
 def create_output(path: str) -> IO[bytes]:
-    """Create an output file; its directory must exist. OutputError if it cannot be created.
+    """Create an output file in an existing directory. Raises OutputError.
 
-    If it is local, also if it cannot be written later.
+    Writing to a local file raises OutputError, too.
     """
     try:
         if "://" not in path:
@@ -118,10 +118,10 @@ def create_output(path: str) -> IO[bytes]:
 
 
 class LocalOutput(io.FileIO):
-    """A local output file. OutputError if it cannot be written."""
+    """A local output file. Raises OutputError if it cannot be written."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of these bytes: how many."""
+        """Write some of these bytes and return the number."""
         try:
             return super().write(data)
         except OSError as error:
@@ -148,7 +148,7 @@ def _matches(path: str) -> list[InputFile]:
 
 
 def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
-    """The entries that match a path, as fsspec lists them; for a directory, its contents."""
+    """Return the entries that match a path, as fsspec lists them; a directory's contents."""
     try:
         infos = [fs.info(path)]
     except FileNotFoundError:
@@ -163,15 +163,15 @@ def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
 
 
 def _is_skipped(name: str, pattern: str) -> bool:
-    """Whether a name that matches a glob is hidden, or in a hidden folder.
+    """Return whether a name that matches a glob is hidden, or in a hidden folder.
 
     Folders before the first wildcard count as stated. As in a shell, a glob such as ".*" or
-    "**/_part*" asks for names that begin with this character.
+    "**/_part*" includes names that begin with this character.
     """
     parts = _parts(pattern)
     stated = next((n for n, part in enumerate(parts) if has_magic(part)), len(parts))
-    asked = {part[0] for part in parts[stated:]}
-    return any(part[0] not in asked and _is_hidden(part) for part in _parts(name)[stated:])
+    included = {part[0] for part in parts[stated:]}
+    return any(part[0] not in included and _is_hidden(part) for part in _parts(name)[stated:])
 
 
 def _parts(path: str) -> list[str]:
@@ -179,7 +179,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _local(path: str) -> Iterator[InputFile]:
-    """The local file at a path, or nothing for a directory. Links are followed."""
+    """Yield the local file at a path, or nothing for a directory. Links are followed."""
     found = os.stat(path)
     if stat.S_ISREG(found.st_mode):
         yield InputFile(path, found.st_size, Version.of_stat(found))
@@ -191,9 +191,9 @@ def _local(path: str) -> Iterator[InputFile]:
 
 
 def _link(path: str) -> tuple[str, str, str]:
-    """The link of a chain of URLs that names the file, between what is before and after it.
+    """Split a chain of URLs at the link that names the file: before, link, after.
 
-    As in simplecache::zip://a.txt::s3://bucket/b.zip. A path or a single URL is all of it.
+    An example is simplecache::zip://a.txt::s3://bucket/b.zip. A path or a single URL is a link.
     """
     links = path.split("::") if "://" in path else [path]
     first = next(n for n, link in enumerate(links) if "://" in link or len(links) == 1)
@@ -202,8 +202,8 @@ def _link(path: str) -> tuple[str, str, str]:
 
 
 def _remote(fs: Any, name: str, pattern: str, inner: str) -> InputFile:
-    """The file with this name among those that match a URL, whose path there is `inner`."""
-    # A listing may differ from the info of the single file, which tasks will read, too.
+    """Return the file of this name that matches the URL `pattern` with the path `inner`."""
+    # A listing may differ from the info of a single file, which tasks will read.
     info = fs.info(name)
     before, link, after = _link(pattern)
     parts = urlsplit(link)
@@ -217,12 +217,12 @@ def _is_hidden(name: str) -> bool:
     return name.rstrip("/").rpartition("/")[2].startswith(("_", "."))
 
 
-# Versions of input files, to detect changes between planning and reading.
+# Versions of input files, which detect changes between planning and reading.
 
 _MODIFIED = ("mtime", "modified", "last_modified", "LastModified", "updated", "created")
-"""Names that file systems of fsspec use for the modification time; the first found is used."""
+"""Names of the modification time in file systems of fsspec; the first one found is used."""
 _CONTENT = ("ETag", "etag", "md5Hash", "CRC", "sha")
-"""Names that they use for checksums and tags of the content; all found are used."""
+"""Names of checksums and tags of the content; all that are found are used."""
 
 
 class Version(NamedTuple):
@@ -238,12 +238,12 @@ class Version(NamedTuple):
 
     @classmethod
     def of_stat(cls, stat: os.stat_result) -> Version:
-        """The version of a local file."""
+        """Return the version of a local file."""
         return cls(stat.st_size, stat.st_mtime_ns)
 
     @classmethod
     def of_info(cls, info: Mapping[str, Any]) -> Version:
-        """The version of a file from its fsspec info."""
+        """Return the version of a file from its fsspec info."""
         modified = next((info[name] for name in _MODIFIED if info.get(name)), None)
         if isinstance(modified, datetime):
             # Some object stores give fractions of a second in listings, but not for one file.
@@ -252,7 +252,7 @@ class Version(NamedTuple):
         return cls(info.get("size"), modified, content)
 
     def may_be(self, other: Version) -> bool:
-        """Whether all attributes that both have are equal; times count only without content."""
+        """Return whether all common attributes are equal; times count only without content."""
         mine, others = dict(self.content), dict(other.content)
         pairs = [(mine[name], others[name]) for name in mine.keys() & others.keys()]
         pairs = pairs or [(self.modified, other.modified)]
@@ -269,7 +269,7 @@ class Version(NamedTuple):
 def check_unchanged(path: str, planned: Version | None, file: IO[bytes] | None = None) -> None:
     """Raise InputChanged if the file at `path`, or the open `file`, differs from `planned`.
 
-    Does nothing if `planned` is None: the input is not a file then. It costs two system calls
+    Does nothing if `planned` is None, because the input is not a file. Costs two system calls
     for a local file.
     """
     if planned is None:
@@ -277,14 +277,14 @@ def check_unchanged(path: str, planned: Version | None, file: IO[bytes] | None =
     try:
         found = _found(path, file)
     except FileNotFoundError as error:
-        raise _changed(path, planned, "there is no such file") from error
+        raise _changed(path, planned, "it does not exist") from error
     for version in found:
         if version != planned and not planned.may_be(version):
             raise _changed(path, planned, str(version))
 
 
 def _found(path: str, file: IO[bytes] | None) -> list[Version]:
-    """The versions of the file at a path and, for a local path, of the open file."""
+    """Return the versions of the file at a path and, for a local path, of the open file."""
     if "://" in path or "::" in path:
         fs, inner = url_to_fs(path)
         fs.invalidate_cache()
@@ -297,10 +297,10 @@ def _found(path: str, file: IO[bytes] | None) -> list[Version]:
 
 
 def _changed(path: str, planned: Version, now: str) -> InputChanged:
-    if there := address_here():
+    if agent := local_address():
         return InputDiffers(
             f"input {path!r} is not the same on host {os.uname().nodename}"
-            f" ({split_address(there)[0]}) as when its job was planned. Then: {planned}. Here:"
+            f" ({split_address(agent)[0]}) as when its job was planned. Then: {planned}. Here:"
             f" {now}. All hosts must see the same files; if they do, it has changed: run the"
             " job again when nothing writes to its input"
         )
@@ -311,23 +311,23 @@ def _changed(path: str, planned: Version, now: str) -> InputChanged:
 
 
 def _time(modified: Any) -> str:
-    """The time as `ls --full-time` prints it: two may differ only in the nanoseconds."""
+    """Format a time like `ls --full-time`, with the nanoseconds."""
     if not isinstance(modified, int):
         return str(modified)
     seconds, rest = divmod(modified, 10**9)
     return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}.{rest:09}"
 
 
-# File systems by path or URL, local or remote. Every error of theirs is an OSError here.
+# Local and remote file systems by path or URL. All their errors become OSErrors.
 
 BUCKETS = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
 """The protocols of object stores that begin a path with a bucket or container."""
 
 
 def file_system(path: str, what: str) -> tuple[Any, str]:
-    """The file system of fsspec for a path or URL, and the path within it.
+    """Return the file system of fsspec for a path or URL, and the path within it.
 
-    InputError, naming `what` the path is, for an unknown protocol or a missing package.
+    Raises InputError, naming `what` the path is, for an unknown protocol or missing package.
     """
     with as_os_errors():
         try:
@@ -339,7 +339,7 @@ def file_system(path: str, what: str) -> tuple[Any, str]:
 
 
 def missing_bucket(fs: Any, path: str) -> str:
-    """The bucket of a path in a store that lacks it: some packages would make the bucket."""
+    """Return the bucket of a path if it is missing: some packages would create it; else ""."""
     protocols = [fs.protocol] if isinstance(fs.protocol, str) else fs.protocol
     bucket = path.partition("/")[0]
     return "" if BUCKETS.isdisjoint(protocols) or fs.exists(bucket) else bucket
@@ -347,11 +347,11 @@ def missing_bucket(fs: Any, path: str) -> str:
 
 @contextmanager
 def as_os_errors() -> Iterator[None]:
-    """A context in which errors of the packages behind fsspec become OSErrors.
+    """Turn errors of the packages used by fsspec into OSErrors.
 
-    The package for S3, for instance, raises its own exceptions if the store cannot be reached,
-    or there are no credentials for it; those that only read raise NotImplementedError. Errors
-    that slotwise's own code raises are bugs, and pass.
+    The package for S3, for instance, raises its own exceptions if the store cannot be reached
+    or credentials are missing; read-only packages raise NotImplementedError. Errors raised by
+    slotwise's own code are bugs, and propagate.
     """
     try:
         yield
@@ -365,14 +365,14 @@ def as_os_errors() -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """What an error says in one line: some packages list all that they have tried."""
+    """Return the message of an error in one line; some packages list all their attempts."""
     lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
     first = " ".join(lines[0].split()) if lines else type(error).__name__
     return first.rstrip(":;,.") if len(lines) > 1 else first
 
 
 def _raised_by(error: Exception) -> str:
-    """The package whose code raised an error."""
+    """Return the package whose code raised an error."""
     (frame, _), *_ = reversed(list(walk_tb(error.__traceback__)))
     module: str = frame.f_globals.get("__name__", "")
     return module.partition(".")[0]

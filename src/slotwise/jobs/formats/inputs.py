@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# JSON Lines input: one value a line.
+# JSON Lines input: one value per line.
 
 
 class JsonLinesInput:
@@ -29,11 +29,11 @@ class JsonLinesInput:
     """
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
-        """Byte ranges; a compressed file is one piece."""
+        """Return byte ranges; a compressed file is one piece."""
         return line_pieces(file, split_bytes)
 
     def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-        """Offsets and values, in blocks."""
+        """Yield offsets and values in blocks."""
         for offset, block in line_blocks(piece):
             filled = [
                 pair for pair in zip(*lines_of(offset, block), strict=True) if pair[1].strip()
@@ -42,7 +42,7 @@ class JsonLinesInput:
             yield offsets, [_parsed(piece, begin, line) for begin, line in filled]
 
     def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
-        """Tables with a column for each field; types are inferred from the values."""
+        """Yield tables with a column for each field; types are inferred from the values."""
         import pyarrow as pa
 
         for _, values in self.records(piece):
@@ -50,7 +50,7 @@ class JsonLinesInput:
                 yield pa.Table.from_pylist(list(values))
 
     def where(self, piece: SplitPiece, number: int, key: Any) -> str:
-        """File and line."""
+        """Return file and line."""
         return place_of_line(piece, key)
 
 
@@ -63,17 +63,17 @@ def _parsed(piece: SplitPiece, offset: int, line: str) -> Any:
         raise placed(placed_error, place_of_line(piece, offset)) from error
 
 
-# Read the lines of byte ranges; each line of a file belongs to exactly one range.
+# Lines of byte ranges. Each line of a file belongs to exactly one range.
 
 BLOCK_BYTES = 1 << 18
 """Small enough for the processor's cache: larger blocks made word count slower."""
 
-COUNTED_MOST_BYTES = 256 << 20
-"""Messages give line numbers up to this offset, because counting takes up to a second."""
+MAX_COUNTED_BYTES = 256 << 20
+"""The maximum offset for line numbers in messages, because counting takes up to a second."""
 
 
 def line_pieces(file: InputFile, split_bytes: int) -> list[SplitPiece]:
-    """Byte ranges of at most `split_bytes`; a compressed file is one piece."""
+    """Return byte ranges of at most `split_bytes`; a compressed file is one piece."""
     if file.is_compressed or file.size_bytes == 0:
         return [SplitPiece(file.path, 0, None, file.size_bytes, file.version)]
     ends = range(split_bytes, file.size_bytes + split_bytes, split_bytes)
@@ -86,7 +86,7 @@ def line_pieces(file: InputFile, split_bytes: int) -> list[SplitPiece]:
 def line_blocks(
     piece: SplitPiece, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin within the piece, in blocks of whole lines with their offsets.
+    """Yield the lines that begin within the piece, in blocks of whole lines with offsets.
 
     A line ends after "\\n"; the last line of a file may lack it. The first line begins after a
     UTF-8 byte order mark. One block, of at least one line, is in memory at a time.
@@ -108,12 +108,12 @@ def line_blocks(
 
 
 def text_of(block: bytes) -> str:
-    """A block as text; bytes that are not UTF-8 become U+FFFD."""
+    """Decode a block; bytes that are not UTF-8 become U+FFFD."""
     return block.decode("utf-8", "replace")
 
 
 def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
-    """The lines of a block without their ends ("\\n" or "\\r\\n"), and where they begin."""
+    """Return the offsets of the lines of a block, and the lines without "\\n" or "\\r\\n"."""
     text = text_of(block)
     raw = text.split("\n") if len(text) == len(block) else block.split(b"\n")
     # Each line begins one byte, the line break, after the end of the line before it.
@@ -126,14 +126,14 @@ def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
 
 
 def place_of_line(piece: SplitPiece, offset: int | None) -> str:
-    """The file and line of an offset, for messages; without an offset, the file and bytes."""
+    """Return file and line of an offset for messages; without an offset, file and bytes."""
     if offset is None:
         return (
             piece.path
             if piece.end is None
             else f"{piece.path}, bytes {piece.start}-{piece.end}"
         )
-    if offset > COUNTED_MOST_BYTES:
+    if offset > MAX_COUNTED_BYTES:
         return f"{piece.path}, byte {offset}"
     with open_input(piece.path) as file:
         before, left = 0, offset
@@ -146,8 +146,8 @@ def _first_line(file: IO[bytes], start: int, end: float) -> float:
     """Seek to the first line that begins at or after `start`; return its offset."""
     if start == 0:
         return 0
-    # The line that contains `start` belongs to this range only if it begins there. The byte
-    # before decides that.
+    # The line that contains `start` belongs to this range only if it begins at `start`, that
+    # is, after a line break.
     file.seek(start - 1)
     position = start - 1
     while position < end:
@@ -158,7 +158,7 @@ def _first_line(file: IO[bytes], start: int, end: float) -> float:
     return end
 
 
-# Record numbers, the input of programs that generate their records.
+# Record numbers: the input of programs that generate their records.
 
 BLOCK = 8192
 
@@ -167,7 +167,7 @@ class NumberInput:
     """Key: a number from 0; value: None. The path of the `InputFile` is not a file."""
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
-        """Ranges of numbers; each number counts as one byte."""
+        """Return ranges of numbers; each number counts as one byte."""
         return [
             SplitPiece(
                 file.path, start, end := min(start + split_bytes, file.size_bytes), end - start
@@ -176,25 +176,25 @@ class NumberInput:
         ]
 
     def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-        """Numbers and Nones, in blocks."""
+        """Yield numbers and Nones in blocks."""
         end = piece.end or 0
         for start in range(piece.start, end, BLOCK):
             numbers = range(start, min(start + BLOCK, end))
             yield numbers, [None] * len(numbers)
 
     def where(self, piece: SplitPiece, number: int, key: Any) -> str:
-        """The number."""
+        """Return the number."""
         return f"record {piece.start + number}"
 
     def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
-        """Tables with the column number (int64)."""
+        """Yield tables with the column number (int64)."""
         import pyarrow as pa
 
         for numbers, _ in self.records(piece):
             yield pa.table({"number": pa.array(numbers, pa.int64())})
 
 
-# Text input: one record a line.
+# Text input: one record per line.
 
 TABLE_BYTES = 8 << 20
 
@@ -207,16 +207,16 @@ class TextInput:
     """
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
-        """Byte ranges; a compressed file is one piece."""
+        """Return byte ranges; a compressed file is one piece."""
         return line_pieces(file, split_bytes)
 
     def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-        """Offsets and lines, in blocks."""
+        """Yield offsets and lines in blocks."""
         for offset, block in line_blocks(piece):
             yield lines_of(offset, block)
 
     def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
-        """Tables with the columns offset (int64) and line (string)."""
+        """Yield tables with the columns offset (int64) and line (string)."""
         import pyarrow as pa
 
         for offset, block in line_blocks(piece, TABLE_BYTES):
@@ -224,27 +224,27 @@ class TextInput:
             yield pa.table({"offset": pa.array(offsets, pa.int64()), "line": pa.array(lines)})
 
     def where(self, piece: SplitPiece, number: int, key: Any) -> str:
-        """File and line."""
+        """Return file and line."""
         return place_of_line(piece, key)
 
 
 class InputFormat(Protocol):
-    """How files are cut into pieces and read. It has no state and is looked up by name."""
+    """How files are split into pieces and read. A format has no state and is found by name."""
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
-        """The pieces of a file, in file order, each of at most about `split_bytes`."""
+        """Return the pieces of a file in file order, each of at most about `split_bytes`."""
         ...
 
     def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-        """The keys and the values of a piece's records, in blocks of bounded size."""
+        """Yield the keys and values of the records of a piece in blocks of bounded size."""
         ...
 
     def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
-        """The records of a piece as Arrow tables of bounded size."""
+        """Yield the records of a piece as Arrow tables of bounded size."""
         ...
 
     def where(self, piece: SplitPiece, number: int, key: Any) -> str:
-        """The position in its file of the record with this number and key, for messages.
+        """Return the position of a record, by its number and key, in its file for messages.
 
         Numbers count from 0 in each piece. The key is None for a record that could not be read,
         and for the first record of a table.

@@ -68,7 +68,7 @@ class TextOutput:
 
 
 class JsonLinesOutput:
-    """One JSON object a line: {"key": ..., "value": ...} for a pair, the columns of a row.
+    """One JSON object per line: {"key": ..., "value": ...} for a pair, the columns of a row.
 
     A pair (None, dict) is written as the dict alone.
     """

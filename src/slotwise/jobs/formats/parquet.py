@@ -1,4 +1,4 @@
-"""Parquet input: one record a row."""
+"""Parquet input, with one record per row, and Parquet output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ParquetInput:
     """Key: the number of a row in its row group; value: the row, a dict."""
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
-        """Runs of whole row groups of at most `split_bytes` together, or one larger group."""
+        """Return runs of row groups of at most `split_bytes` together, or one larger group."""
         sizes, begins = _groups(file)
 
         def piece(start: int, end: int, held: int) -> SplitPiece:
@@ -39,18 +39,18 @@ class ParquetInput:
         return pieces
 
     def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-        """Row numbers and rows, in blocks."""
+        """Yield row numbers and rows in blocks."""
         for group, number, table in _batches(piece):
             del group
             rows = table.to_pylist()
             yield range(number, number + len(rows)), rows
 
     def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
-        """Tables of the file's columns."""
+        """Return tables of the columns of the file."""
         return (table for _, _, table in _batches(piece))
 
     def where(self, piece: SplitPiece, number: int, key: Any) -> str:
-        """File, row group and row, counted from 0."""
+        """Return file, row group and row, counted from 0."""
         import pyarrow.parquet as pq
 
         with open_input(piece.path) as stream:
@@ -63,7 +63,7 @@ class ParquetInput:
 
 
 def _groups(file: InputFile) -> tuple[list[int], list[int]]:
-    """The sizes of the row groups; their first bytes, and the end of the file."""
+    """Return the sizes of the row groups, and their first bytes with the end of the file."""
     check_installed("pyarrow", "Parquet input", "arrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -79,7 +79,7 @@ def _groups(file: InputFile) -> tuple[list[int], list[int]]:
 
 
 def _begin(column: Any) -> int:
-    """The first byte of a column of a row group."""
+    """Return the first byte of a column of a row group."""
     first: int = column.data_page_offset
     return min(first, column.dictionary_page_offset or first)
 
@@ -106,7 +106,8 @@ GROUP_BYTES = 32 << 20
 class ParquetOutput:
     """Columns key and value for pairs, or the columns of the tables; the first rows set types.
 
-    A pair (None, dict) is a row with the dict's fields. A part without rows is an empty table.
+    A pair (None, dict) is a row with the fields of the dict. A part without rows is an empty
+    table.
     Raises ValueError if later rows do not fit the types of the first.
     """
 
@@ -171,11 +172,8 @@ class ParquetOutput:
         self.write_table(table)
 
 
-# Pairs as rows with named fields.
-
-
 def rows_of(keys: Sequence[Any], values: Sequence[Any]) -> list[dict[str, Any]]:
-    """{"key": ..., "value": ...} for each pair; a pair (None, dict) is the dict alone."""
+    """Return {"key": ..., "value": ...} for each pair; for (None, dict), the dict alone."""
     return [
         value if key is None and isinstance(value, dict) else {"key": key, "value": value}
         for key, value in zip(keys, values, strict=True)

@@ -1,4 +1,4 @@
-"""The input of a job as it is when the job is planned: its files, and how they are split."""
+"""The input of a job at planning time: its files, their splits, and where they are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPLIT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class PlannedInput:
-    """Files, or the numbers of records that a program generates, each of `record_bytes`."""
+    """Input files, or numbers of records of `record_bytes` that a program generates."""
 
     files: Sequence[InputFile]
     format_name: str
@@ -39,28 +39,28 @@ class PlannedInput:
     def of_files(
         cls, patterns: Sequence[str], format_name: str, base_dir: str | Path | None
     ) -> PlannedInput:
-        """The files of these patterns. InputError for no match or an unknown format."""
+        """Return the files of these patterns. InputError for no match or unknown format."""
         formats.input_format(format_name)
         return cls(find_inputs(patterns, base_dir), format_name)
 
     @classmethod
     def of_numbers(cls, count: int, record_bytes: int) -> PlannedInput:
-        """The numbers from 0 below `count`."""
+        """Return the numbers from 0 below `count`."""
         return cls([InputFile("records", count)], formats.NUMBERS, record_bytes)
 
     def splits(self, split_bytes: int) -> list[Split]:
-        """The split of each task that reads."""
+        """Return the split of each task that reads."""
         size = max(1, split_bytes // self.record_bytes)
         return pack(self._pieces(size), size)
 
     def sample(self, most: int, least_bytes: int) -> list[SplitPiece]:
-        """At most `most` pieces, spread evenly over the input."""
+        """Return at most `most` pieces, spread evenly over the input."""
         total = sum(file.size_bytes for file in self.files)
         pieces = list(self._pieces(max(total // most, least_bytes)))
         return pieces[:: len(pieces) // most + 1]
 
     def bytes_of(self, split: Split) -> int:
-        """The bytes of a split."""
+        """Return the bytes of a split."""
         return self.record_bytes * sum(piece.size_bytes for piece in split)
 
     def _pieces(self, size: int) -> Iterable[SplitPiece]:
@@ -68,19 +68,19 @@ class PlannedInput:
         return (piece for file in self.files for piece in format.pieces(file, size))
 
 
-# Which hosts hold the bytes of input files, and so where tasks that read them belong.
+# Which hosts hold the bytes of input files: tasks that read them belong there.
 
 InputHosts = Mapping[str, Sequence[str]] | str | Locate | None
-"""What a user states: hosts by path, the name of a source of locations, or a function."""
+"""Values of `input_hosts`: hosts by path, the name of a source of locations, or a function."""
 
 
 def held_by(
     stated: Any, files: Iterable[InputFile], base_dir: str | Path | None = None
 ) -> HeldBy:
-    """The blocks of input files, from hosts stated for paths, globs or folders, or located.
+    """Return the blocks of input files, with stated hosts (by path, glob or folder) or located.
 
-    A file of several patterns has the hosts of all. InputError for a pattern without files, and
-    for locations that cannot be found.
+    A file that matches several patterns has the hosts of all. Raises InputError for a pattern
+    without files, and for locations that cannot be found.
     """
     stated = checked(stated)
     if not isinstance(stated, Mapping):
@@ -94,7 +94,7 @@ def held_by(
 
 
 def checked(stated: Any) -> Mapping[str, tuple[str, ...]] | str | Callable[..., Any]:
-    """What a user states for `input_hosts`, with paths as texts. InputError if it is wrong."""
+    """Return a valid value of `input_hosts`, with paths as strings, or raise InputError."""
     if stated is None:
         return {}
     if isinstance(stated, str):
@@ -112,10 +112,10 @@ def checked(stated: Any) -> Mapping[str, tuple[str, ...]] | str | Callable[..., 
 
 
 def blocks(held: Sequence[Mapping[str, int]], cluster: Cluster | None) -> tuple[Block, ...]:
-    """A block for each task, from the bytes of its input on each host or machine.
+    """Return a block for each task, from the bytes of its input on each host or machine.
 
-    The homes of a task are the hosts with the most bytes, which are the size of its block.
-    Without any block, if no host of the cluster holds input.
+    The homes of a task are the hosts with the most bytes, and this maximum is the size of the
+    block. Empty if no host of the cluster holds input.
     """
     if cluster is not None:
         held = [_on_hosts(one, cluster) for one in held]
@@ -126,9 +126,9 @@ def blocks(held: Sequence[Mapping[str, int]], cluster: Cluster | None) -> tuple[
 
 
 def _on_hosts(held: Mapping[str, int], cluster: Cluster) -> Mapping[str, int]:
-    """The same bytes by host, where machines are named; their names may also stay unknown.
+    """Convert bytes by machine to bytes by host; unchanged if no name is known.
 
-    A machine with several names or addresses has the bytes of each of them once.
+    The bytes of a machine with several names or addresses are counted once.
     """
     if not any(host.addresses for host in cluster.hosts):
         return held

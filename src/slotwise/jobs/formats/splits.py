@@ -1,4 +1,4 @@
-"""Splits: the pieces of files that one map task reads."""
+"""Splits: the pieces of files that one task reads. Also positions of errors in input files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slotwise.jobs.formats.files import Version
 from slotwise.jobs.locations import Blocks
 
 PACK_PARTS = 64
-PACK_LEAST_BYTES = 1 << 20
+MIN_PACK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class SplitPiece:
     """A part of one file: bytes, row groups or numbers with `start` <= position < `end`.
 
     `end` None means the end of the file. `size_bytes` is the size of the piece in the file.
-    `version` is that of the file; None if the input is not a file. `within` are the first byte
-    and the end of a piece whose `start` and `end` are not bytes.
+    `version` is that of the file, or None if the input is not a file. `within` has the first
+    byte and the end of a piece whose `start` and `end` are not bytes.
     """
 
     path: str
@@ -46,11 +46,11 @@ class SplitPiece:
 Split = tuple[SplitPiece, ...]
 
 HeldBy = Mapping[str, Blocks]
-"""Which hosts hold which bytes of each file, by the path of the file."""
+"""The hosts that hold the blocks of each file, by the path of the file."""
 
 
 def bytes_on_hosts(pieces: Iterable[SplitPiece], held: HeldBy) -> Counter[str]:
-    """How many bytes of these pieces each host holds."""
+    """Return how many bytes of these pieces each host holds."""
     found: Counter[str] = Counter()
     for piece in pieces:
         start, end = piece.extent
@@ -66,12 +66,12 @@ def pack(pieces: Iterable[SplitPiece], split_bytes: int) -> list[Split]:
     """Pack pieces into splits, in their order; small pieces share a split.
 
     The pieces of a shared split have at most 1/64 of all input or 1 MiB, whichever is larger,
-    and at most `split_bytes`. Thousands of tiny files thus become few tasks, and a few small
+    and at most `split_bytes`. So thousands of tiny files become few tasks, and a few small
     files still run in parallel. Empty pieces are left out, unless all are empty.
     """
     pieces = list(pieces)
     total = sum(piece.size_bytes for piece in pieces)
-    most = min(split_bytes, max(total // PACK_PARTS, PACK_LEAST_BYTES))
+    most = min(split_bytes, max(total // PACK_PARTS, MIN_PACK_BYTES))
     filled = [piece for piece in pieces if piece.size_bytes] or pieces[:1]
     return [tuple(split) for split in _packed(filled, most)]
 
@@ -89,20 +89,21 @@ def _packed(pieces: list[SplitPiece], most: int) -> Iterator[list[SplitPiece]]:
         yield split
 
 
-# Attach to an error the input file, and the position in it, where it was raised.
+# Positions of errors in input files.
 
 _Error = TypeVar("_Error", bound=Exception)
 
 WHERE = "slotwise_where"
-"""The attribute with the position; a worker process prints it before the traceback."""
+"""The attribute with the position, which worker processes print before the traceback."""
 
 
 def placed(error: _Error, where: str) -> _Error:
-    """Attach a position to an error, and return the error."""
+    """Attach a position to an error and return the error."""
     vars(error)[WHERE] = where
     return error
 
 
 def is_placed(error: Exception) -> bool:
-    """Whether an error has a position."""
+    """Return whether an error has a position."""
+
     return WHERE in vars(error)

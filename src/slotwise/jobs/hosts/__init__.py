@@ -1,3 +1,3 @@
-"""Files of jobs on the hosts that wrote them, and how tasks on other hosts get them."""
+"""Files of jobs on the hosts that wrote them, and access to them from other hosts."""
 
 from __future__ import annotations

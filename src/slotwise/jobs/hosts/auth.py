@@ -1,10 +1,10 @@
-"""How an agent and who connects to it make sure of each other before anything else is said.
+"""Mutual authentication of an agent and its client, before any other message.
 
-A manager connects to have tasks run. Tasks on other hosts connect to read files, or to leave
-and read notes. With TLS, both sides have certificates of the same authority. Without it, both
-know a token, and each proves this by an HMAC of a number that the other has chosen: who
-connects first, and the agent only to who has proved it. The token is never sent. Tasks have
-another token, with which nobody can act as a manager.
+A manager connects to run tasks. Tasks on other hosts connect to read files, or to write and
+read notes. With TLS, both sides have certificates of the same authority. Without it, both know
+a token, and each proves this by an HMAC of a number that the other has chosen: the client
+first, and the agent only to a client that has proved it. The token is never sent. Tasks have
+another token, which does not authenticate a manager.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from slotwise.jobs.hosts.sockets import (
 )
 
 VERSION = 1
-"""Of the protocol; both sides need the same."""
+"""The version of the protocol; both sides need the same."""
 
 MAX_HELLO = 1 << 16
-"""The largest greeting in bytes."""
+"""The maximum size of a greeting in bytes."""
 
 LENGTH = struct.Struct("!I")
 
 Security = ssl.SSLContext | bytes
-"""A context that demands certificates of both sides, or a token that both sides know."""
+"""A context that requires certificates of both sides, or a token that both sides know."""
 
 Role = Literal["manager", "reader", "notes"]
-"""What connects to an agent: a manager, or a task for files or notes."""
+"""The kinds of clients of an agent: a manager, or a task for files or notes."""
 
 
 class RefusedError(SlotwiseError):
-    """The other side is not the one that was expected, or cannot work with this one."""
+    """The other side is not authenticated, or not compatible with this one."""
 
 
 class SilentError(ConnectionError):
-    """The other side has said nothing for so long that trying again would take too long."""
+    """The other side has not answered for so long that a retry would take too long."""
 
 
 def reader_token(token: bytes) -> bytes:
-    """The token of tasks."""
+    """Return the token of tasks."""
     return hmac.digest(token, b"reader", "sha256")
 
 
 def reach(address: str, security: Security, role: Role, seconds: float) -> socket.socket:
-    """A connection of a task to the agent of another host, with this timeout.
+    """Connect a task to the agent of another host, with this timeout.
 
-    ConnectionError if it cannot be reached, or refuses; SilentError if it does not answer.
+    Raises ConnectionError if it cannot be reached or refuses, SilentError without an answer.
     """
     try:
         connected = socket.create_connection(split_address(address), seconds)
@@ -83,9 +83,9 @@ def reach(address: str, security: Security, role: Role, seconds: float) -> socke
 
 
 def secured(connected: socket.socket, security: Security, *, is_agent: bool) -> socket.socket:
-    """The socket to use from now on: with TLS, another one. Does not wait for the other side.
+    """Return the socket to use from now on; with TLS, another one. Does not wait.
 
-    OSError or ValueError if that is gone.
+    Raises OSError or ValueError if the other side has closed the connection.
     """
     if isinstance(security, bytes) or isinstance(connected, ssl.SSLSocket):
         return connected
@@ -95,9 +95,10 @@ def secured(connected: socket.socket, security: Security, *, is_agent: bool) -> 
 def greet_agent(
     connected: socket.socket, security: Security, role: Role, hello: dict[str, Any]
 ) -> tuple[socket.socket, dict[str, Any]]:
-    """The socket to use from now on, and what the agent says of itself.
+    """Return the socket to use from now on, and the greeting of the agent.
 
-    RefusedError if it is not known, or speaks another protocol, or after `GREETING_SECONDS`.
+    Raises RefusedError if the agent is not authenticated, or has another version of the
+    protocol, or after `GREETING_SECONDS`.
     """
     return _greet(connected, security, {"role": role, **hello}, is_agent=False)
 
@@ -105,7 +106,7 @@ def greet_agent(
 def greet_peer(
     connected: socket.socket, security: Security, hello: dict[str, Any]
 ) -> tuple[socket.socket, dict[str, Any]]:
-    """The same for an agent; the role of the other side is in what it says."""
+    """Do the same as the agent. The greeting of the other side includes its role."""
     return _greet(connected, security, hello, is_agent=True)
 
 
@@ -132,30 +133,30 @@ def _greet(
     except RefusedError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise RefusedError(f"no valid greeting: {error or type(error).__name__}") from error
+        raise RefusedError(f"invalid greeting: {error or type(error).__name__}") from error
     if protocol != VERSION:
         raise RefusedError(
-            f"the other side speaks version {protocol} of the protocol and this one {VERSION};"
+            f"the other side has version {protocol} of the protocol and this one {VERSION};"
             " install the same version of slotwise on all hosts"
         )
     return connected, theirs
 
 
 def _role(connected: socket.socket, mine: str | None, ends: float) -> str:
-    """The role of the side that is not the agent, which says it first."""
+    """Send or receive the role of the client, which is its first message."""
     if mine is not None:
         write_frame(connected, mine.encode())
         return mine
     role = read_frame(connected, ends).decode()
     if role not in get_args(Role):
-        raise ValueError("there is no such role")
+        raise ValueError("unknown role")
     return role
 
 
 def _prove(connected: socket.socket, token: bytes, is_agent: bool, ends: float) -> None:
     """Prove that this side knows the token, and check that the other one does.
 
-    An agent checks first: nobody else gets anything that is computed from the token.
+    An agent checks first, so that only authenticated clients get data computed from the token.
     """
     mine, role = os.urandom(32), b"agent" if is_agent else b"manager"
     other = b"manager" if is_agent else b"agent"
@@ -183,9 +184,9 @@ def write_frame(connected: socket.socket, data: bytes) -> None:
 
 
 def read_frame(connected: socket.socket, ends: float | None = None) -> bytes:
-    """Receive what `write_frame` has sent. EOFError if the other side is gone.
+    """Receive the data of a `write_frame`. Raises EOFError if the connection is closed.
 
-    TimeoutError at the instant `ends`; without it, as the socket.
+    Raises TimeoutError at the instant `ends`; without it, by the timeout of the socket.
     """
     (length,) = LENGTH.unpack(_exactly(connected, LENGTH.size, ends))
     if length > MAX_HELLO:
@@ -194,7 +195,7 @@ def read_frame(connected: socket.socket, ends: float | None = None) -> bytes:
 
 
 def read_json(connected: socket.socket, ends: float | None = None) -> Any:
-    """Receive a value in JSON. ValueError if it is none; else as `read_frame`."""
+    """Receive a JSON value. Raises ValueError if it is invalid, and as `read_frame`."""
     try:
         return json.loads(read_frame(connected, ends))
     except RecursionError:
@@ -213,30 +214,30 @@ def _exactly(connected: socket.socket, count: int, ends: float | None) -> bytes:
     return data
 
 
-# Certificates and tokens, from what is given by configuration or by an agent.
+# Certificates and tokens from the configuration or from an agent.
 
 
 @cache
 def reader_security() -> Security:
-    """What this host's agent has given to fetch files from others."""
-    tls = tls_here(ssl.Purpose.SERVER_AUTH)
+    """Return the credentials from the agent of this host to fetch files from others."""
+    tls = local_tls(ssl.Purpose.SERVER_AUTH)
     return bytes.fromhex(_given()["token"]) if tls is None else tls
 
 
 @cache
-def tls_here(purpose: ssl.Purpose) -> ssl.SSLContext | None:
-    """The context of tasks on this host for connections to others, or from others.
+def local_tls(purpose: ssl.Purpose) -> ssl.SSLContext | None:
+    """Return the TLS context of tasks on this host for connections to or from others.
 
-    None if the agent has given none: the cluster has no TLS.
+    None if the cluster has no TLS.
     """
     given = _given().get("tls")
     return tls_context(given, purpose) if given else None
 
 
 def tls_context(given: Mapping[str, str], purpose: ssl.Purpose) -> ssl.SSLContext:
-    """A context that shows this certificate, and demands one of the same authority.
+    """Return a context with this certificate that requires one of the same authority.
 
-    given  "ca_file", "cert" and "key": paths, or the texts of the files
+    given  "ca_file", "cert" and "key": paths, or contents of the files
     """
     with tempfile.TemporaryDirectory() as folder:
         paths = {}

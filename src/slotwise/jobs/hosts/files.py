@@ -1,8 +1,8 @@
 """Parts of files of other hosts: agents serve them, and tasks fetch them.
 
-A request names a job's folder, and in it files with a range of their parts. The answer has for
-each file the lengths of the blocks of each part, and then these blocks. One connection serves
-all requests of a task to a host.
+A request names a folder of a job, a file in it, and a range of the parts of the file. The
+answer has the lengths of the blocks of each part, then the blocks. One connection serves all
+requests of a task to a host.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from slotwise.jobs.hosts.sockets import give_up_after, receive_into, send_from
 from slotwise.jobs.work_folder import NAME
 
 SECONDS = 30.0
-"""How long the other side may do nothing before an agent gives up the connection."""
+"""How long the other side may be inactive before an agent closes the connection."""
 
 SILENT_SECONDS = 15.0
-"""The same for a task: somewhat longer than until the tasks of a silent host are given up."""
+"""The same for a task; longer than the time after which tasks of a silent host are given up."""
 
 PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}")
-"""A part of a path that is served."""
+"""The pattern of a part of a served path."""
 
 MISSING = 2**64 - 1
-"""Instead of the length of an answer: the file is not there, or is incomplete."""
+"""Replaces the length of an answer if the file is missing or incomplete."""
 
 UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
-"""The errors of a connection whose host was switched off, or whose network is down."""
+"""Errors of a connection whose host is switched off or whose network is down."""
 
 _NUMBER = Struct("!Q")
 
 
 class MissingFilesError(OSError):
-    """A host does not have files that were asked for, or only the beginnings of them.
+    """Requested files of a host are missing or incomplete.
 
-    numbers  their places among those that were asked for
+    numbers  their positions among the requested files
     """
 
     def __init__(self, numbers: Sequence[int], address: str) -> None:
@@ -62,7 +62,7 @@ class MissingFilesError(OSError):
 
 
 class Wanted(NamedTuple):
-    """Some parts, from `first` on, of a file in the folder of an attempt."""
+    """Parts, from `first` on, of a file in the folder of an attempt."""
 
     attempt: str
     file: str
@@ -71,21 +71,21 @@ class Wanted(NamedTuple):
 
 
 def serve_files(connected: socket.socket, root: Path) -> None:
-    """Answer the requests of one reader for files under `root`, until it is gone.
+    """Answer the requests of one reader for files under `root`, until it disconnects.
 
-    A file that is not there, or is incomplete, is reported as missing. RefusedError for a
-    request that is not valid; then the connection is closed.
+    An incomplete file is reported as missing. Raises RefusedError, and closes the connection,
+    for an invalid request.
     """
     give_up_after(connected, SECONDS)
     with connected, suppress(OSError, EOFError):
         while True:
-            with refusing():
+            with refused_errors():
                 folder, *names = read_frame(connected).decode().split("/")
                 attempt, file, *numbers = names
                 check_place(folder, attempt, file)
                 first, count = map(int, numbers)
                 if min(first, count) < 0:
-                    raise ValueError("no parts of a file")
+                    raise ValueError("not parts of a file")
                 path = root / folder / attempt / file
                 try:
                     opened = open_regular(path)
@@ -97,20 +97,20 @@ def serve_files(connected: socket.socket, root: Path) -> None:
 
 
 def check_place(folder: str, attempt: str, name: str) -> None:
-    """ValueError unless these are names of a job's folder, of one for an attempt, of a file."""
+    """Raise ValueError unless these are names of folders of a job and attempt, and a file."""
     if NAME.fullmatch(folder) is None:
-        raise ValueError("no folder of a job")
+        raise ValueError("not a folder of a job")
     if not (PART.fullmatch(attempt) and PART.fullmatch(name)):
-        raise ValueError("no file of a task")
+        raise ValueError("not a file of a task")
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """Raise RefusedError for errors by what another host has asked for."""
+def refused_errors() -> Iterator[None]:
+    """Turn errors of an invalid request into RefusedError."""
     try:
         yield
     except (ValueError, LookupError, TypeError) as error:
-        raise RefusedError(f"no valid request: {error}") from error
+        raise RefusedError(f"invalid request: {error}") from error
 
 
 def _serve(connected: socket.socket, file: BinaryIO, path: Path, wanted: range) -> None:
@@ -132,7 +132,7 @@ def _serve(connected: socket.socket, file: BinaryIO, path: Path, wanted: range) 
 
 
 def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same bytes as few ranges: blocks that follow each other in the file are one."""
+    """Join blocks that are adjacent in the file into ranges."""
     begin = end = 0
     for start, stop in places:
         if start != end and end > begin:
@@ -144,10 +144,10 @@ def _ranges(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-class Fetching:
-    """A connection to the agent of another host. Raises ConnectionError if it is gone.
+class Fetcher:
+    """A connection to the agent of another host. Raises ConnectionError if it is lost.
 
-    SilentError, one of these, if it has said nothing for `SILENT_SECONDS`.
+    The subclass SilentError is raised if the agent has not answered for `SILENT_SECONDS`.
     """
 
     def __init__(self, address: str, security: Security) -> None:
@@ -155,20 +155,19 @@ class Fetching:
         self._socket = reach(address, security, "reader", SILENT_SECONDS)
         give_up_after(self._socket, SILENT_SECONDS)
 
-    def ask(self, folder: str, wanted: Wanted) -> None:
-        """Ask for parts of a file; several requests may be sent before `copy`."""
-        request = "/".join([folder, *map(str, wanted)]).encode()
-        assert len(request) < MAX_HELLO
-        with self._noticing():
-            write_frame(self._socket, request)
+    def request(self, folder: str, wanted: Wanted) -> None:
+        """Request parts of a file. Several requests may be sent before `copy`."""
+        data = "/".join([folder, *map(str, wanted)]).encode()
+        assert len(data) < MAX_HELLO
+        with self._connection_errors():
+            write_frame(self._socket, data)
 
     def copy(self, count: int, out: int) -> list[list[int]] | None:
-        """Write the `count` parts that were asked for next to a descriptor.
+        """Write the `count` parts of the next request to a descriptor.
 
-        Returns the sizes of the blocks of each. None if the agent does not have the file;
-        ConnectionError if it is gone, SilentError if it is silent.
+        Returns the sizes of the blocks of each part, or None if the file is missing.
         """
-        with self._noticing():
+        with self._connection_errors():
             (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
             if length == MISSING:
                 return None
@@ -182,14 +181,14 @@ class Fetching:
         self._socket.close()
 
     @contextmanager
-    def _noticing(self) -> Iterator[None]:
-        """Raise ConnectionError for errors of the connection; errors of the disk pass."""
+    def _connection_errors(self) -> Iterator[None]:
+        """Turn errors of the connection into ConnectionError; errors of the disk propagate."""
         try:
             yield
         except (BlockingIOError, TimeoutError) as error:
-            raise SilentError(f"the agent at {self._address} is silent") from error
+            raise SilentError(f"the agent at {self._address} does not answer") from error
         except (EOFError, ConnectionError, ssl.SSLError) as error:
-            raise ConnectionError(f"the agent at {self._address} is gone: {error}") from error
+            raise ConnectionError(f"lost the agent at {self._address}: {error}") from error
         except OSError as error:
             if error.errno not in UNREACHABLE:
                 raise
@@ -211,23 +210,23 @@ def fetch(
 ) -> Iterator[list[list[int]]]:
     """Write the parts of these files of one host to a descriptor, one after another.
 
-    Yields the sizes of the blocks of each part of a file when they are written, and nothing for
-    a file that is missing. Raises MissingFilesError at the end if there are such files, and
-    ConnectionError if the host cannot be reached. A few requests are always under way, so that
+    For each file, yields the sizes of the blocks of each part once they are written; an empty
+    list for a missing file. Raises MissingFilesError at the end if files are missing, and
+    ConnectionError if the host cannot be reached. Several requests are sent ahead, so that
     small files cost no round trip.
     """
-    connection = Fetching(address, security)
+    connection = Fetcher(address, security)
     missing = []
     try:
         for one in wanted[:AHEAD]:
-            connection.ask(folder, one)
+            connection.request(folder, one)
         for number, one in enumerate(wanted):
             sizes = connection.copy(one.parts, out)
             if sizes is None:
                 missing.append(number)
             yield sizes or []
             if number + AHEAD < len(wanted):
-                connection.ask(folder, wanted[number + AHEAD])
+                connection.request(folder, wanted[number + AHEAD])
     finally:
         connection.close()
     if missing:
@@ -235,4 +234,4 @@ def fetch(
 
 
 AHEAD = 16
-"""Requests under way; small enough that they fit into the buffers of sockets."""
+"""Requests sent ahead; few enough to fit into the buffers of sockets."""

@@ -1,4 +1,4 @@
-"""Notes that tasks leave for others that run at the same time: small files."""
+"""Notes between tasks that run at the same time: small files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from slotwise.core.errors import WorkFolderError
 from slotwise.core.files import open_regular
 from slotwise.jobs.hosts.auth import reach, read_json, reader_security, write_frame
-from slotwise.jobs.hosts.files import SECONDS, check_place, refusing
+from slotwise.jobs.hosts.files import SECONDS, check_place, refused_errors
 from slotwise.jobs.work_folder import create
 
 
 def note(folder: Path, name: str, text: str | None = None) -> str | None:
-    """Leave a note in a folder, if a text is given; the note that is there.
+    """Write a note in a folder if `text` is given, and return the text of the note.
 
-    None if there is no such note, or no such folder: then none is left.
+    Returns None if the note or the folder does not exist; a folder is not created.
     """
     path = folder / f"note-{name}"
     try:
@@ -27,8 +27,8 @@ def note(folder: Path, name: str, text: str | None = None) -> str | None:
             with create(written) as file:
                 file.write(text.encode())
             os.replace(written, path)
-        with open_regular(path) as there:
-            return there.read().decode()
+        with open_regular(path) as found:
+            return found.read().decode()
     except FileNotFoundError:
         return None
     except WorkFolderError as error:
@@ -39,20 +39,20 @@ def note(folder: Path, name: str, text: str | None = None) -> str | None:
 
 # Notes at the agent of another host, in the folder of an attempt that runs there.
 #
-# A request has the folder of the job, that of the attempt, the name of the note, and the text
-# of one that is to be left, in JSON. The answer is the text of the note that is there. Without
-# the folder nothing is left, so no note outlives its job.
+# A request has the folder of the job, the folder of the attempt, the name of the note, and the
+# text to write or null, in JSON. The answer is the text of the note. Without the folder nothing
+# is written, so no note outlives its job.
 
 
 def serve_notes(connected: socket.socket, root: Path) -> None:
-    """Answer the requests of one task for notes under `root`, until it is gone.
+    """Answer the requests of one task for notes under `root`, until it disconnects.
 
-    RefusedError for a request that is not valid; then the connection is closed.
+    Raises RefusedError, and closes the connection, for an invalid request.
     """
     connected.settimeout(SECONDS)
     with connected, suppress(OSError, EOFError):
         while True:
-            with refusing():
+            with refused_errors():
                 folder, attempt, name, text = read_json(connected)
                 check_place(folder, attempt, name)
                 found = note(root / folder / attempt, name, text)
@@ -63,12 +63,12 @@ class RemoteStore:
     """The notes in the folder of an attempt on another host, whose agent has this address."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        """`folder` is what it would be on this host."""
+        """`folder` is the path that it would have on this host."""
         self._address, self._folder = address, folder
         self._socket: socket.socket | None = None
 
     def note(self, name: str, text: str | None = None) -> str | None:
-        """As `notes.note`. ConnectionError if the agent cannot be reached; try it again."""
+        """Do the same as `notes.note`. Raises ConnectionError; the call can be retried."""
         request = [self._folder.parent.name, self._folder.name, name, text]
         try:
             if self._socket is None:
@@ -81,7 +81,7 @@ class RemoteStore:
         return found
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection, if it is open."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

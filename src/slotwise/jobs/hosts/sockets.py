@@ -1,7 +1,7 @@
-"""Bytes between files and sockets, with as few copies as the system allows.
+"""Transfers between files and sockets with few copies; addresses and unauthenticated peers.
 
-Without TLS the kernel passes them: `sendfile` from a file, `splice` into one. The socket
-blocks, and the kernel counts the time without progress, so that a call moves as much as it can.
+Without TLS the kernel moves the bytes: `sendfile` from a file, `splice` into one. The socket
+blocks, and the kernel measures the time without progress, so a call moves as much as it can.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any, BinaryIO, Generic, TypeVar
 
 BLOCK = 1 << 20
-"""Bytes that are passed at once: with `splice`, those that a pipe may hold."""
+"""Bytes moved at once; with `splice`, the size of the pipe."""
 
 _SECONDS = Struct("ll")
 """A `timeval`."""
@@ -31,20 +31,20 @@ Found = TypeVar("Found")
 
 
 def clear_errors() -> None:
-    """Clear OpenSSL's queue of errors of this thread, as Python does after unknown ciphers.
+    """Clear OpenSSL's error queue of this thread, as Python does after unknown ciphers.
 
-    With OpenSSL 3.4 or later, a peer that closes may leave an error there, which Python then
-    takes for one of the next connection that has nothing to receive (cpython#148594).
+    With OpenSSL 3.4 or later, a peer that closes may leave an error in it, which Python then
+    attributes to the next connection that has nothing to receive (cpython#148594).
     """
     with suppress(ssl.SSLError):
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers("unknown")
 
 
 def repeated(call: Callable[..., Found], *given: Any) -> Found:
-    """What a call of a socket that does not block returns; it is repeated after an error.
+    """Call a method of a non-blocking socket, once more after an error; return the result.
 
-    The error may be one of another connection (`clear_errors`). A connection that has failed
-    fails again.
+    The error may come from another connection (`clear_errors`). A failed connection fails
+    again.
     """
     try:
         return call(*given)
@@ -56,7 +56,7 @@ def repeated(call: Callable[..., Found], *given: Any) -> Found:
 
 
 def give_up_after(connected: socket.socket, seconds: float) -> None:
-    """From now on a call fails with an OSError if nothing moves for this time."""
+    """Let calls fail with an OSError after this time without progress."""
     if isinstance(connected, ssl.SSLSocket):
         connected.settimeout(seconds)
         return
@@ -68,7 +68,7 @@ def give_up_after(connected: socket.socket, seconds: float) -> None:
 
 
 def send_from(connected: socket.socket, file: BinaryIO, start: int, size: int) -> None:
-    """Send a range of a file. EOFError if the file ends before; OSError as the socket."""
+    """Send a range of a file. Raises EOFError if the file is shorter, and OSError."""
     end = start + size
     if isinstance(connected, ssl.SSLSocket):
         file.seek(start)
@@ -85,7 +85,7 @@ def send_from(connected: socket.socket, file: BinaryIO, start: int, size: int) -
 
 
 def receive_into(connected: socket.socket, out: int, size: int) -> None:
-    """Write the next bytes that arrive to a descriptor. EOFError if the other side is gone."""
+    """Write the next `size` received bytes to a descriptor. EOFError if the peer closes."""
     if isinstance(connected, ssl.SSLSocket):
         _copy(connected, out, size)
         return
@@ -106,13 +106,13 @@ def receive_into(connected: socket.socket, out: int, size: int) -> None:
 
 
 def _drain(reader: int, out: int, size: int) -> int:
-    """Write bytes of a pipe to a descriptor; how many."""
+    """Write bytes of a pipe to a descriptor and return the number."""
     try:
         return os.splice(reader, out, size)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-    # Some file systems have no splice.
+    # Some file systems do not support splice.
     data = os.read(reader, size)
     _write(out, memoryview(data))
     return len(data)
@@ -133,25 +133,25 @@ def _write(out: int, data: memoryview) -> None:
         data = data[os.write(out, data) :]
 
 
-# Addresses with ports, of either version of IP: "10.0.0.3:41234", "[fe80::3]:41234".
+# IPv4 and IPv6 addresses with ports: "10.0.0.3:41234", "[fe80::3]:41234".
 
 BACKLOG = 1024
-"""The number of peers that may connect while the listener does not accept."""
+"""The number of connections that may wait for `accept`."""
 
 
 def join_address(host: str, port: int) -> str:
-    """One text for a host, by name or address, and a port."""
+    """Return the string for a host, by name or address, and a port."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """The host and the port of such a text. ValueError for another one."""
+    """Return the host and port of such a string. Raises ValueError for others."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def listening(host: str) -> socket.socket:
-    """A socket that listens on a free port of a host, by name or address. Raises OSError."""
+    """Return a socket that listens on a free port of a host name or address, or OSError."""
     error: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, place in socket.getaddrinfo(
         host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -167,81 +167,81 @@ def listening(host: str) -> socket.socket:
     raise error
 
 
-# What the agent of a host tells its worker processes by their environment.
+# Environment variables that the agent of a host sets for its worker processes.
 
 FOLDER_VARIABLE = "SLOTWISE_FOLDER"
-"""The folder for the files of jobs on this host. Without it all hosts see the same files."""
+"""The folder for the files of jobs on this host. Without it, all hosts see the same files."""
 
 ADDRESS_VARIABLE = "SLOTWISE_ADDRESS"
-"""Where the agent of this host serves these files: "10.0.0.3:41234"."""
+"""The address at which the agent of this host serves these files: "10.0.0.3:41234"."""
 
 NAME_VARIABLE = "SLOTWISE_HOST"
 """The name of this host."""
 
 SECURITY_VARIABLE = "SLOTWISE_SECURITY"
-"""What a task needs to fetch files from other agents, in JSON: "token" or "tls"."""
+"""The credentials of a task for other agents, in JSON: "token" or "tls"."""
 
 
 def shares_files() -> bool:
-    """Whether all hosts see the files that tasks here write to local folders."""
+    """Return whether all hosts see files that tasks on this host write to local folders."""
     return FOLDER_VARIABLE not in os.environ
 
 
-def folder_here(work_dir: str) -> Path:
-    """The folder of a job's intermediate files on this host.
+def local_folder(work_dir: str) -> Path:
+    """Return the folder of a job's intermediate files on this host.
 
-    `work_dir` is the folder on the host of the manager. Only the last part of it is the same.
+    `work_dir` is the folder on the host of the manager. Both have the same name.
     """
-    here = os.environ.get(FOLDER_VARIABLE)
-    return Path(work_dir) if here is None else Path(here) / Path(work_dir).name
+    parent = os.environ.get(FOLDER_VARIABLE)
+    return Path(work_dir) if parent is None else Path(parent) / Path(work_dir).name
 
 
-def address_here() -> str:
-    """The address of the agent of this host; empty if there is none."""
+def local_address() -> str:
+    """Return the address of the agent of this host; empty if there is none."""
     return os.environ.get(ADDRESS_VARIABLE, "")
 
 
-def host_here() -> str:
-    """The address under which other hosts reach this one; that of loopback without an agent."""
-    address = address_here()
+def host_address() -> str:
+    """Return the address by which other hosts reach this one; loopback without an agent."""
+    address = local_address()
     return split_address(address)[0] if address else "127.0.0.1"
 
 
 def is_local(address: str) -> bool:
-    """Whether files that are served at an address are files on this host."""
-    return address in ("", address_here())
+    """Return whether files served at an address are on this host."""
+    return address in ("", local_address())
 
 
 _LACKS_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 
 def lacking(error: str, host: str) -> str:
-    """The remedy if an error, as text, says that a host lacks a module; else empty."""
+    """Return the remedy for an error message about a missing module on a host; else ""."""
     found = _LACKS_MODULE.match(error)
     if found is None:
         return ""
     return (
         f"install {found[1]} on host {host}, in the environment of its Dask worker, or put its"
-        " file where all hosts see it and on the sys.path of the program that began the run"
+        " file where all hosts see it and on the sys.path of the program that started the run"
     )
 
 
-# Peers that have connected and have not proved yet that they may: how many, and how long.
+# Peers that have connected and are not authenticated yet: bounds on their number and time.
 
 MAX_UNKNOWN = 256
-"""The number of peers that are not authenticated; the oldest is dropped for another one."""
+"""The maximum number of unauthenticated peers; a further one replaces the oldest."""
 
 GREETING_SECONDS = 10.0
 """How long a peer may take to authenticate itself."""
 
 MAX_REFUSALS, REFUSAL_SECONDS = 10, 60.0
-"""At most so many refused connections are logged in so many seconds; others are counted."""
+"""At most `MAX_REFUSALS` are logged in `REFUSAL_SECONDS`; further ones are counted."""
 
 Peer = TypeVar("Peer")
 
 
 class UnknownPeers(Generic[Peer]):
-    """The peers that are being greeted, the oldest first. All threads may use it."""
+    """The peers in authentication, the oldest first. Thread-safe."""
 
     def __init__(
         self,
@@ -249,20 +249,20 @@ class UnknownPeers(Generic[Peer]):
         most: int = MAX_UNKNOWN,
         is_known: Callable[[Peer], bool] = lambda peer: False,
     ) -> None:
-        """`drop` ends the connection of a peer; those that are known are dropped last."""
+        """`drop` ends the connection of a peer. Known peers are dropped last."""
         self._drop, self._most, self._is_known = drop, most, is_known
         self._peers: list[Peer] = []
         self._lock = Lock()
 
     def add(self, peer: Peer) -> None:
-        """Add a peer; if there are too many then, drop the oldest."""
+        """Add a peer; if there are too many, drop the oldest."""
         with self._lock:
             if len(self._peers) >= self._most:
                 self._drop_oldest()
             self._peers.append(peer)
 
     def remove(self, peer: Peer) -> bool:
-        """Forget a peer: it has been greeted, or is gone. False if it was dropped before."""
+        """Remove a peer that is authenticated or disconnected; False if it was dropped."""
         with self._lock:
             if peer not in self._peers:
                 return False
@@ -270,7 +270,7 @@ class UnknownPeers(Generic[Peer]):
             return True
 
     def drop_oldest(self) -> bool:
-        """Make room for another one; False if there is no peer."""
+        """Drop the oldest peer; return False if there is none."""
         with self._lock:
             if self._peers:
                 self._drop_oldest()
@@ -292,7 +292,7 @@ class UnknownPeers(Generic[Peer]):
 
 
 class RefusalLog:
-    """Logs refused connections on stderr at a bounded rate. All threads may use it."""
+    """Logs refused connections on stderr at a bounded rate. Thread-safe."""
 
     def __init__(self, who: str, clock: Callable[[], float] = monotonic) -> None:
         """`who` begins each line."""
@@ -301,9 +301,9 @@ class RefusalLog:
         self._lock = Lock()
 
     def add(self, reason: object) -> None:
-        """Log that a connection was refused, or count it if too many were logged lately.
+        """Log a refused connection, or count it if too many were logged recently.
 
-        The first line after that has the number of those that were only counted.
+        The next logged line has the number of connections that were only counted.
         """
         with self._lock:
             now, left_out = self._clock(), 0

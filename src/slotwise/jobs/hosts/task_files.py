@@ -1,4 +1,4 @@
-"""Files that tasks leave for later ones, on this host or on others."""
+"""Files that tasks write for later tasks, on this host or on others."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from slotwise.jobs.execution import CHANGED, LostInputError
 from slotwise.jobs.hosts.auth import SilentError, reader_security
 from slotwise.jobs.hosts.files import MissingFilesError, Wanted, fetch
 from slotwise.jobs.hosts.sockets import is_local
-from slotwise.jobs.work_folder import keeping
+from slotwise.jobs.work_folder import work_folder_errors
 
 
 class TaskFile(NamedTuple):
-    """A file that the attempt of a task has left, for a task that reads parts of it.
+    """A file of an attempt of a task, for a task that reads parts of it.
 
-    address  where the host that has it serves it; empty if all hosts see it
-    part     the first part that is read
+    address  the address that serves it; empty if all hosts see it
+    part     the first part to read
     """
 
     phase: str
@@ -31,25 +31,25 @@ class TaskFile(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The position of the file, for messages."""
         if is_local(self.address):
             return str(self.path)
         return f"{self.path.parent.name}/{self.path.name} at {self.address}"
 
 
-def lost_here(files: Iterable[TaskFile]) -> LostInputError | None:
-    """The error for those of the files on this host that are lost; None if there are none.
+def lost_local_files(files: Iterable[TaskFile]) -> LostInputError | None:
+    """Return the error for lost files on this host, or None. Raises OSError.
 
-    Those of other hosts are missed when they are fetched. OSError if this cannot be found out.
+    Lost files of other hosts are detected when they are fetched.
     """
-    here = (file for file in files if is_local(file.address))
-    return lost_of(file for file in here if not is_complete(file.path))
+    local = (file for file in files if is_local(file.address))
+    return lost_of(file for file in local if not is_complete(file.path))
 
 
 def lost_of(lost: Iterable[TaskFile], why: str = CHANGED) -> LostInputError | None:
-    """The error for files that are lost, and why they are; None if there are none.
+    """Return the error for lost files and the reason, or None if there are no files.
 
-    It names those of one phase. Those of others are found by the next attempt.
+    It names the files of one phase. The next attempt finds those of others.
     """
     by_phase: dict[str, list[tuple[int, int, str | Path]]] = {}
     for file in lost:
@@ -59,20 +59,20 @@ def lost_of(lost: Iterable[TaskFile], why: str = CHANGED) -> LostInputError | No
     return next(errors, None)
 
 
-# Files that tasks have left on other hosts, fetched for a task on this one.
+# Fetching files of tasks on other hosts for a task on this one.
 
 PAUSES = (0.2, 1.0)
-"""Seconds before another try to fetch from a host that cannot be reached.
+"""Seconds before retries to fetch from an unreachable host.
 
-There is none for a host that is silent: the next task that reads from it may try again.
+For a silent host there are no retries; the next task that reads from it tries again.
 """
 
 
 def fetched(files: Sequence[TaskFile], count: int, copies: Path) -> list[Place]:
-    """The same files, with those of other hosts copied: a file for each of these hosts.
+    """Fetch `count` parts of the files of other hosts; return where the parts of all files are.
 
-    `copies` begins the names of these files. LostInputError if files are missing, or their host
-    cannot be reached.
+    A copy has the parts from one host, and a name that begins with `copies`. Raises
+    LostInputError if files are missing or their host cannot be reached.
     """
     places: list[Place] = [(file.path, file.part) for file in files]
     others: dict[str, list[int]] = {}
@@ -88,14 +88,14 @@ def fetched(files: Sequence[TaskFile], count: int, copies: Path) -> list[Place]:
 
 
 def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
-    """Copy the parts of these files of one host into a file: those of one after another."""
+    """Copy the parts of files of one host into a file, in order of the files."""
     address, job = files[0].address, files[0].path.parent.parent.name
     wanted = [Wanted(file.path.parent.name, file.path.name, file.part, count) for file in files]
     for pause in (*PAUSES, None):
         try:
             with PartitionedWriter(path, len(wanted) * count) as copy:
                 written = fetch(address, reader_security(), job, wanted, copy.descriptor)
-                with keeping(path.parent):
+                with work_folder_errors(path.parent):
                     for number, parts in enumerate(written):
                         for part, sizes in enumerate(parts, number * count):
                             copy.has_written(part, sizes)
@@ -112,18 +112,18 @@ def _fetch(files: Sequence[TaskFile], count: int, path: Path) -> None:
             time.sleep(pause)
 
 
-# Where a task reads the files that others have left, on this host or on others.
+# Where a task reads the files of other tasks.
 
 
 def in_place(files: Sequence[TaskFile], count: int, copies: Path) -> Iterator[Place]:
-    """Where `count` parts of each file are; those of other hosts are fetched first.
+    """Yield where `count` parts of each file are. Those of other hosts are fetched first.
 
-    The names of their copies begin with `copies`. LostInputError if files of other hosts are
-    missing, or these hosts cannot be reached.
+    The names of their copies begin with `copies`. Raises LostInputError if files of other hosts
+    are missing or these hosts cannot be reached.
     """
     if all(is_local(file.address) for file in files):
         yield from ((file.path, file.part) for file in files)
         return
-    # Imported where it is needed: with ssl it takes long.
+    # Imported here because importing ssl takes long.
 
     yield from fetched(files, count, copies)

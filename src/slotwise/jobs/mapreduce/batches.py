@@ -18,7 +18,7 @@ from slotwise.jobs.shuffle.tables import joined, read_tables, write_buckets
 def map_task(
     setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
-    """Map a split; write its rows into buckets by key, or to the output of a map-only job."""
+    """Map a split. Rows are written to buckets by key, or to the output of a map-only job."""
     tables = _mapped(setup, SplitReader(setup, split))
     if setup.reducers == 0:
         return _write_part(setup, "map", task, attempt, tables)
@@ -48,12 +48,12 @@ def reduce_task(
 def _mapped(setup: TaskSetup, reading: SplitReader) -> Iterator[pa.Table]:
     program = _program(setup)
     for table in reading.tables():
-        with reading.placing():
+        with reading.placed_errors():
             yield from _tables(program.map(table), f"map of {program.name}")
 
 
 def _gathered(setup: TaskSetup, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The mapped tables, joined up to the memory limit and combined."""
+    """Yield the mapped tables, joined up to the memory limit and combined."""
     combine = getattr(_program(setup), "combine", None)
     what = f"combine of {_program(setup).name}"
     limit = _limit_bytes(setup)

@@ -23,10 +23,10 @@ from slotwise.jobs.mapreduce.program import (
 )
 from slotwise.jobs.mapreduce.tasks import Runner
 from slotwise.jobs.shuffle.sources import (
-    AsTheyCome,
-    AtOnce,
+    CompleteCopy,
     Copied,
     FinishedMaps,
+    IncrementalCopy,
     InPlace,
     PairSource,
 )
@@ -34,9 +34,9 @@ from slotwise.jobs.staged import AllDone, StagedExecution, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
-MEMORY_LEAST_BYTES = 1 << 20
+MIN_MEMORY_BYTES = 1 << 20
 SAMPLE_PIECES = 32
-SAMPLE_PIECE_LEAST_BYTES = 1 << 16
+MIN_SAMPLE_PIECE_BYTES = 1 << 16
 
 
 def plan_mapreduce(
@@ -68,10 +68,10 @@ def plan_mapreduce(
     shuffle: Shuffle | None = None,
     cluster: Cluster | None = None,
 ) -> StagedExecution:
-    """Check a MapReduce job and prepare it to run; nothing is written yet.
+    """Check a MapReduce job and prepare it to run. Nothing is written yet.
 
-    `program` is what `load` takes; `inputs` are paths, globs or directories, and `input_hosts`
-    are hosts that hold some of these, by path, glob or directory, or where to ask for them: see
+    `program` is as for `load`. `inputs` are paths, globs or directories. `input_hosts` names
+    the hosts that hold some of these, by path, glob or directory, or a source of locations: see
     `slotwise.Dataflow.read`. Relative paths are relative to `base_dir`. `memory_bytes` limits
     the memory of a task's pairs. Shuffled data is in a directory of the job under `work_dir`
     (default: the system's directory for temporary files). `slots_min` and `slots_max` apply to
@@ -81,8 +81,8 @@ def plan_mapreduce(
 
     With `shuffle`, reduces begin to copy before all maps are done, and copying may be a
     separate phase, reduce-copy. Without it, reduces wait for the maps and read map output in
-    place. By default, a job with a separate copy phase copies for as many reduces at once as
-    `cluster` has reduce slots, or for all reduces without `cluster`.
+    place. A separate copy phase copies by default for as many reduces at once as `cluster` has
+    reduce slots, or for all reduces without `cluster`.
     """
     made = load(program, parameters, base_dir)
     count = reducers if made.num_reducers is None else made.num_reducers
@@ -116,7 +116,7 @@ def plan_mapreduce(
     if shuffle is not None:
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
-    sample = source.sample(SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES) if samples else []
+    sample = source.sample(SAMPLE_PIECES, MIN_SAMPLE_PIECE_BYTES) if samples else []
     stages = MapReduceStages(job, runner, splits, sample, sizes)
     return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
 
@@ -128,7 +128,7 @@ def _input(
     format_name: str,
     base_dir: str | Path | None,
 ) -> PlannedInput:
-    """The input of a job: files, or the numbers of records that the program generates."""
+    """Return the input of a job: files, or numbers of records that the program generates."""
     makes = getattr(program, "records_made", None)
     if makes is not None and patterns:
         raise InputError(
@@ -144,12 +144,12 @@ def _input(
 def _sizes(
     source: PlannedInput, splits: list[Split], reducers: int, samples: bool
 ) -> dict[str, Sizes]:
-    """The bytes of input of each task, by phase; each reduce has an equal part of the total."""
+    """Return the input bytes of each task by phase; reduces have equal parts of the total."""
     maps = tuple(map(source.bytes_of, splits))
     sizes: dict[str, Sizes] = {"map": maps}
     if samples:
         # A sample reads at most this number of blocks.
-        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES)
+        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * MIN_SAMPLE_PIECE_BYTES)
     if reducers:
         sizes["reduce"] = sum(maps) // reducers
     return sizes
@@ -163,14 +163,14 @@ def _phases(
     shares: tuple[int, int | None],
     slots: int,
 ) -> tuple[Phase, ...]:
-    """The phases; work is estimated from bytes at the rates that the program states."""
+    """Return the phases, with work estimated from bytes at the rates of the program."""
     rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
     assert isinstance(maps, tuple)
     map_tasks = Tasks(len(maps), tuple(size / rate for size in maps), homes)
     after = frozenset({"sample"} if sample is not None else ())
     phases = [Phase("map", map_tasks, "map", after, *shares, slots=slots)]
     if isinstance(sample, int):
-        # It has one task, so slots of a larger slots_min would be idle.
+        # It has one task, so a larger slots_min would leave slots idle.
         phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
     if reducers:
         work = sum(maps) / program.reduce_bytes_per_second / reducers
@@ -184,7 +184,7 @@ def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: i
     for name, value, least, most in (
         ("reducers", reducers, 0, MAX_REDUCERS),
         ("split_bytes", split_bytes, 1, inf),
-        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES, inf),
+        ("memory_bytes", memory_bytes, MIN_MEMORY_BYTES, inf),
     ):
         remedy = f"give a whole number >= {least}"
         remedy += f", at most {most}" if most < inf else ""
@@ -194,12 +194,12 @@ def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: i
 def _check_keys(program: AnyProgram, reducers: int) -> None:
     if isinstance(program, BatchMapReduce) and reducers and not program.keys:
         raise InputError(
-            f"program {program.name} maps batches and names no key columns; set keys ="
+            f"program {program.name} maps batches and has no key columns; set keys ="
             ' ("column",) in its class, or reducers: 0 to have no reduces'
         )
 
 
-# The stages of a MapReduce job: maps, reduces, and what comes before or between them.
+# The stages of a MapReduce job.
 
 
 class MapReduceStages:
@@ -231,12 +231,12 @@ class MapReduceStages:
             self._finished_maps = FinishedMaps(self._layout.finished_maps)
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """Tasks tell where they ran by their results."""
+        """Do nothing: results of tasks have the address of their host."""
 
     def arguments(
         self, phase: str, task: int, attempt: int, done: AllDone
     ) -> tuple[object, ...]:
-        """Phase, task, attempt, and the split of a map, source of a reduce, or the sample."""
+        """Return phase, task, attempt, and the input: split, sample, or source of pairs."""
         if phase == "map":
             points = done["sample"][0].result if "sample" in done else ()
             return (phase, task, attempt, self._splits[task], points)
@@ -245,27 +245,27 @@ class MapReduceStages:
         return (phase, task, attempt, self._source(phase, task, done))
 
     def describe(self, phase: str, task: int) -> str:
-        """A description of the task for messages, with the input of a map task."""
+        """Return a description of the task for messages, with the input of a map task."""
         if phase != "map":
             return f"{phase} task {task} of job {self._job}"
         split = self._splits[task]
-        # If there are several inputs, an error names the one that was being read.
+        # With several inputs, errors name the one that was being read.
         several = f"{len(split)} inputs, {split[0].path} to {split[-1].path}"
         what = several if len(split) > 1 else str(split[0])
         return f"map task {task} of job {self._job} ({what})"
 
     def parts(self, phase: str, task: int) -> Collection[str]:
-        """The part of a reduce, or of a map if there are no reduces."""
+        """Return the part of a reduce, or of a map if there are no reduces."""
         return (self._layout.part_name(phase, task),) if phase == self._writes_parts else ()
 
     def is_intermediate(self, phase: str) -> bool:
-        """Map output, and the copies for reduces."""
+        """Return whether the files are map output or copies for reduces."""
         return phase not in (self._writes_parts, "sample")
 
     def finished(self, phase: str, task: int, attempt: int) -> None:
         """Announce a finished map to the tasks that copy."""
         if phase == "map" and self._finished_maps is not None:
-            self._finished_maps.tell(task, attempt)
+            self._finished_maps.announce(task, attempt)
 
     def lost(self, phase: str, tasks: Collection[int]) -> None:
         """Withdraw maps that were announced."""
@@ -274,18 +274,18 @@ class MapReduceStages:
         self._in_place = None
 
     def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
-        """The copies for a reduce, when it is done."""
+        """Return the copy task of a reduce that is done."""
         is_copied = phase == "reduce" and self._copies_separately
         return ((COPY_PHASE, task),) if is_copied else ()
 
     def _source(self, phase: str, task: int, done: AllDone) -> PairSource:
-        """The source from which an attempt of a reduce or a copy task reads map output."""
+        """Return the source of map output for an attempt of a reduce or a copy task."""
         if phase == "reduce" and self._copies_separately:
             copied = done[COPY_PHASE][task]
             return Copied(copied.attempt, copied.address)
         maps = len(self._splits)
         if len(done["map"]) < maps:
-            return AsTheyCome(maps, phase)
+            return IncrementalCopy(maps, phase)
         if self._in_place is None:  # Created once for all reduces.
             self._in_place = InPlace(winners(done["map"], maps))
-        return AtOnce(self._in_place) if phase == COPY_PHASE else self._in_place
+        return CompleteCopy(self._in_place) if phase == COPY_PHASE else self._in_place

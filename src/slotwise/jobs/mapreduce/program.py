@@ -21,16 +21,16 @@ Pair = tuple[Any, Any]
 
 
 class Program:
-    """Common base of both styles; a subclass or an instance may set each attribute."""
+    """The common base of both styles. A subclass or an instance may set each attribute."""
 
     num_reducers: int | None = None
     """A fixed number of reduces, which overrides the job's; 0 makes the program map-only."""
 
     map_bytes_per_second: float = 20e6
-    """Estimate: bytes of input that a map task processes in a second."""
+    """The estimated bytes of input that a map task processes in a second."""
 
     reduce_bytes_per_second: float = 50e6
-    """Estimate: bytes of the job's input that a reduce task processes in a second."""
+    """The estimated bytes of the job's input that a reduce task processes in a second."""
 
     path: str = ""
     """The input file of the records that `map` receives; set before its first record."""
@@ -41,11 +41,11 @@ class Program:
         return type(self).__name__
 
     def on_preempt(self, seconds_left: float) -> None:
-        """Called in a running task that is asked to stop and is killed after `seconds_left`.
+        """Handle a stop request in a running task, which is killed after `seconds_left`.
 
         The default does nothing: the task continues, and counts if it ends in time. An
         override may end the task with `slotwise.task.stop`. It is not called in a reduce that
-        still waits for maps: that ends at once, because it has nothing to keep. Only what is
+        still waits for maps, which ends at once because it has nothing to keep. Only the value
         passed to `stop` is kept; the next attempt begins at the start of the input.
         """
 
@@ -115,7 +115,7 @@ class BatchMapReduce(Program):
         raise NotImplementedError(f"{self.name} has no map")
 
     def reduce(self, table: pa.Table) -> pa.Table | Iterable[pa.Table] | None:
-        """Return the output tables of rows sorted by `keys`; no key is split between two calls.
+        """Return the output tables of rows sorted by `keys`; all rows of a key are in one call.
 
         A table is the whole partition if that fits in the task's memory, else a part of it.
         The default returns the table unchanged.
@@ -136,11 +136,11 @@ class MapReduceLayout(Layout):
     suffix: str
 
     def map_file(self, task: int, attempt: int) -> Path:
-        """The map output of one attempt."""
+        """Return the path of the map output of one attempt."""
         return self.attempt_dir("map", task, attempt) / "pairs"
 
     def copied_file(self, phase: str, task: int, attempt: int) -> Path:
-        """The file into which one attempt copies the map outputs for one reduce."""
+        """Return the file into which one attempt copies the map outputs for one reduce."""
         return self.attempt_dir(phase, task, attempt) / "copied"
 
     @property
@@ -149,21 +149,21 @@ class MapReduceLayout(Layout):
         return Path(self.work_dir) / "finished-maps"
 
     def attempt_part(self, phase: str, task: int, attempt: int) -> str:
-        """The path at which an attempt writes its part of the output."""
+        """Return the path at which an attempt writes its part of the output."""
         return self.staged(self.part_name(phase, task), attempt)
 
     def part_name(self, phase: str, task: int) -> str:
-        """The final name of a part: part-r-00000 for a reduce, part-m-00000 for a map."""
+        """Return the final name of a part: part-r-00000 of a reduce, part-m-00000 of a map."""
         return f"part-{phase[0]}-{task:05}{self.suffix}"
 
 
-# Assign keys to reduces with a hash that is the same in every process.
+# Assignment of keys to reduces, by a hash that is the same in every process.
 
 
 def stable_hash(key: Any) -> int:
-    """A number >= 0 that is equal for equal keys, independent of PYTHONHASHSEED.
+    """Return a number >= 0 that is equal for equal keys, independent of PYTHONHASHSEED.
 
-    Supports text, bytes, numbers, None, dates, and tuples and frozensets of these. Raises
+    Supports strings, bytes, numbers, None, dates, and tuples and frozensets of these. Raises
     TypeError for other keys, because their `hash()` may differ between processes.
     """
     if isinstance(key, str):
@@ -187,17 +187,17 @@ def stable_hash(key: Any) -> int:
     if isinstance(key, date):
         return crc32(key.toordinal().to_bytes(4, "little"))
     raise TypeError(
-        f"no stable hash for a key of type {type(key).__name__}: {key!r:.80}; use text, numbers"
-        " or tuples of them as keys, or define partition(self, key, reducers)"
+        f"no stable hash for a key of type {type(key).__name__}: {key!r:.80}; use strings,"
+        " numbers or tuples of them as keys, or define partition(self, key, reducers)"
     )
 
 
 def hash_partitions(keys: Sequence[Any], reducers: int) -> list[int]:
-    """The reduce of each key, by its stable hash."""
+    """Return the reduce of each key, by its stable hash."""
     if reducers == 1:
         return [0] * len(keys)
     try:
-        # Nearly all keys are text, and encode() is most of the cost.
+        # Nearly all keys are strings, and encode() is most of the cost.
         return [crc32(key.encode()) % reducers for key in keys]
     except (AttributeError, UnicodeEncodeError):
         return [stable_hash(key) % reducers for key in keys]

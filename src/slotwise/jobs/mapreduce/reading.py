@@ -1,4 +1,4 @@
-"""Read the input of a map task, and keep the position in it for error messages."""
+"""Read the input of a map task, and track the position in it for error messages."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 Block = TypeVar("Block")
 Records = tuple[Iterator[Any], Sequence[Any]]
-"""The keys and the values of some records."""
+"""The keys and values of some records."""
 
 
 class SplitReader:
-    """Reads a split by pieces. `place` adds to an error the position in the input.
+    """Reads a split piece by piece. `place` adds the position in the input to an error.
 
-    The position is computed only for an error: otherwise it costs a few instructions a block.
+    The position is computed only for errors; tracking it costs a few instructions per block.
     """
 
     def __init__(self, setup: TaskSetup, split: Split) -> None:
@@ -42,21 +42,21 @@ class SplitReader:
         self._span: tuple[int, int] | None = None
 
     def records(self) -> Iterator[Records]:
-        """The records in blocks. Take keys one by one, each when its record is mapped."""
+        """Yield the records in blocks. Take keys one by one, each when its record is mapped."""
         for keys, values in self._blocks(self._setup.input.records):
             self._keys, self._left = keys, iter(keys)
             yield self._left, values
             self._done, self._keys = self._done + len(keys), ()
 
     def texts(self) -> Iterator[str]:
-        """The text of many whole lines at once, with their line breaks."""
+        """Yield the text of many whole lines at once, with their line breaks."""
         for offset, block in self._blocks(line_blocks):
             self._span = offset, offset + len(block)
             yield text_of(block)
             self._span = None
 
     def tables(self) -> Iterator[pa.Table]:
-        """The records as Arrow tables."""
+        """Yield the records as Arrow tables."""
         for table in self._blocks(self._setup.input.tables):
             yield table
             self._done += table.num_rows
@@ -67,7 +67,7 @@ class SplitReader:
             check_unchanged(self._piece.path, self._piece.version)
 
     def place(self, error: Exception) -> None:
-        """Add the position to an error without one; raise InputChanged for a changed file."""
+        """Add the position to an error that has none; raise InputChanged for a changed file."""
         if self._piece is None or is_placed(error) or isinstance(error, InputChanged):
             return
         with suppress(OSError):
@@ -75,8 +75,8 @@ class SplitReader:
         placed(error, self._where(self._piece))
 
     @contextmanager
-    def placing(self) -> Iterator[None]:
-        """A context whose errors belong to what was read last."""
+    def placed_errors(self) -> Iterator[None]:
+        """Add the position of the last read record to errors of the context."""
         try:
             yield
         except Exception as error:
@@ -84,15 +84,15 @@ class SplitReader:
             raise
 
     def _blocks(self, read: Callable[[SplitPiece], Iterator[Block]]) -> Iterator[Block]:
-        """The blocks of each piece, read on demand."""
+        """Yield the blocks of each piece, read on demand."""
         for piece in self._split:
             self._setup.program.path = piece.path
             self._piece, self._done = piece, 0
-            with self.placing():
+            with self.placed_errors():
                 yield from read(piece)
 
     def _where(self, piece: SplitPiece) -> str:
-        """The record that was taken last; for texts and tables, the last one."""
+        """Return the position of the last record, or of the last text or table."""
         if self._span is not None:
             return f"{piece.path}, bytes {self._span[0]}-{self._span[1]}"
         taken = len(self._keys) - length_hint(self._left) if self._keys else 0
@@ -103,12 +103,9 @@ class SplitReader:
             return piece.path  # The file can no longer be read.
 
 
-# What the tasks of a job have in common.
-
-
 @dataclass(frozen=True)
 class TaskSetup:
-    """The program of a job, its formats, its files and its limits."""
+    """The common data of the tasks of a job: program, formats, files and limits."""
 
     program: MapReduce | BatchMapReduce
     input_name: str
@@ -128,5 +125,5 @@ class TaskSetup:
         return BUCKETS if isinstance(self.program, BatchMapReduce) else 1
 
     def part(self, phase: str, task: int, attempt: int) -> PartWriter:
-        """A writer for the part of an attempt; the part is staged until the job commits."""
+        """Create a writer for the part of an attempt, which is staged until the job commits."""
         return OUTPUT_FORMATS[self.output_name](self.layout.attempt_part(phase, task, attempt))

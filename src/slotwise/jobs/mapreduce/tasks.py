@@ -37,7 +37,7 @@ from slotwise.jobs.shuffle.buffers import (
 from slotwise.jobs.shuffle.keys import Order
 from slotwise.jobs.shuffle.pairs import Columns, Grouped, PairStream, read_pairs, write_pairs
 from slotwise.jobs.shuffle.sources import PairSource
-from slotwise.jobs.work_folder import finding
+from slotwise.jobs.work_folder import named_file_errors
 from slotwise.task import on_stop_request
 
 _COLLECT_AFTER = 100_000
@@ -47,9 +47,9 @@ class Runner(TaskSetup):
     """Runs the tasks of a job in worker processes; sent once to each."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle in a worker, and import what tasks need before the first one is timed.
+        """Unpickle in a worker, and do the imports of tasks before the first one is timed.
 
-        Task times are the estimates of later runs, and most tasks are not the first.
+        Task times become estimates of later runs, and most tasks are not the first.
         """
         self.__dict__.update(state)
         self._bodies()
@@ -61,10 +61,10 @@ class Runner(TaskSetup):
             return sample_task(self, *rest)
         directory = self.layout.make_attempt_dir(phase, task, attempt)
         thresholds = gc.get_threshold()
-        # A task creates millions of pairs, which are rarely in cycles: collect less often.
+        # A task creates millions of pairs, which are rarely in cycles.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
-            with finding(self.layout.folder):
+            with named_file_errors(self.layout.folder):
                 if phase == "map":
                     on_stop_request(self.program.on_preempt)
                     result = self._bodies()[0](self, task, attempt, *rest)
@@ -78,9 +78,9 @@ class Runner(TaskSetup):
     def _reduce_side(
         self, phase: str, task: int, attempt: int, source: PairSource
     ) -> TaskResult:
-        """Copy the input of a reduce if needed; reduce it unless this is a copy task.
+        """Copy the input of a reduce if needed, and reduce it unless this is a copy task.
 
-        Raises LostInputError if files of other tasks that it needs are missing or incomplete.
+        Raises LostInputError if files of other tasks are missing or incomplete.
         """
         begun = time.monotonic()
         try:
@@ -98,7 +98,7 @@ class Runner(TaskSetup):
             raise
 
     def _bodies(self) -> tuple[Callable[..., TaskResult], Callable[..., TaskResult]]:
-        # Arrow is imported only for programs that need it.
+        # This module imports Arrow, so it is imported only for programs that need it.
         if isinstance(self.program, BatchMapReduce):
             from slotwise.jobs.mapreduce import batches
 
@@ -116,7 +116,7 @@ SAMPLE_RECORDS = 2000
 def map_task(
     setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
-    """Map a split; write its pairs into partitions, or to the output of a map-only job."""
+    """Map a split. Pairs are written to partitions, or to the output of a map-only job."""
     reading = SplitReader(setup, split)
     pairs = _mapped(setup, reading)
     if setup.reducers == 0:
@@ -164,7 +164,7 @@ def reduce_task(
 
 
 def sample_task(setup: TaskSetup, pieces: Sequence[SplitPiece]) -> tuple[Any, ...]:
-    """The keys that divide the sampled keys into one range of equal size for each reduce."""
+    """Return the keys that divide the sampled keys into an equal range for each reduce."""
     program = _program(setup)
     keys: list[Any] = []
     for piece in pieces:
@@ -199,7 +199,7 @@ class _Spread:
             self._partitions = lambda keys: _own_partitions(program, keys, setup.reducers)
 
     def write(self, slices: Iterator[Columns | Grouped]) -> None:
-        """Append the pairs of the slices, in their order within each partition."""
+        """Append the pairs of the slices, keeping their order within each partition."""
         for columns in slices:
             keys, values = columns
             is_grouped = isinstance(columns, Grouped)
@@ -222,8 +222,8 @@ def _own_partitions(program: MapReduce, keys: Sequence[Any], reducers: int) -> l
     for key, part in zip(keys, parts, strict=True):
         if not 0 <= part < reducers:
             raise ValueError(
-                f"partition of {program.name} gave {part} for the key {key!r:.80}; it must be"
-                f" from 0 to {reducers - 1}"
+                f"partition of {program.name} returned {part} for the key {key!r:.80}; it must"
+                f" be from 0 to {reducers - 1}"
             )
     return parts
 
@@ -238,7 +238,7 @@ def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
 
 
 def _drained(buffer: Buffer) -> Iterator[Columns | Grouped]:
-    """All pairs of a buffer in the form that takes least in the shuffle."""
+    """Remove all pairs of a buffer, in the form that is smallest in the shuffle."""
     return buffer.drain_grouped() if isinstance(buffer, ValueTable) else buffer.drain(False)
 
 
@@ -246,7 +246,7 @@ def _fold(
     fold_chunk: Callable[..., None], reading: SplitReader, table: SumTable, spread: _Spread
 ) -> None:
     for text in reading.texts():
-        with reading.placing():
+        with reading.placed_errors():
             table.fold(fold_chunk, text)
         if table.is_full():
             spread.write(table.drain(in_order=False))
@@ -297,7 +297,7 @@ def _program(setup: TaskSetup) -> MapReduce:
 
 
 def _buffer_bytes(setup: TaskSetup) -> int:
-    # The rest is for slices written, chunks read, and overhead of the interpreter.
+    # The rest is for written slices, read chunks, and overhead of the interpreter.
     return setup.memory_bytes * 3 // 4
 
 

@@ -51,7 +51,7 @@ class Buffer(Protocol):
         ...
 
     def is_full(self) -> bool:
-        """Whether the pairs have reached the memory limit."""
+        """Return whether the pairs have reached the memory limit."""
         ...
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
@@ -59,12 +59,12 @@ class Buffer(Protocol):
         ...
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values; the buffer must not be used afterwards."""
+        """Yield each key, sorted, with its values. Do not use the buffer afterwards."""
         ...
 
 
 class SortBuffer:
-    """Keeps every pair and sorts on drain; suits keys that rarely repeat."""
+    """Keeps every pair and sorts on drain, for keys that rarely repeat."""
 
     def __init__(self, order: Order, limit_bytes: int) -> None:
         self._order = order
@@ -81,15 +81,15 @@ class SortBuffer:
         self._bytes += own + (_REFERENCES_BYTES + _SORTING_BYTES) * len(keys)
 
     def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
-        """Add pairs; their size is measured, and `values_bytes` is ignored."""
+        """Add pairs. Their size is measured; `values_bytes` is ignored."""
         self.add(*checked_columns(list(pairs), f"map of {self._order.program_name}"))
 
     def is_full(self) -> bool:
-        """Whether the pairs have reached the memory limit."""
+        """Return whether the pairs have reached the memory limit."""
         return self._bytes >= self._limit_bytes
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
-        """All pairs in slices, always sorted, so that later sorts find runs."""
+        """Remove all pairs in slices, always sorted, so that later sorts find runs."""
         held, values, self._keys, self._values, self._bytes = (
             self._keys,
             self._values,
@@ -104,7 +104,7 @@ class SortBuffer:
             yield [keys[i] for i in part], [values[i] for i in part]
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values in the order of arrival."""
+        """Return each key, sorted, with its values in the order of arrival."""
         slices = self.drain(in_order=True)
         return grouped(chain.from_iterable(zip(*columns, strict=True) for columns in slices))
 
@@ -112,8 +112,8 @@ class SortBuffer:
 class ValueTable:
     """Keeps the values of each key together; combines them at the memory limit.
 
-    Appending a value to its key's list costs no more than adding it up, and the program's
-    combine runs once for many values. Keys with one value need no list.
+    Appending a value to the list of its key costs no more than adding it up, and the combine of
+    the program runs once for many values. Keys with one value need no list.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ValueTable:
         self._entries_bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Add columns of pairs; raises TypeError for a key that cannot be hashed."""
+        """Add columns of pairs. Raises TypeError for a key that cannot be hashed."""
         values_bytes = column_bytes(values) + REFERENCE_BYTES * len(values)
         self.take(zip(ones(keys), values, strict=True), values_bytes, are_ones=True)
 
@@ -150,7 +150,7 @@ class ValueTable:
                     many[key] = [single.pop(key), value]
                 elif are_ones or key.__class__ in PLAIN or (same := one(key)) is key:
                     single[key] = value
-                elif same in many:  # Not found above, because the key does not equal itself.
+                elif same in many:  # Not found above, since the key does not equal itself.
                     many[same].append(value)
                 else:
                     many[same] = [single.pop(same), value] if same in single else [value]
@@ -159,7 +159,7 @@ class ValueTable:
         self._entries_bytes += values_bytes
 
     def add_grouped(self, keys: Sequence[Any], lists: Sequence[list[Any]]) -> None:
-        """Add keys, each with a list of values, which belongs to the table from now on."""
+        """Add keys, each with a list of values that the table takes over."""
         single, many = self._single, self._many
         known = len(single) + len(many)
         for key, values in zip(ones(keys), lists, strict=True):
@@ -173,7 +173,7 @@ class ValueTable:
         self._entries_bytes += grouped_bytes(lists)
 
     def is_full(self) -> bool:
-        """Whether the pairs have reached the memory limit, even after combining."""
+        """Return whether the pairs have reached the memory limit, even after combining."""
         if self._bytes() < self._limit_bytes:
             return False
         if self._combine is None:
@@ -184,7 +184,7 @@ class ValueTable:
         return self._bytes() >= self._limit_bytes // 2
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
-        """All pairs, combined, in slices."""
+        """Remove all pairs, combined, in slices."""
         single, many = self._single, self._many
         self._single, self._many, self._entries_bytes = {}, {}, 0
         if in_order:
@@ -195,7 +195,7 @@ class ValueTable:
         return chain(_columns(single), self._slices(self._combined(many, many.values())))
 
     def drain_grouped(self) -> Iterator[Columns | Grouped]:
-        """All pairs in slices; without a combine, the values of a key stay together."""
+        """Remove all pairs in slices; without a combine, the values of a key stay together."""
         if self._combine is not None:
             return self.drain(in_order=False)
         single, many = self._single, self._many
@@ -203,7 +203,7 @@ class ValueTable:
         return chain(_columns(single), _grouped_slices(many))
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values in the order of arrival."""
+        """Yield each key, sorted, with its values in the order of arrival."""
         single, many = self._single, self._many
         for key in self._order.keys(chain(single, many)):
             yield key, iter(many[key] if key in many else (single[key],))
@@ -233,11 +233,11 @@ class SumTable:
         self._entries_bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Add columns of pairs; raises TypeError for a key that cannot be hashed."""
+        """Add columns of pairs. Raises TypeError for a key that cannot be hashed."""
         self.take(zip(ones(keys), values, strict=True), 0, are_ones=True)
 
     def take(self, pairs: Iterator[Pair], values_bytes: int, are_ones: bool = False) -> None:
-        """Add pairs one by one; values are measured in the table, not by `values_bytes`."""
+        """Add pairs one by one. Values are measured in the table, not by `values_bytes`."""
         add, table, known = self._add, self._table, len(self._table)
         held_of = table.get
         with self._order.hashing_errors():
@@ -250,7 +250,7 @@ class SumTable:
                     table[key] = add(held, value)
                 elif are_ones or key.__class__ in PLAIN or (same := one(key)) is key:
                     table[key] = value
-                else:  # It was not found, because the key does not equal itself.
+                else:  # Not found above, since the key does not equal itself.
                     held = held_of(same, _ABSENT)
                     table[same] = value if held is _ABSENT else add(held, value)
         self._measure(known)
@@ -269,16 +269,16 @@ class SumTable:
             self.take(iter(again), 0)
 
     def is_full(self) -> bool:
-        """Whether the pairs have reached the memory limit."""
+        """Return whether the pairs have reached the memory limit."""
         return table_bytes(self._table) + self._entries_bytes >= self._limit_bytes
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
-        """All pairs in slices."""
+        """Remove all pairs in slices."""
         table, self._table, self._entries_bytes = self._table, {}, 0
         return _columns(table, self._order.keys(table) if in_order else None)
 
     def groups(self) -> Groups:
-        """Each key, sorted, with the sum of its values."""
+        """Return each key, sorted, with the sum of its values."""
         table = self._table
         return ((key, iter((table[key],))) for key in self._order.keys(table))
 
@@ -303,7 +303,7 @@ def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
 
 
 def _columns(table: dict[Any, Any], order: list[Any] | None = None) -> Iterator[Columns]:
-    """The entries of a table in slices, in the order of the table or of the keys in `order`."""
+    """Yield the entries of a table in slices, in the order of the table or of `order`."""
     keys = iter(table if order is None else order)
     values = iter(table.values()) if order is None else map(table.__getitem__, order)
     while part := list(islice(keys, SLICE_PAIRS)):
@@ -311,7 +311,7 @@ def _columns(table: dict[Any, Any], order: list[Any] | None = None) -> Iterator[
 
 
 def _grouped_slices(lists: dict[Any, list[Any]]) -> Iterator[Grouped]:
-    """The entries of a table of lists in slices of at most about SLICE_PAIRS values."""
+    """Yield the entries of a table of lists in slices of about SLICE_PAIRS values."""
     keys: list[Any] = []
     parts: list[list[Any]] = []
     count = 0
@@ -337,7 +337,7 @@ def grouped(pairs: Iterator[Pair]) -> Groups:
 # Sorted runs on disk, and their merge, for pairs that do not fit in memory.
 
 FAN_IN = 32
-"""The number of runs merged at once, and so of chunks in memory and of open files."""
+"""The maximum number of runs merged at once, and so of chunks in memory and open files."""
 
 
 class SortedRuns:
@@ -361,7 +361,7 @@ class SortedRuns:
         self._paths.append(self._write(slices))
 
     def merged(self) -> Iterator[Pair]:
-        """All pairs in order; call it once. Costs log32(number of runs) passes over them."""
+        """Yield all pairs in order; call it once. Costs log32(number of runs) passes."""
         while len(self._paths) > FAN_IN:
             groups = [self._paths[i : i + FAN_IN] for i in range(0, len(self._paths), FAN_IN)]
             self._paths = [self._merge_to_run(group) for group in groups]

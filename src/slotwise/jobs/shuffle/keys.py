@@ -1,4 +1,4 @@
-"""Identity and total order of keys, for keys where Python has neither.
+"""Identity and total order of keys, also of keys for which Python has neither.
 
 In Python a NaN is not equal to itself and has no place in the order of numbers, and sets are
 ordered by inclusion, so that most pairs of sets have no order. Here all NaN are one key, which
@@ -32,7 +32,7 @@ _UNEQUAL: dict[type, Any] = {}
 
 
 def one(key: Any) -> Any:
-    """Return the key; for keys that are one key but not equal, always the same object."""
+    """Return the key; for unequal keys that count as one, always the same object."""
     kind = key.__class__
     if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, key))):
         return key
@@ -55,9 +55,9 @@ def ones(keys: Sequence[Any]) -> Sequence[Any]:
 
 
 def is_ordered(keys: Collection[Any]) -> bool:
-    """Whether each of these keys equals itself, and Python's own order of them is total.
+    """Return whether each key equals itself, and Python's own order of the keys is total.
 
-    Costs a few nanoseconds a key for text, numbers, and tuples of them.
+    Costs a few nanoseconds per key for strings, numbers, and tuples of them.
     """
     kinds = set(map(type, keys))
     if kinds <= PLAIN:
@@ -75,7 +75,7 @@ def is_ordered(keys: Collection[Any]) -> bool:
 
 
 def total(key: Any) -> Any:
-    """The sort key for keys without a total order; equal for keys that are one key."""
+    """Return a sort key for keys without a total order; equal for keys that count as one."""
     kind = key.__class__
     if kind in PLAIN:
         return key
@@ -111,7 +111,7 @@ class _Members:
 
 
 def _family(member: Any) -> str:
-    """The group of types that a member sorts with, because not all types can be compared."""
+    """Return the group of comparable types of a member; not all types can be compared."""
     if isinstance(member, Number):
         return "number"
     families = (kind for kind in (str, bytes, tuple, frozenset) if isinstance(member, kind))
@@ -125,14 +125,13 @@ def _equals_itself(value: Any) -> bool:
         return True  # It cannot be compared, so it could not be sorted either.
 
 
-# The order of keys within a reduce, and across reduces for a total order.
-#
-# It is Python's order for keys that have a total order there, and that of `keys.py` for others.
+# The order of keys within a reduce, and across reduces for a total order: Python's order for
+# keys for which this is total, and the order above for others.
 
 
 @dataclass(frozen=True)
 class Order:
-    """How the keys of a program are sorted; `rank` is None if keys are sorted directly."""
+    """The sorting of the keys of a program; `rank` is None if keys are sorted directly."""
 
     program_name: str
     rank: Callable[[Any], Any] | None = None
@@ -140,14 +139,14 @@ class Order:
 
     @classmethod
     def of(cls, program: MapReduce) -> Order:
-        """The order that a program defines."""
+        """Return the order that a program defines."""
         if type(program).sort_key is MapReduce.sort_key:
             return cls(program.name, None, program.descending)
         sort_key = program.sort_key
         return cls(program.name, lambda key: (sort_key(key), key), program.descending)
 
     def keys(self, keys: Iterable[Any]) -> list[Any]:
-        """The keys, sorted."""
+        """Return the keys, sorted."""
         found = list(keys)
         if self.rank is None and is_ordered(found):
             with self._sorting_errors():
@@ -155,13 +154,13 @@ class Order:
         return [found[position] for position in self.positions(found)]
 
     def positions(self, keys: Sequence[Any]) -> list[int]:
-        """The positions of the keys in sorted order; the sort is stable."""
+        """Return the positions of the keys in sorted order. The sort is stable."""
         with self._sorting_errors():
             ranks = self._ranks(keys)
             return sorted(range(len(keys)), key=ranks.__getitem__, reverse=self.descending)
 
     def is_total(self, keys: Sequence[Any]) -> bool:
-        """Whether the keys, or their ranks, have a total order in Python."""
+        """Return whether the keys, or their ranks, have a total order in Python."""
         return is_ordered(keys if self.rank is None else list(map(self.rank, keys)))
 
     def merged(self, streams: Sequence[Iterator[Pair]], is_total: bool) -> Iterator[Pair]:
@@ -174,7 +173,7 @@ class Order:
         return merge(*streams, key=by, reverse=self.descending)
 
     def ranges(self, keys: Sequence[Any], points: Sequence[Any]) -> list[int]:
-        """The range of each key: the number of sorted split points up to and including it."""
+        """Return the range of each key: the number of sorted split points up to it."""
         with self._sorting_errors():
             ranks, cuts = self._ranks(keys), self._ranks(points)
             if self.descending:
@@ -191,12 +190,12 @@ class Order:
             if "unhashable" not in str(error):
                 raise
             raise TypeError(
-                f"{self.program_name}: a key cannot be hashed ({error}); use text, numbers or"
-                " tuples of them as keys"
+                f"{self.program_name}: a key cannot be hashed ({error}); use strings, numbers"
+                " or tuples of them as keys"
             ) from error
 
     def _ranks(self, keys: Sequence[Any]) -> Sequence[Any]:
-        """The values by which keys are compared."""
+        """Return the values by which keys are compared."""
         ranks = keys if self.rank is None else list(map(self.rank, keys))
         return ranks if is_ordered(ranks) else list(map(total, ranks))
 

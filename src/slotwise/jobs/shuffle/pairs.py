@@ -1,4 +1,4 @@
-"""Check the pairs that user code yields, and collect them in batches."""
+"""Pairs of user code: checks, batches, chunks in files, and their size in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slotwise.jobs.mapreduce.program import Pair
 from slotwise.jobs.transfer import pickled
 
 _BATCH_PAIRS = 1024
-"""This many stay in the processor's cache until they are buffered; more was slower."""
+"""As many as stay in the processor's cache until they are buffered; more was slower."""
 _FIRST_BATCH_PAIRS = 64
 _SIZED_PAIRS = 64
 _STREAM_PAIRS = 8192
@@ -30,8 +30,8 @@ class PairStream:
     """The pairs of many calls of user code, as columns of at most about `batch_bytes`.
 
     `results` has the result of each call: a generator, a list, or None for no pairs. Calls are
-    made when their pairs are needed. Raises TypeError, naming `what`, for anything but pairs.
-    `place` is called with errors raised during the last call.
+    made when their pairs are needed. Raises TypeError, naming `what`, for other items than
+    pairs. `place` is called with errors raised during the last call.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class PairStream:
             yield columns
 
     def pass_on(self, take: Callable[[Iterator[Pair], int], None]) -> None:
-        """Pass the next pairs to `take` one by one, if the last were small with number values.
+        """Pass the next pairs to `take` one by one if the last were small with number values.
 
-        Such pairs need no measuring, and they stay in the cache if they skip the batch.
+        Such pairs need no measuring, and without a batch they stay in the cache.
         """
         if self._is_plain:
             with self._named_errors(own_frames=2):
@@ -85,8 +85,7 @@ class PairStream:
         except Exception as error:
             cause = error
             codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
-            # If user code raised the error, its frames follow ours. The first frame is this
-            # one.
+            # If user code raised the error, its frames follow ours. The first is this one.
             if len(codes) == own_frames + 1 and isinstance(error, TypeError | ValueError):
                 cause = TypeError(
                     f"{self.what} must yield pairs (key, value), or return a list of them:"
@@ -101,7 +100,7 @@ class PairStream:
 
 
 def checked_columns(batch: list[Pair], what: str) -> Columns:
-    """The keys and the values of pairs; raises TypeError for an item that is not a pair."""
+    """Return the keys and values of pairs. Raises TypeError for an item that is not a pair."""
     for kind in set(map(type, batch)):
         if not issubclass(kind, tuple):
             _refuse(next(item for item in batch if type(item) is kind), what)
@@ -121,12 +120,12 @@ def _refuse(item: Any, what: str) -> None:
     raise TypeError(f"{what} must yield pairs (key, value); it yielded {item!r:.80}")
 
 
-# Write and read pairs as chunks in partitioned files.
+# Chunks of pairs in partitioned files.
 
 CHUNK_PAIRS = 4096
 REFERENCE_BYTES = 8
 Columns = tuple[Sequence[Any], Sequence[Any]]
-"""The keys and the values of a number of pairs."""
+"""The keys and values of pairs."""
 
 
 class Grouped(NamedTuple):
@@ -154,38 +153,38 @@ def write_pairs(
 
 
 def read_pairs(path: Path, partition: int = 0) -> Iterator[Columns | Grouped]:
-    """The chunks of one partition of a file; one chunk is in memory at a time."""
+    """Yield the chunks of one partition of a file; one chunk is in memory at a time."""
     return map(pickle.loads, PartitionedReader(path).chunks(partition))
 
 
 def grouped_bytes(lists: Sequence[list[Any]]) -> int:
-    """The bytes of all values in lists, with the references to them."""
+    """Return the bytes of all values in lists, with the references to them."""
     values = list(chain.from_iterable(lists))
     return column_bytes(values) + REFERENCE_BYTES * len(values)
 
 
-# Estimate the memory of values in bytes: lengths of text are exact, the rest is sampled.
+# Estimates of the memory of values: lengths of text are exact, the rest is sampled.
 
 SAMPLE_STEP = 16
 _NUMBER_BYTES: frozenset[type] = frozenset({int, float, bool, type(None)})
 _TEXTS: frozenset[type] = frozenset({str, bytes})
 _TEXT_BYTES = 49
 _SHARED = frozenset([None, *range(-5, 257)])
-"""The interpreter has one object for each of these (True equals 1, and False equals 0)."""
+"""Values of which the interpreter has one object (True equals 1, and False equals 0)."""
 
 
 def column_bytes(values: Sequence[Any]) -> int:
-    """The bytes of the objects of a column, without the references to them.
+    """Return the bytes of the objects of a column, without the references to them.
 
-    All lengths of text and bytes are counted. Of other values one in 16 is measured, with all
-    that it holds.
+    All lengths of text and bytes are counted. Of other values one in 16 is measured, with
+    everything that it contains.
     """
     kinds = set(map(type, values))
     if not kinds:
         return 0
     sample = values[::SAMPLE_STEP]
     if kinds <= _TEXTS:
-        # All lengths, so that no long text is missed; bytes per character from the sample.
+        # All lengths, to include each long text; bytes per character from the sample.
         width = (sum(map(getsizeof, sample)) - _TEXT_BYTES * len(sample)) / (
             sum(map(len, sample)) or 1
         )
@@ -197,17 +196,17 @@ def column_bytes(values: Sequence[Any]) -> int:
 
 
 def new_keys_bytes(table: dict[Any, Any], added: int) -> int:
-    """The bytes of the last `added` keys of a table."""
+    """Return the bytes of the last `added` keys of a table."""
     return column_bytes(list(islice(reversed(table), added)))
 
 
 def table_bytes(table: dict[Any, Any]) -> int:
-    """The bytes of a table without its entries, plus half as much for its next growth."""
+    """Return the bytes of a table without its entries, plus half for its next growth."""
     return getsizeof(table) * 3 // 2
 
 
 def deep_bytes(value: Any) -> int:
-    """The bytes of a value and of all that its containers and attributes hold."""
+    """Return the bytes of a value and of everything in its containers and attributes."""
     own = getsizeof(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return own + sum(map(deep_bytes, value))

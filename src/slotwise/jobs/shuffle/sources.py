@@ -1,4 +1,4 @@
-"""The sources from which a reduce reads map output: in place, or copied first."""
+"""The sources of map output for a reduce: files read in place, or copies."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import Protocol
 
 from slotwise.jobs.blocks import PartitionedReader, PartitionedWriter, Place, is_complete
 from slotwise.jobs.execution import LostInputError, SuccessfulAttempts
-from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_here
+from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_local_files
 from slotwise.jobs.mapreduce.program import COPY_PHASE, MapReduceLayout
 from slotwise.task import stop, stop_requested
 
 
 class PairSource(Protocol):
-    """Returns where the input of a reduce is, and copies it there first if needed."""
+    """Returns where the input of a reduce is, after copying it if needed."""
 
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
-        """The first of the `buckets` partitions of a reduce in each file, in map order."""
+        """Return the first of the `buckets` partitions of a reduce per file, in map order."""
         ...
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """The error for all files of `places` of other tasks that are lost, or None."""
+        """Return the error for all lost files of other tasks in `places`, or None."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """All maps are done; the files of the attempts that won are read in place.
+    """All maps are done; files of their successful attempts are read in place.
 
-    Those on other hosts are fetched first.
+    Files on other hosts are fetched first.
     """
 
     winners: SuccessfulAttempts
@@ -43,16 +43,16 @@ class InPlace:
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
-        """The file of each map."""
+        """Return the file of each map."""
         copies = layout.attempt_dir("reduce", task, attempt) / "fetched"
         return in_place(self.files(layout, task * buckets), buckets, copies)
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """The files of all maps on this host; `places` finds those that others have lost."""
-        return lost_here(self.files(layout))
+        """Return the error for lost files on this host; `places` finds those of others."""
+        return lost_local_files(self.files(layout))
 
     def files(self, layout: MapReduceLayout, part: int = 0) -> list[TaskFile]:
-        """The files of all maps, from a part on."""
+        """Return the files of all maps, from a part on."""
         found = map(self.winners.of, range(len(self.winners.attempts)))
         return [
             TaskFile("map", number, attempt, address, layout.map_file(number, attempt), part)
@@ -61,8 +61,8 @@ class InPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class AsTheyCome:
-    """Some of `maps` maps still run; their output is copied into one file as they finish."""
+class IncrementalCopy:
+    """Some of `maps` maps still run; output is copied into one file as they finish."""
 
     maps: int
     phase: str = "reduce"
@@ -70,18 +70,18 @@ class AsTheyCome:
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
-        """One file; returns when all maps are done and copied."""
+        """Return one file when all maps are done and copied."""
         path = layout.copied_file(self.phase, task, attempt)
         copy_partition(layout, task, path, buckets, self.maps)
         return [(path, 0)]
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """The place is a file of its own."""
+        """Return None: the only place is a file of the task itself."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
+class CompleteCopy:
     """All maps are done; a copy task copies their output into one file."""
 
     maps: InPlace
@@ -89,7 +89,7 @@ class AtOnce:
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
-        """One file."""
+        """Return one file."""
         path = layout.copied_file(COPY_PHASE, task, attempt)
         fetched = path.with_name("fetched")
         with PartitionedWriter(path, buckets) as copy:
@@ -101,15 +101,15 @@ class AtOnce:
         return [(path, 0)]
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """As of its maps."""
+        """Return the error for lost files of maps."""
         return self.maps.lost(layout, task)
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A copy task has copied everything, and this attempt of it won.
+    """A copy task has copied everything in this attempt.
 
-    address  where its file is fetched; empty if all hosts see it
+    address  the address that serves its file; empty if all hosts see it
     """
 
     attempt: int
@@ -118,13 +118,13 @@ class Copied:
     def places(
         self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
     ) -> Iterable[Place]:
-        """The file of the copy task."""
+        """Return the file of the copy task."""
         copies = layout.attempt_dir("reduce", task, attempt) / "fetched"
         return in_place([self._file(layout, task)], buckets, copies)
 
     def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """The file of the copy task, if it is on this host."""
-        return lost_here([self._file(layout, task)])
+        """Return the error if the file of the copy task is on this host and lost."""
+        return lost_local_files([self._file(layout, task)])
 
     def _file(self, layout: MapReduceLayout, task: int) -> TaskFile:
         path = layout.copied_file(COPY_PHASE, task, self.attempt)
@@ -137,7 +137,7 @@ def copy_partition(
     """Copy the output of each map for a reduce into one file, as maps finish; return the bytes.
 
     The chunks are read in the order of the map numbers, independent of the order in which the
-    maps finished. One chunk is in memory at a time. LostInputError if map output is lost.
+    maps finished. One chunk is in memory at a time. Raises LostInputError for lost map output.
     """
     with PartitionedWriter(path, buckets) as copy:
         for number, winner in finished_maps(layout.finished_maps, maps):
@@ -145,7 +145,7 @@ def copy_partition(
                 place = layout.map_file(number, winner), task * buckets
                 _copy(place, buckets, copy, number)
             except OSError as error:
-                # It may have been withdrawn meanwhile, or have finished again.
+                # The map may have been withdrawn meanwhile, or have finished again.
                 known = {**finished_so_far(layout.finished_maps), number: winner}
                 if lost := _lost_maps(layout, known.items()):
                     raise lost from error
@@ -171,13 +171,13 @@ def _lost_maps(
 
 # The file of finished maps: the manager appends to it, and tasks that copy poll it.
 #
-# It has an entry of 8 bytes for each map: its task and the attempt that won, in the order in
-# which the maps finished. An entry that withdraws a map, whose output was lost, has `LOST` in
-# place of the attempt; another entry follows when the map is done again. Readers take whole
-# entries only.
+# It has an entry of 8 bytes for each map: its task and the successful attempt, in the order in
+# which the maps finished. An entry that withdraws a map whose output was lost has `LOST` in
+# place of the attempt; another entry follows when the map is done again. Readers ignore partial
+# entries.
 
 MIN_PAUSE, MAX_PAUSE = 0.001, 0.05
-"""Seconds between two polls: the first pause after a new entry, doubled up to the second."""
+"""Seconds between two polls: the minimum, after a new entry, is doubled up to the maximum."""
 
 LOST = 2**32 - 1
 """Replaces the number of the attempt in an entry that withdraws a map."""
@@ -194,16 +194,16 @@ class FinishedMaps:
         self._path = path
         self._bytes = 0
 
-    def tell(self, task: int, attempt: int) -> None:
-        """Append a finished map and the attempt that won. Costs a few microseconds.
+    def announce(self, task: int, attempt: int) -> None:
+        """Append a finished map and its successful attempt. Costs a few microseconds.
 
-        Raises OSError if the write fails, for example on a full disk; the entry is then not
-        visible to readers.
+        Raises OSError if the write fails, for example on a full disk; readers then ignore the
+        entry.
         """
         self._append(_ENTRY.pack(task, attempt))
 
     def withdraw(self, tasks: Iterable[int]) -> None:
-        """Append that the output of these maps is lost. Raises OSError like `tell`."""
+        """Append that the output of these maps is lost. Raises OSError as `announce`."""
         self._append(b"".join(_ENTRY.pack(task, LOST) for task in tasks))
 
     def _append(self, entries: bytes) -> None:
@@ -217,7 +217,7 @@ class FinishedMaps:
 
 
 def wait_unless_stop_requested(seconds: float) -> None:
-    """Sleep, or end the task if it was asked to stop: a waiting task has no work to keep."""
+    """Sleep, or end the task after a stop request: a waiting task has no work to keep."""
     if stop_requested():
         stop()
     time.sleep(seconds)
@@ -226,7 +226,7 @@ def wait_unless_stop_requested(seconds: float) -> None:
 def finished_maps(
     path: Path, count: int, wait: Callable[[float], None] = wait_unless_stop_requested
 ) -> Iterator[tuple[int, int]]:
-    """Yield each of `count` maps with the attempt that won, as they finish; wait for them.
+    """Yield each of `count` maps with its successful attempt, waiting until they finish.
 
     A map is yielded once, even if its output is lost afterwards.
     """
@@ -234,7 +234,7 @@ def finished_maps(
     position, pause = 0, MIN_PAUSE
     with path.open("rb", buffering=0) as file:
         while len(seen) < count:
-            # All that is there: a map may be withdrawn by an entry far behind its own.
+            # Read everything: a much later entry may withdraw a map.
             more = os.fstat(file.fileno()).st_size - position
             latest, size = _entries(os.pread(file.fileno(), more, position))
             if not size:
@@ -249,12 +249,12 @@ def finished_maps(
 
 
 def finished_so_far(path: Path) -> Mapping[int, int]:
-    """The attempt that won of each map that has finished by now. Raises OSError."""
+    """Return the successful attempt of each map that has finished. Raises OSError."""
     return _entries(path.read_bytes())[0]
 
 
 def _entries(data: bytes) -> tuple[dict[int, int], int]:
-    """The attempts by map, without maps that were withdrawn; the bytes of whole entries."""
+    """Return the attempts by map, without withdrawn maps, and the bytes of whole entries."""
     size = len(data) // _ENTRY.size * _ENTRY.size
     latest = dict(_ENTRY.iter_unpack(data[:size]))
     return {task: attempt for task, attempt in latest.items() if attempt != LOST}, size

@@ -39,7 +39,7 @@ def write_buckets(
 
 
 def read_tables(reader: PartitionedReader, bucket: int) -> Iterator[pa.Table]:
-    """The tables of a bucket, in the order of appending."""
+    """Yield the tables of a bucket in the order of appending."""
     for chunk in reader.chunks(bucket):
         yield pa.ipc.open_stream(chunk).read_all()
 
@@ -59,7 +59,8 @@ def _row_hashes(table: pa.Table, keys: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def _column_hashes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """The stable hash of each value, computed once for each distinct value; null is 0."""
+    """Return the stable hash of each value, computed once per distinct value; null is 0."""
+
     encoded = pa.concat_arrays(column.chunks).dictionary_encode()
     distinct = [stable_hash(value) for value in encoded.dictionary.to_pylist()]
     hashes = np.array([*distinct, 0], dtype=np.uint64)
