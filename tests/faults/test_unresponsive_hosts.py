@@ -77,7 +77,7 @@ jobs:
 
 LOOK_OFTEN = """\
 from slotwise.backends.local import unresponsive
-unresponsive.LOOK_SECONDS = unresponsive.SOON_SECONDS
+unresponsive.CHECK_SECONDS = unresponsive.SOON_SECONDS
 """
 """Lets the command notice unresponsive hosts sooner."""
 

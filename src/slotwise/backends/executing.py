@@ -56,7 +56,7 @@ class Executing:
 
     now      the clock of the backend
     report   takes an event
-    wake     ends the wait of the backend, from any thread: `hear_commits` has something to do
+    wake     ends the wait of the backend, from any thread: `finish_commits` has something to do
     forget   is told the key of a runner that is not needed any more, and the name of the folder
              of its job on hosts that have their own
     """
@@ -256,7 +256,7 @@ class Executing:
         live.given_up = True
         self._close_if_given_up(live)
 
-    def hear_commits(self) -> None:
+    def finish_commits(self) -> None:
         """Report the last tasks of jobs whose commits have ended."""
         for launch, seconds, error in self._commits.ended():
             live = self._jobs[launch.phase.job]

@@ -146,25 +146,25 @@ class LiveBackend(ABC):
         due = inf if until is None else until
         due = min(due, self._arrivals.next_at)
         while True:
-            wake = min(due, self._monitor.next_look, self._arrivals.next_at)
+            wake = min(due, self._monitor.next_check, self._arrivals.next_at)
             if self._ends:
-                wake = min([wake, *self._ends_heard().values()])
+                wake = min([wake, *self._due_ends().values()])
             timeout = 0.0 if self._events else max(0.0, wake - self.now)
             outcomes = self._workers.wait(timeout)
             now = self.now
             if self._monitor.unresponsive:
                 outcomes = self._not_abandoned(outcomes)
-            if self._monitor.next_look <= now:
-                self._look()
+            if self._monitor.next_check <= now:
+                self._check_responses()
             for outcome in outcomes:
-                self._hear(outcome)
+                self._on_reply(outcome)
             if self._ends:
-                for slot, end in list(self._ends_heard().items()):
+                for slot, end in list(self._due_ends().items()):
                     if end <= now:
                         self._kill(slot)
-            self._jobs.hear_commits()
+            self._jobs.finish_commits()
             if self._drained:
-                self._let_go_of_drained()
+                self._remove_drained()
             self._take_arrivals(now)
             if self._events or due <= now:
                 events, self._events = self._events, []
@@ -249,7 +249,7 @@ class LiveBackend(ABC):
         self._monitor.remove(host)
         self._drained.discard(host)
 
-    def _let_go_of_drained(self) -> None:
+    def _remove_drained(self) -> None:
         """End the workers of drained hosts whose last tasks have ended, or were lost."""
         for host in sorted(self._drained):
             if not self._slots.on(host, self._slots.held):
@@ -307,13 +307,13 @@ class LiveBackend(ABC):
         end = -inf if preempt.until is None else preempt.until
         if end <= self.now:
             self._ends[slot] = end
-            if slot in self._ends_heard():
+            if slot in self._due_ends():
                 self._kill(slot)
         elif end < self._ends.get(slot, inf):
             self._ends[slot] = end
-            self._workers.tell(slot, self._zero + end)
+            self._workers.request_stop(slot, self._zero + end)
 
-    def _ends_heard(self) -> dict[int, float]:
+    def _due_ends(self) -> dict[int, float]:
         """When attempts are killed; those of unresponsive hosts only after these are back."""
         unresponsive = self._monitor.unresponsive
         if not unresponsive:
@@ -342,16 +342,16 @@ class LiveBackend(ABC):
         """
         for outcome in outcomes:
             if self._slots.host_of[outcome.slot].name in self._monitor.unresponsive:
-                self._monitor.next_look = -inf
+                self._monitor.next_check = -inf
             if outcome.slot in self._slots.abandoned:
                 self._free_abandoned(outcome.slot)
                 outcomes = [one for one in outcomes if one is not outcome]
         return outcomes
 
-    def _look(self) -> None:
+    def _check_responses(self) -> None:
         """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
-        for host, change in self._monitor.look(now):
+        for host, change in self._monitor.check(now):
             if change is ResponseChange.LOST:
                 self._events.append(HostLost(now, host))
             elif change is ResponseChange.OVERDUE:
@@ -373,7 +373,7 @@ class LiveBackend(ABC):
         """An abandoned attempt has ended on its host, too."""
         self._jobs.over(self._slots.release_abandoned(slot))
 
-    def _hear(self, outcome: Reply) -> None:
+    def _on_reply(self, outcome: Reply) -> None:
         if outcome.slot in self._slots.abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return

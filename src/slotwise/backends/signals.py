@@ -23,22 +23,22 @@ def undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Signal handlers run only in the main thread.
         return
-    came: list[int] = []
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in ENDING}
-    heard = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
+    handled = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
     try:
-        for number in heard:
-            signal.signal(number, lambda number, _: came.append(number))
+        for number in handled:
+            signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
-        for number in heard:
+        for number in handled:
             signal.signal(number, before[number])
-        for late in came:
+        for late in received:
             signal.raise_signal(late)
 
 
 class HeldInterrupts:
-    """Holds KeyboardInterrupts back until the end of the block, which raises one if any came.
+    """Holds KeyboardInterrupts back until the end of the block, which raises one if any received.
 
     An exception that a signal handler raises within a lock or within `Thread.join` would leave
     these in a wrong state. The handler of the user is called at once; only the

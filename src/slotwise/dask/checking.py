@@ -31,7 +31,7 @@ def check(
 
     Keys of which something has happened since the turn may differ until the next one.
     """
-    news = computations.unheard
+    news = computations.pending_keys
     _check_held(scheduler, holding, computations)
     counts: dict[PhaseId, Counter[str]] = {}
     stale = set()

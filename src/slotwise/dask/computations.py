@@ -206,7 +206,7 @@ class Computations:
     """
 
     describe: Callable[[Key], KeyInfo]
-    look: Callable[[Key], Standing]
+    standing: Callable[[Key], Standing]
     due_after: float | None = None
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Computations:
         return computation.frontier.later if computation else 0
 
     @property
-    def unheard(self) -> set[Key]:
+    def pending_keys(self) -> set[Key]:
         """The keys of which something has happened since the last turn."""
         return {*self._wanted, *self._changed, *(end.key for end in self._ends)}
 
@@ -347,7 +347,7 @@ class Computations:
         found: dict[type, list[KeyTask]] = {}
 
         for key in keys:
-            task, standing = self.tasks.get(key), self.look(key)
+            task, standing = self.tasks.get(key), self.standing(key)
             if task is None:
                 if standing in ("blocked", "runnable", "bound"):  # Its job ended in this turn.
                     self._wanted[key] = None
@@ -384,7 +384,7 @@ class Computations:
                 del self.tasks[key]
                 self._one_less(task.phase.job)
         order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
-        return [event for kind in order for event in _told(now, kind, found.get(kind, ()))]
+        return [event for kind in order for event in _events_of(now, kind, found.get(kind, ()))]
 
     def _offers(self, now: float, slots: int) -> list[Event]:
         """Offer each job as many tasks as it could have slots; the events that say so."""
@@ -403,7 +403,7 @@ class Computations:
                 self.tasks[computation.ranked[rank]].status = "runnable"
             for kind, ranks in ((TasksBlocked, withdrawn), (TasksRunnable, offered)):
                 tasks = [self.tasks[computation.ranked[rank]] for rank in ranks]
-                events += _told(now, kind, tasks)
+                events += _events_of(now, kind, tasks)
         return events
 
     def _arrive(self, now: float, submitter: Submitter, keys: Sequence[Key]) -> list[Event]:
@@ -411,7 +411,7 @@ class Computations:
         mine = [key for key in keys if key in self._wanted]
         for key in mine:
             del self._wanted[key]
-        known = {key: self.describe(key) for key in mine if self.look(key) != "gone"}
+        known = {key: self.describe(key) for key in mine if self.standing(key) != "gone"}
         if not known:
             return []
         self._count += 1
@@ -469,7 +469,7 @@ class Computations:
                         del self.tasks[key]
 
 
-def _told(
+def _events_of(
     now: float,
     kind: type[OutputLost | TasksBlocked | TasksDropped | TasksRunnable],
     tasks: Iterable[KeyTask],

@@ -25,7 +25,7 @@ from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing
 from slotwise.dask.holding import Needed, Restricted, TaskHolds
 from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submitter_of
 from slotwise.dask.serving import Demanded, fails_open, serve
-from slotwise.dask.status import MAX_LOOK, GateHistory, GateStatus, GateView, status_of
+from slotwise.dask.status import MAX_SCANNED, GateHistory, GateStatus, GateView, status_of
 from slotwise.policy.scheduler import make_scheduler
 
 CHECK_SECONDS = 1.0
@@ -74,8 +74,8 @@ class Gate(SchedulerPlugin):
         self._begin()
         if replaces:
             scheduler.plugins.pop(self.name).open()  # Dask would warn of a second one.
-        self._holding.tell_of_secession(self._seceded)
-        self._holding.tell_of_status(self._workers_changed)
+        self._holding.on_secession(self._seceded)
+        self._holding.on_worker_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
         scheduler.loop.call_later(CHECK_SECONDS, self._watch)
@@ -223,7 +223,7 @@ class Gate(SchedulerPlugin):
             self._slots = slots
             events.insert(0, HostResized(self.now, HOST, {ANY_KIND: slots}))
         turn(self._slotwise, self, self._state, self._record, events)
-        self.history.look(self._state, self.now)
+        self.history.sample(self._state, self.now)
         launches, self._launches = self._launches, []
         self._release(launches, room)
         if self._restricted.changed(room, self._held_jobs()):
@@ -291,9 +291,9 @@ class Gate(SchedulerPlugin):
     @fails_open
     def _workers_changed(self) -> None:
         """Look again at all tasks that may not use every worker."""
-        self._look_again(self._restricted.take_all())
+        self._recheck(self._restricted.take_all())
 
-    def _look_again(self, keys: Iterable[Key]) -> None:
+    def _recheck(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self._computations.changed(key)
         self._wake()
@@ -336,7 +336,7 @@ class Gate(SchedulerPlugin):
     def _exempt(self, keys: Sequence[Key]) -> None:
         """Hold these tasks no longer."""
         self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
-        self._look_again(keys)
+        self._recheck(keys)
 
     def _set_alarm(self) -> None:
         """Take a turn at the instant at which the scheduler must be asked again."""
@@ -351,7 +351,7 @@ class Gate(SchedulerPlugin):
         if self._was_removed():
             return
         self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
-        self._look_again(self._restricted.outdated(self._allowed))
+        self._recheck(self._restricted.outdated(self._allowed))
         self._exempt(self._needed.keys(self._state.awaiting_admission))
         if not self._is_stuck():
             self._stuck_since = None
@@ -390,7 +390,7 @@ class Gate(SchedulerPlugin):
         """What it does now."""
         held, later, state = len(self._holding), self._computations.later_of, self._state
         view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
-        parked = islice(self._restricted.parked(), MAX_LOOK)
+        parked = islice(self._restricted.parked(), MAX_SCANNED)
         return status_of(view, self._computations.jobs_of(parked))
 
     def demanded(self, waiting: Any) -> Demanded:

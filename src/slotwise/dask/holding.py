@@ -104,10 +104,10 @@ class TaskHolds:
 
     def exempt(self, keys: Iterable[Key], stimulus_id: str) -> None:
         """Never hold these tasks again, until Dask forgets them, and let them run."""
-        there = [key for key in keys if key in self._scheduler.tasks]
-        self.exempted.update(there)
+        known = [key for key in keys if key in self._scheduler.tasks]
+        self.exempted.update(known)
         self._let_run(
-            {key: self._held.pop(key) for key in there if key in self._held}, stimulus_id
+            {key: self._held.pop(key) for key in known if key in self._held}, stimulus_id
         )
 
     def forget(self, key: Key) -> None:
@@ -221,7 +221,7 @@ class TaskHolds:
                 found[worker.address] = worker.nthreads + more - busy
         return found
 
-    def tell_of_secession(self, callback: Callable[[Key], None]) -> None:
+    def on_secession(self, callback: Callable[[Key], None]) -> None:
         """Call `callback` with the key of each task that goes on without occupying a thread."""
         handler = self._handlers["long-running"] = self._scheduler.stream_handlers[
             "long-running"
@@ -233,7 +233,7 @@ class TaskHolds:
 
         self._scheduler.stream_handlers["long-running"] = handle
 
-    def tell_of_status(self, callback: Callable[[], None]) -> None:
+    def on_worker_status(self, callback: Callable[[], None]) -> None:
         """Call `callback` when a worker has begun or ended a pause, or has become ready."""
         handler = self._handlers["worker-status-change"] = self._scheduler.stream_handlers[
             "worker-status-change"
@@ -419,7 +419,7 @@ class Needed:
 
     def __init__(self, computations: Computations, holding: TaskHolds) -> None:
         self._computations, self._holding = computations, holding
-        self._looks_from = 0.0
+        self._next_search = 0.0
 
     def keys(self, outside: Collection[str]) -> list[Key]:
         """These keys; `outside` are the jobs that await admission.
@@ -428,7 +428,7 @@ class Needed:
         looking has taken only `PART` of the time.
         """
         began = time.monotonic()
-        if not outside or began < self._looks_from:
+        if not outside or began < self._next_search:
             return []
         tasks = self._computations.tasks
         left = [*self._holding.exempted]
@@ -446,5 +446,5 @@ class Needed:
                     if key in tasks and tasks[key].phase.job in outside:
                         needed.append(key)
         ended = time.monotonic()
-        self._looks_from = ended + (ended - began) / PART
+        self._next_search = ended + (ended - began) / PART
         return needed

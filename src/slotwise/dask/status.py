@@ -27,7 +27,7 @@ from slotwise.dask.options import GateOptions
 MAX_ROWS = 30
 """The number of computations that run, and of those that wait, that are listed."""
 
-MAX_LOOK = 1_000
+MAX_SCANNED = 1_000
 """The number of computations, by arrival, and of parked tasks, that are looked at."""
 
 
@@ -140,7 +140,7 @@ class GateView:
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
-    """What the gate does now. O(pools + `MAX_LOOK` computations).
+    """What the gate does now. O(pools + `MAX_SCANNED` computations).
 
     `parked` are the computations with tasks for which the workers that they may use are full.
     """
@@ -150,7 +150,7 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
     count = 0
     for phases in state.jobs_left():
         count += 1
-        if count <= MAX_LOOK:
+        if count <= MAX_SCANNED:
             rows = running if any(phase.running for phase in phases) else waiting
             if len(rows) < MAX_ROWS:
                 rows.append(_computation(gate, phases, parked))
@@ -341,7 +341,7 @@ class GateHistory:
             elif isinstance(event, HostResized):
                 self._slots_most = max(self._slots_most, *event.slots.values())
 
-    def look(self, state: State, now: float) -> None:
+    def sample(self, state: State, now: float) -> None:
         """Note the state at the end of a turn."""
         for name in state.failed:
             self._alive.pop(name, None)

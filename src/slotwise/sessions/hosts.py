@@ -80,11 +80,11 @@ def place_for(
 
 def check_on_this_machine(cluster: Cluster) -> None:
     """InputError for a host elsewhere, which does not see the temporary folders of this one."""
-    here = socket.gethostname()
+    this_host = socket.gethostname()
     for host in cluster.hosts:
-        if host.addresses and here not in host.addresses:
+        if host.addresses and this_host not in host.addresses:
             raise InputError(
-                f"a command without an output writes to a temporary folder of {here!r}, which"
+                f"a command without an output writes to a temporary folder of {this_host!r}, which"
                 f" host {host.name!r} does not see; name a folder that all hosts see, as in"
                 " output='/shared/out'"
             )

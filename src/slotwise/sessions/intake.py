@@ -65,7 +65,7 @@ class SessionCore:
         self.display: LiveDisplay | None = None
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
-        records = [*filter(None, (learning.record, progress)), self._hear]
+        records = [*filter(None, (learning.record, progress)), self._on_turn]
         self.files = CallFiles(is_local=place.claim is not None)  # Else, on other hosts.
         self._claimed = header.cluster
         self.loop = LoopThread(header, place.backend, records, log)
@@ -267,7 +267,9 @@ class SessionCore:
             future.fail(SlotwiseError(f"the session has failed: {error}"))
         self.free()
 
-    def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+    def _on_turn(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""
         self.turns += 1
         if self.state.cluster is not self._claimed:

@@ -365,7 +365,7 @@ class Session:
 
 # The end of a session: by `close`, at the end of its block, or at the end of the program.
 
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 """Seconds between two looks at whether an interrupt has come while `close` waits."""
 
 LEAVE_SECONDS = 1.0
@@ -420,7 +420,7 @@ def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
         intake.cancel_jobs()
     _accept_no_more(intake)
     is_cancelled, until = cancels, inf
-    while not intake.loop.join(LOOK_SECONDS) and time.monotonic() < until:
+    while not intake.loop.join(POLL_SECONDS) and time.monotonic() < until:
         if held.count and not is_cancelled:
             is_cancelled = True
             intake.cancel_jobs()

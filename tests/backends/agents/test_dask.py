@@ -161,8 +161,8 @@ def test_a_worker_whose_agent_cannot_start_is_left_out(
             raise InputError("slotwise-agent.speed is 7; give a number from 0.001 to 1")
         return 1.0
 
-    monkeypatch.setattr(plugin, "_speed_here", speed)
-    monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(plugin, "_configured_speed", speed)
+    monkeypatch.setattr(dask_workers, "POLL_SECONDS", 0.1)
     monkeypatch.setattr(asking, "MIN_PAUSE", 0.1)
     threads = Threads(workers=2)
     try:

@@ -66,7 +66,7 @@ def test_a_killed_agent_is_told_once_and_asked_for_seldom(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its Dask worker goes on, whose log is not filled."""
-    monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dask_workers, "POLL_SECONDS", 0.05)
     told: list[str] = []
     with (
         dask_processes(tmp_path, "a", "b") as cluster,

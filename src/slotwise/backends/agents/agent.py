@@ -115,7 +115,7 @@ class Agent:
         )
         self._unknown = UnknownPeers(_cut)
         self._refusals = RefusalLog("slotwise agent")
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_over = False
 
     def open_folder(self) -> WorkFolder:
@@ -144,7 +144,7 @@ class Agent:
             try:
                 processes.attend(lifeline, select.POLLIN, self._end)
                 processes.attend(self._listener.fileno(), select.POLLIN, self._accept)
-                processes.attend(self._bell, select.POLLIN, lambda _: None)
+                processes.attend(self._wakeup, select.POLLIN, lambda _: None)
                 self._serve_next(processes)
             finally:
                 processes.close()
@@ -172,7 +172,7 @@ class Agent:
                 return
             processes.wait(left)
             with suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
+                os.eventfd_read(self._wakeup)
             while not self._greeted.empty():
                 connected, hello = self._greeted.get()
                 service = Service(connected, hello, processes, self._given, self._files)
@@ -229,7 +229,7 @@ class Agent:
                 serve_notes(connected, self._files)
             else:
                 self._greeted.put((connected, theirs))
-                os.eventfd_write(self._bell, 1)
+                os.eventfd_write(self._wakeup, 1)
         except RefusedError as error:
             self._refusals.add(error)
             connected.close()
@@ -254,7 +254,7 @@ class Service:
     ) -> None:
         self._processes = processes
         self._stream = MessageStream(connected)
-        self._is_over = self._has_heard = False
+        self._is_over = self._has_input = False
         self.is_dismissed = False  # by the manager; nobody else will come
         self._given, self._files = given, files
         # The number of the attempt that each slot runs, as the manager counts them.
@@ -280,30 +280,30 @@ class Service:
                 stream.flush()
                 if awaited != stream.events:
                     awaited = stream.events
-                    processes.attend(stream.channel, awaited, self._hear)
+                    processes.attend(stream.channel, awaited, self._on_readable)
                 for answer in processes.wait(beats_at - now):
                     self._pass_on(answer)
-                if self._has_heard:  # Not before: an answer must not pass for a later task's.
-                    self._has_heard = False
+                if self._has_input:  # Not before: an answer must not pass for a later task's.
+                    self._has_input = False
                     self._receive()
         except SlotwiseError as error:
             stream.send(["failed", str(error)])
             stream.flush()
         finally:
-            processes.attend(stream.channel, 0, self._hear)
+            processes.attend(stream.channel, 0, self._on_readable)
             stream.close()
 
-    def _hear(self, event: int) -> None:
-        self._has_heard |= bool(event & ~select.POLLOUT)
+    def _on_readable(self, event: int) -> None:
+        self._has_input |= bool(event & ~select.POLLOUT)
 
     def _receive(self) -> None:
         try:
             for message in self._stream.receive():
-                self._obey(message)
+                self._handle(message)
         except EOFError:
             self._is_over = True
 
-    def _obey(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         """Do what the manager says."""
         what, *details = message
         processes = self._processes
@@ -329,7 +329,7 @@ class Service:
             assert what == "tell"
             slot, attempt, seconds = details
             if self._attempts.get(slot) == attempt:
-                processes.tell(slot, time.monotonic() + seconds)
+                processes.request_stop(slot, time.monotonic() + seconds)
 
     def _pass_on(self, answer: Answer) -> None:
         attempt = self._attempts.pop(answer.slot, None)

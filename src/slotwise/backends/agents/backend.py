@@ -72,7 +72,7 @@ class AgentsBackend(LiveBackend):
         self._agents = AgentSlots()
         self._joining = {host.name: host for host in hosts}
         self._waiting: list[AgentHost] = []  # until commits on these hosts have ended
-        self._is_told = False  # that no host is left
+        self._is_reported = False  # that no host is left
         self._none_come = ""  # why no more hosts can come, as soon as this is so
         super().__init__(executions, cluster_of(hosts, grace), self._agents, is_open=is_open)
         source.watch(
@@ -126,7 +126,7 @@ class AgentsBackend(LiveBackend):
         super()._remove(host, why)
         self._jobs.lost_files(host)
 
-    def _look_for_hosts(self) -> None:
+    def _check_hosts_left(self) -> None:
         """Say once when no host is left that responds, and when one is there again.
 
         HostsLostError if no host is left, and none can join.
@@ -137,9 +137,9 @@ class AgentsBackend(LiveBackend):
                 " again, then run again the jobs that are not done"
             )
         is_none = len(self._slots.of_host) == len(self._monitor.unresponsive)
-        if is_none == self._is_told:
+        if is_none == self._is_reported:
             return
-        self._is_told = is_none
+        self._is_reported = is_none
         text = "a host is there again: jobs go on"
         if is_none:
             end = "session.close(cancels=True)" if self._is_open else "Ctrl-C"
@@ -150,7 +150,7 @@ class AgentsBackend(LiveBackend):
         print(f"slotwise: {text}", file=sys.stderr)
 
     def _take_arrivals(self, now: float) -> None:
-        for host in self._agents.take_gone():
+        for host in self._agents.take_disconnected():
             self._source.left(host)
             why = self._agents.why.pop(host, "has closed its connection")
             self._change_hosts(HostRemoved(now, host), why)
@@ -161,7 +161,7 @@ class AgentsBackend(LiveBackend):
             else:
                 self.put(Ask(partial(self._join, connected)))
         super()._take_arrivals(now)
-        self._look_for_hosts()
+        self._check_hosts_left()
 
 
 def cluster_of(hosts: Sequence[AgentHost], grace: float = GRACE) -> Cluster:

@@ -27,7 +27,7 @@ from slotwise.core.errors import InputError, SlotwiseError, option_name
 from slotwise.jobs.hosts import auth
 from slotwise.jobs.hosts.auth import tls_context
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """How often the manager looks for workers that have come."""
 
 ANSWER_SECONDS = 10.0
@@ -67,7 +67,7 @@ class DaskWorkers:
         self._asking = RunInLoop(client, AgentOrder(plugin, token.hex(), slots), security)
         self._connected: dict[str, str] = {}  # by the worker's address, its name
         self._refused: dict[str, str] = {}  # by the worker's address, why
-        self._told: set[str] = set()  # addresses
+        self._reported: set[str] = set()  # addresses
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
         self._leases = Leases(client, plugin)
@@ -88,7 +88,7 @@ class DaskWorkers:
         remedy = "restart it" if is_none else "it joins when it does, or restart it"
         for address, name in self._asking.silent().items():
             silent = f"host {name!r}: its Dask worker does not answer; {remedy}"
-            self._refuse(address, silent, is_told=True)
+            self._refuse(address, silent, is_reported=True)
         if is_none:
             why = "; ".join(self._refused.values()) or "there are none"
             raise SlotwiseError(
@@ -135,7 +135,7 @@ class DaskWorkers:
 
     def _watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
         fails = False
-        while not self._is_over.wait(LOOK_SECONDS):
+        while not self._is_over.wait(POLL_SECONDS):
             if self._client.status == "closed":
                 end("the connection to the Dask scheduler has ended")
                 return
@@ -146,7 +146,7 @@ class DaskWorkers:
                 fails = False
             except Exception as error:  # Of Dask, while the cluster changes or ends.
                 if self._client.status == "running" and not fails:
-                    _say(f"looking for Dask workers fails, and goes on: {error}")
+                    _warn(f"looking for Dask workers fails, and goes on: {error}")
                     fails = True
 
     def _known(self) -> Mapping[str, Any]:
@@ -187,25 +187,25 @@ class DaskWorkers:
         for address, answer in self._asking.answers().items():
             if isinstance(answer, AgentHost):
                 self._connected[address] = answer.name
-                self._told.discard(address)
+                self._reported.discard(address)
                 self._leases.take(address, answer.slots)
                 hosts.append(answer)
             elif isinstance(answer, OSError):  # It is perhaps leaving.
-                is_told = address in self._refused
-                self._refuse(address, f"{address}: {answer}", is_told=is_told)
+                is_reported = address in self._refused
+                self._refuse(address, f"{address}: {answer}", is_reported=is_reported)
             else:
-                self._refuse(address, str(answer), is_told=True)
+                self._refuse(address, str(answer), is_reported=True)
         return hosts
 
-    def _refuse(self, address: str, why: str, *, is_told: bool) -> None:
+    def _refuse(self, address: str, why: str, *, is_reported: bool) -> None:
         """Note why a worker cannot be used; if it is to be told, tell it once."""
         self._refused[address] = why
-        if is_told and address not in self._told:
-            self._told.add(address)
-            _say(f"a worker of the Dask cluster is left out: {why}")
+        if is_reported and address not in self._reported:
+            self._reported.add(address)
+            _warn(f"a worker of the Dask cluster is left out: {why}")
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     print(f"slotwise: {text}", file=sys.stderr)
 
 
@@ -257,13 +257,13 @@ def _check_answers(address: str, seconds: float) -> None:
     async def ask() -> str:
         security = Security()  # type: ignore[no-untyped-call]
         arguments = security.get_connection_args("client")  # type: ignore[no-untyped-call]
-        there: Any = await connect(  # type: ignore[no-untyped-call]
+        comm: Any = await connect(  # type: ignore[no-untyped-call]
             address, timeout=seconds, **arguments
         )
         try:
-            found = await send_recv(there, op="identity")
+            found = await send_recv(comm, op="identity")
         finally:
-            there.abort()
+            comm.abort()
         return str(found["type"])
 
     async def ask_in_time() -> str:

@@ -113,7 +113,7 @@ class AgentPlugin(WorkerPlugin):
             None if tls else self._order.token,
             tls,
             folder=worker.local_directory,
-            speed=_speed_here(),
+            speed=_configured_speed(),
         )
 
     def _start(self, given: AgentConfig) -> tuple[str, int]:
@@ -133,10 +133,10 @@ class AgentPlugin(WorkerPlugin):
         line = process.stdout.readline() if poll.poll(START_SECONDS * 1000) else b""
         if not line:
             raise SlotwiseError("its agent did not start; see the messages of its Dask worker")
-        told = json.loads(line)
-        if reason := told.get("failed"):
+        reply = json.loads(line)
+        if reason := reply.get("failed"):
             raise SlotwiseError(reason)
-        return given.listen, int(told["port"])
+        return given.listen, int(reply["port"])
 
     def _notice_end(self, process: subprocess.Popen[bytes], given: AgentConfig) -> None:
         process.wait()
@@ -174,7 +174,7 @@ def tls_of(security: Any, role: str) -> dict[str, str] | None:
     return names if all(names.values()) else None
 
 
-def _speed_here() -> float:
+def _configured_speed() -> float:
     """The speed that the configuration of Dask states for this host; 1 by default.
 
     InputError for a speed that cannot be emulated.

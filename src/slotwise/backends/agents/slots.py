@@ -35,7 +35,7 @@ class AgentHost:
     addresses  the host part of this, and the name of its machine
     first      the number of the first of them here
     keys       the runners that it has been sent
-    heard      when it was heard of last
+    last_message_at      when it was last_message_at of last
     stopped    those of its slots whose workers are stopped
     awaited    what `poll` waits for on the connection
     """
@@ -47,7 +47,7 @@ class AgentHost:
     addresses: tuple[str, ...] = ()
     first: int = 0
     keys: set[str] = field(default_factory=set)
-    heard: float = field(default_factory=time.monotonic)
+    last_message_at: float = field(default_factory=time.monotonic)
     stopped: frozenset[int] = frozenset()
     awaited: int = select.POLLIN
 
@@ -88,16 +88,16 @@ class AgentSlots:
     """The slots of all agents; a task in each at a time.
 
     A message of a killed attempt that comes late is dropped by the number of the attempt. A
-    host whose connection has ended is in `take_gone` once; its slots are then to be removed.
+    host whose connection has ended is in `take_disconnected` once; its slots are then to be removed.
     """
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._bell = Wakeup()
-        self._poll.register(self._bell.channel, select.POLLIN)
+        self._wakeup = Wakeup()
+        self._poll.register(self._wakeup.channel, select.POLLIN)
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
-        self._gone: list[str] = []
+        self._disconnected: list[str] = []
         self.addresses: dict[str, str] = {}  # by host, where its agent listens
         self.why: dict[str, str] = {}  # by host that has left, what its agent gave as a reason
         self._runners: dict[str, bytes] = {}
@@ -116,10 +116,10 @@ class AgentSlots:
         self._poll.register(host.stream.channel, select.POLLIN)
         return numbers
 
-    def take_gone(self) -> list[str]:
+    def take_disconnected(self) -> list[str]:
         """The hosts whose connections have ended since the last call."""
-        gone, self._gone = self._gone, []
-        return gone
+        names, self._disconnected = self._disconnected, []
+        return names
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
@@ -174,8 +174,8 @@ class AgentSlots:
             left = None if until is None else until - time.monotonic()
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
-                if channel == self._bell.channel:
-                    self._bell.reset()
+                if channel == self._wakeup.channel:
+                    self._wakeup.reset()
                     is_woken = True
                 elif event & ~select.POLLOUT:
                     is_woken |= not self._receive(self._hosts[channel], answers)
@@ -184,9 +184,9 @@ class AgentSlots:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        self._bell.ring()
+        self._wakeup.ring()
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
         if slot in self._running:
             host, seconds = self._host_of[slot], until - time.monotonic()
@@ -214,7 +214,7 @@ class AgentSlots:
     def is_stopped(self, slot: int) -> bool:
         """Whether the worker of a slot was stopped from outside, or its agent is silent."""
         host = self._host_of[slot]
-        is_silent = time.monotonic() - host.heard > SILENT_SECONDS
+        is_silent = time.monotonic() - host.last_message_at > SILENT_SECONDS
         return is_silent or slot - host.first in host.stopped
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
@@ -229,7 +229,7 @@ class AgentSlots:
         """Leave all agents, which then end their workers. Idempotent."""
         for host in list(self._hosts.values()):
             self._leave(host)
-        self._bell.close()
+        self._wakeup.close()
 
     def _flush(self) -> None:
         for channel, host in self._hosts.items():
@@ -240,17 +240,17 @@ class AgentSlots:
 
     def _receive(self, host: AgentHost, answers: list[Answer]) -> bool:
         """Take what an agent has sent; False if it is gone."""
-        host.heard = time.monotonic()
+        host.last_message_at = time.monotonic()
         try:
             for message in host.stream.receive():
-                self._hear(host, message, answers)
+                self._handle(host, message, answers)
         except (EOFError, AssertionError, ValueError, TypeError, LookupError):
-            self._gone.append(host.name)
+            self._disconnected.append(host.name)
             self._leave(host)
             return False
         return True
 
-    def _hear(self, host: AgentHost, message: Message, answers: list[Answer]) -> None:
+    def _handle(self, host: AgentHost, message: Message, answers: list[Answer]) -> None:
         what, *details = message
         if what == "answer":
             local, attempt, status, body, seconds = details

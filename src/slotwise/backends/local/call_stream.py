@@ -71,7 +71,7 @@ class CallFiles:
 
     def __init__(self, *, is_local: bool = True) -> None:
         """Calls elsewhere, not in processes that see these files, get pickles."""
-        self._is_here = is_local
+        self._is_local = is_local
         self._folders = TransferFolders()
         self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
         self._numbers, self._arguments = count(), count()
@@ -93,7 +93,7 @@ class CallFiles:
 
     def pack(self, value: object) -> bytes | StoredResult:
         """A value for a call: its pickle, or a file if it is large. Raises like `pickle`."""
-        folders = self.folders if self._is_here else ()
+        folders = self.folders if self._is_local else ()
         packed = pack(value, folders, f"argument-{next(self._arguments)}")
         return self.keep(packed) if isinstance(packed, Handle) else packed
 
@@ -186,8 +186,8 @@ class CallResult:
             problem = f"its pickle gives {error!r}"
         except BaseException as unreadable:
             problem = summary(unreadable)
-        told = f"{error_line(text)} (the exception itself cannot be read: {problem})"
-        substitute = SlotwiseError(told)
+        message = f"{error_line(text)} (the exception itself cannot be read: {problem})"
+        substitute = SlotwiseError(message)
         substitute.__cause__ = RemoteTraceback(text)
         return substitute
 

@@ -198,7 +198,7 @@ class WorkerProcess:
         self._missing = self._missing[got:]
         return got
 
-    def tell(self, until: float) -> None:
+    def request_stop(self, until: float) -> None:
         """Ask the task that was sent last to stop; it will be killed at that instant.
 
         A further call updates the instant, but does not signal again. No effect if the task has

@@ -113,16 +113,18 @@ class Processes:
         speeds = speeds or [1.0] * slots
         assert len(speeds) == slots
         self._speeds: dict[int, float] = {}  # by slot
-        self._pacer: CpuThrottle | None = None
-        self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
+        self._throttle: CpuThrottle | None = None
+        self._to_throttle: set[int] = (
+            set()
+        )  # slots whose worker will be slowed once it is ready
         self._stdout = stdout
         self.options = interpreter_options()
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
-        self._bell = Wakeup()
-        self._poll.register(self._bell.channel, select.POLLIN)
+        self._wakeup = Wakeup()
+        self._poll.register(self._wakeup.channel, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._others: dict[int, Callable[[int], None]] = {}  # by channel; see `attend`
         self._workers: dict[int, WorkerProcess] = {}  # by slot
@@ -141,8 +143,8 @@ class Processes:
         """
         check_room(len(speeds))
         assert all(MIN_SPEED <= speed <= 1 for speed in speeds)
-        if self._pacer is None and min(speeds, default=1) < 1:
-            self._pacer = CpuThrottle()
+        if self._throttle is None and min(speeds, default=1) < 1:
+            self._throttle = CpuThrottle()
         added: list[int] = []
         try:
             for speed in speeds:
@@ -162,12 +164,12 @@ class Processes:
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
-        gone = set(slots)
-        for slot in sorted(gone):
+        removed = set(slots)
+        for slot in sorted(removed):
             self._end(slot)
             del self._workers[slot], self._speeds[slot]
-            if self._pacer is not None:
-                self._pacer.forget(slot)
+            if self._throttle is not None:
+                self._throttle.forget(slot)
 
     def learn(self, key: str, runner: bytes) -> None:
         """Keep the runner of a key, a pickle, for tasks that will be started."""
@@ -187,9 +189,9 @@ class Processes:
             # The worker died while idle, so no task is lost.
             self._replace(slot)
             self._send(slot, key, task, kept)
-        if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
-            self._paced.add(slot)
-            self._pace(slot)
+        if self._throttle is not None and self._speeds[slot] < 1 and not sleeps:
+            self._to_throttle.add(slot)
+            self._throttle_if_ready(slot)
 
     def wait(self, timeout: float | None = None) -> list[Answer]:
         """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
@@ -204,8 +206,8 @@ class Processes:
             left = None if until is None else until - time.monotonic()
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
-                if channel == self._bell.channel:
-                    self._bell.reset()
+                if channel == self._wakeup.channel:
+                    self._wakeup.reset()
                     is_woken = True
                 elif channel in self._others:
                     self._others[channel](event)
@@ -228,18 +230,18 @@ class Processes:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        self._bell.ring()
+        self._wakeup.ring()
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
 
         It does not kill the task; use `kill`. It affects neither a task that has just ended nor
         the next one. A further call gives the task the new instant.
         """
         if self._workers[slot].busy:
-            self._workers[slot].tell(until)
-            if self._pacer is not None:
-                self._pacer.nudge(slot)  # It must get the signal now, not after the stop.
+            self._workers[slot].request_stop(until)
+            if self._throttle is not None:
+                self._throttle.nudge(slot)  # It must get the signal now, not after the stop.
 
     def kill(self, slot: int) -> None:
         """Stop the task in a slot by SIGKILL to all its processes; `wait` reports nothing.
@@ -261,8 +263,8 @@ class Processes:
     def is_stopped(self, slot: int) -> bool:
         """Whether the worker of a slot was stopped from outside by SIGSTOP."""
         pid = self._workers[slot].pid
-        if self._pacer is not None:
-            return self._pacer.is_held(slot, pid)
+        if self._throttle is not None:
+            return self._throttle.is_held(slot, pid)
         return is_stopped(pid, by_us=False)
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
@@ -275,8 +277,8 @@ class Processes:
 
     def close(self) -> None:
         """Kill all workers and the processes that user code started, and wait for their end."""
-        if self._pacer is not None:
-            self._pacer.close()
+        if self._throttle is not None:
+            self._throttle.close()
         ending = [*self._dying, *self._workers.values()]
         for worker in ending:
             worker.kill()
@@ -284,7 +286,7 @@ class Processes:
             worker.reap()
         self._dying, self._workers = [], {}
         self._by_channel = {}
-        self._bell.close()
+        self._wakeup.close()
 
     def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
         """Send a task to the worker of a slot; False if it is dead."""
@@ -318,7 +320,7 @@ class Processes:
         except (GarbledError, MemoryError) as error:
             return self._replace_dead_worker(slot, "unreadable", UNREADABLE[type(error)])
         if reply is None:
-            self._pace(slot)  # It may be ready now.
+            self._throttle_if_ready(slot)  # It may be ready now.
             return None
         worker.busy = False
         what, started, seconds, body = reply
@@ -363,21 +365,21 @@ class Processes:
         self._watch(worker)
         return worker
 
-    def _pace(self, slot: int) -> None:
+    def _throttle_if_ready(self, slot: int) -> None:
         """Slow the worker of a slot from now on, if it should be slowed and is ready.
 
         Before it is ready it would survive the manager, so it must not be stopped.
         """
-        if slot in self._paced and self._workers[slot].ready:
-            assert self._pacer is not None
-            self._paced.remove(slot)
-            self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
+        if slot in self._to_throttle and self._workers[slot].ready:
+            assert self._throttle is not None
+            self._to_throttle.remove(slot)
+            self._throttle.begin(slot, self._workers[slot].pid, self._speeds[slot])
 
     def _stop_throttling(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
         """Stop slowing the worker of a slot: it has no task any more, or will be killed."""
-        if self._pacer is not None:
-            self._paced.discard(slot)
-            self._pacer.end(slot, started, over)
+        if self._throttle is not None:
+            self._to_throttle.discard(slot)
+            self._throttle.end(slot, started, over)
 
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN

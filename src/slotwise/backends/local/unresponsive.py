@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 """The interval of checks of all workers; a shorter stop may not be noticed."""
 
 SOON_SECONDS = 0.05
@@ -47,7 +47,7 @@ class ResponseMonitor:
     stuck: its task may have stopped itself.
 
     unresponsive  the unresponsive hosts
-    next_look     the instant of the next necessary `look`
+    next_check     the instant of the next necessary `look`
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class ResponseMonitor:
 
         `is_local` says whether the manager runs on the same machine as the hosts.
         """
-        self._is_here = is_local
-        self.next_look = LOOK_SECONDS
+        self._is_local = is_local
+        self.next_check = CHECK_SECONDS
         self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
         self._grace = grace
         self._is_stopped = is_stopped
@@ -84,16 +84,16 @@ class ResponseMonitor:
             for known in (self._stopped_at, self._since, self._seconds):
                 known.pop(slot, None)
 
-    def look(self, now: float) -> list[tuple[str, ResponseChange]]:
+    def check(self, now: float) -> list[tuple[str, ResponseChange]]:
         """Changes since the last look. Costs about 20 microseconds for each worker."""
         changes = [
             (host, change)
             for host in self._slots
-            for change in self._changes(host, self._look_at(host, now), now)
+            for change in self._changes(host, self._count_stopped(host, now), now)
         ]
-        self.next_look = now + (SOON_SECONDS if self.unresponsive else LOOK_SECONDS)
+        self.next_check = now + (SOON_SECONDS if self.unresponsive else CHECK_SECONDS)
         for unresponsive in self.unresponsive.values():
-            self.next_look = min(self.next_look, unresponsive.due)
+            self.next_check = min(self.next_check, unresponsive.due)
         return changes
 
     def seconds(self, host: str, now: float) -> float:
@@ -120,7 +120,7 @@ class ResponseMonitor:
         """The seconds for which a slot's worker was seen stopped since the last call."""
         return self._seconds.pop(slot, 0.0)
 
-    def _look_at(self, host: str, now: float) -> int:
+    def _count_stopped(self, host: str, now: float) -> int:
         """The number of stopped workers of a host; also updates for how long they have been."""
         count = 0
         for slot in self._slots[host]:
@@ -138,7 +138,7 @@ class ResponseMonitor:
     def _changes(self, host: str, stopped: int, now: float) -> list[ResponseChange]:
         unresponsive = self.unresponsive.get(host)
         changes = []
-        is_alone = len(self._slots) == 1 and self._is_here
+        is_alone = len(self._slots) == 1 and self._is_local
         if unresponsive is None and stopped == len(self._slots[host]) and not is_alone:
             unresponsive = self.unresponsive[host] = _Unresponsive(now, now + self._grace)
             changes.append(ResponseChange.LOST)

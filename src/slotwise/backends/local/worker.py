@@ -325,9 +325,9 @@ def summary(error: BaseException) -> str:
     """The type and message of an error on one line, even if its `__str__` fails."""
     import traceback
 
-    told = traceback.TracebackException(type(error), error, None)
-    told.__notes__ = None
-    return list(told.format_exception_only())[-1].strip()
+    formatted = traceback.TracebackException(type(error), error, None)
+    formatted.__notes__ = None
+    return list(formatted.format_exception_only())[-1].strip()
 
 
 def text_of(error: BaseException) -> str:

@@ -45,7 +45,7 @@ class Slots(Protocol):
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
         ...
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
         ...
 
@@ -92,16 +92,16 @@ class Workers:
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self.wake, self.tell, self.close = slots.wake, slots.tell, slots.close
+        self.wake, self.request_stop, self.close = slots.wake, slots.request_stop, slots.close
         self.is_stopped, self.progress = slots.is_stopped, slots.progress
         self._paths: dict[str, list[str]] = {}  # the sys.path with each runner that was sent
         self._early: list[Reply] = []
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove slots, and kill their tasks; `wait` reports nothing."""
-        gone = set(slots)
-        self._early = [reply for reply in self._early if reply.slot not in gone]
-        self.slots.remove(gone)
+        removed = set(slots)
+        self._early = [reply for reply in self._early if reply.slot not in removed]
+        self.slots.remove(removed)
 
     def start(
         self,

@@ -35,12 +35,12 @@ class Attempts:
         jobs: Sequence[Job],
         simulation: Simulation,
         span: Unreachables,
-        tell: Callable[[float, Event], None],
+        schedule: Callable[[float, Event], None],
         absent: Collection[str] = (),
     ) -> None:
         """`cluster` has all hosts that are ever there, `absent` those not there now."""
-        self._tell, self._unreachable = tell, span
-        self._truths = ActualDurations(jobs, simulation)
+        self._schedule, self._unreachable = schedule, span
+        self._durations = ActualDurations(jobs, simulation)
         self._speed_of = simulation.speed_of
         self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
@@ -71,7 +71,7 @@ class Attempts:
         for launch in reading.ended(now):
             self._copy(launch, now)
 
-    def tell_copiers(self, events: Iterable[object], now: float) -> None:
+    def start_copiers(self, events: Iterable[object], now: float) -> None:
         """Start to compute the attempts that have all of their input after these task ends."""
         for event in events:
             if isinstance(event, TaskFinished):
@@ -79,8 +79,8 @@ class Attempts:
                     for begun, launch in source.waiting:
                         begins = source.copied_at(begun)
                         assert begins is not None
-                        heard_at = self._unreachable.through(launch.host, now)
-                        self._compute(launch, max(begins, heard_at))
+                        known_at = self._unreachable.through(launch.host, now)
+                        self._compute(launch, max(begins, known_at))
                     source.waiting.clear()
 
     def is_waiting(self, key: AttemptKey) -> bool:
@@ -103,18 +103,18 @@ class Attempts:
 
     def computed(self, end: TaskFinished, host: str, now: float) -> float:
         """The work that an attempt with this end has done by now, in seconds at speed 1."""
-        whole = self._truths.work_of(Launch(*key_of(end), host, Locality.NODE))
+        whole = self._durations.work_of(Launch(*key_of(end), host, Locality.NODE))
         begun = end.at - end.seconds
         part = (now - begun) / end.seconds if end.seconds else 1.0
         return whole * min(1.0, max(0.0, part))
 
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
         """Add to the kept work of a task, which need not be done again."""
-        self._truths.keep(phase, task, work)
+        self._durations.keep(phase, task, work)
 
     def lose(self, phase: PhaseId, task: int) -> None:
         """The output of a done task is lost."""
-        self._truths.forget(phase, task)
+        self._durations.forget(phase, task)
         self._copying.lost(phase)
 
     def fails(self, launch: Launch) -> bool:
@@ -135,7 +135,7 @@ class Attempts:
 
     def _compute(self, launch: Launch, begins: float) -> None:
         """The attempt has all of its input at `begins`; schedule its end."""
-        work = self._truths.work_of(launch) * self._slowdown[launch.locality]
+        work = self._durations.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
         fault = self._fault(launch) if self._fault else None
         if fault is not None and not isinstance(fault, Fault):
@@ -148,9 +148,9 @@ class Attempts:
         phase, task, attempt = launch.phase, launch.task, launch.attempt
         if fault:
             failed = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
-            self._tell(end, failed)
+            self._schedule(end, failed)
         else:
-            self._tell(end, TaskFinished(end, phase, task, attempt, seconds))
+            self._schedule(end, TaskFinished(end, phase, task, attempt, seconds))
 
 
 # Delayed actions of the simulated backend: heap entries that are not plain events.
@@ -404,8 +404,8 @@ class Reading:
 
     def next_end(self) -> float | None:
         """When the next attempt has its block if no other reading begins."""
-        coming = self._flows.next_end()
-        return None if coming is None else coming[0]
+        upcoming = self._flows.next_end()
+        return None if upcoming is None else upcoming[0]
 
     def ended(self, now: float) -> list[Launch]:
         """The attempts that have their block by now, in order of completion."""
@@ -461,14 +461,14 @@ class CopySource:
         self._done, self._latest = 0, -inf
         self.waiting: list[tuple[float, Launch]] = []
 
-    def part_is_there(self, at: float) -> bool:
+    def part_done(self, at: float) -> bool:
         """Count the end of a source task; whether all have ended now."""
         left = self._parts - self._done
         self._latest = max(self._latest, at + self._copy * left / self._parts)
         self._done += 1
         return self._done == self._parts
 
-    def part_is_lost(self) -> None:
+    def part_lost(self) -> None:
         """Count a source task as not done any more."""
         self._done -= 1
 
@@ -496,12 +496,12 @@ class Copying:
 
     def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
         """Count the end of a task of this phase. The sources that are complete now."""
-        return [source for source in self._fed_by.get(phase, ()) if source.part_is_there(at)]
+        return [source for source in self._fed_by.get(phase, ()) if source.part_done(at)]
 
     def lost(self, phase: PhaseId) -> None:
         """The output of a task of this phase is lost: what has not copied it waits."""
         for source in self._fed_by.get(phase, ()):
-            source.part_is_lost()
+            source.part_lost()
 
     def __bool__(self) -> bool:
         return bool(self._of)

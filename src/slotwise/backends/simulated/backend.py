@@ -82,7 +82,7 @@ class SimulatedBackend:
         self._unresponsive: set[str] = set()  # as reported
         grown = list(_grown(jobs, requests))
         self._attempts = Attempts(
-            ever, grown, truth, self._unreachable, self._tell, self._absent
+            ever, grown, truth, self._unreachable, self._schedule, self._absent
         )
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
         self._begun, self._gangs = LaunchDeduplicator(grown), Gangs(jobs)
@@ -96,14 +96,14 @@ class SimulatedBackend:
         # tracked, outputs are lost or there are gangs any entry may.
         self._odd = int(self._tracks_hosts or self._losses is not None or bool(self._gangs))
         for job in sorted(jobs, key=lambda job: job.arrival):
-            self._tell(job.arrival, JobArrived(job.arrival, truth.told(job)))
+            self._schedule(job.arrival, JobArrived(job.arrival, truth.told(job)))
         for request in requests:
-            self._tell(request.at, request)
+            self._schedule(request.at, request)
         if not any(isinstance(request, JobsClosed) for request in requests):
             last = max((job.arrival for job in jobs), default=0.0)
-            self._tell(last, JobsClosed(last))
+            self._schedule(last, JobsClosed(last))
         for change in changes:
-            self._tell(change.at, change)
+            self._schedule(change.at, change)
         self._schedule_outages()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
@@ -145,7 +145,7 @@ class SimulatedBackend:
                 if not entries:
                     continue  # Nothing is visible to the scheduler.
             if self._copies:
-                self._attempts.tell_copiers(entries, at)
+                self._attempts.start_copiers(entries, at)
             return entries  # type: ignore[return-value]  # No orders are left.
 
     def _read(self, reading: Reading, until: float | None) -> None:
@@ -155,7 +155,7 @@ class SimulatedBackend:
                 return
             self._attempts.read(reading, at)
 
-    def _tell(self, at: float, event: Event) -> None:
+    def _schedule(self, at: float, event: Event) -> None:
         self._counter += 1
         heappush(self._heap, (at, self._counter, event))
 
@@ -174,7 +174,7 @@ class SimulatedBackend:
                 if isinstance(entry, Lose):
                     yield from self._lose(entry)
                 elif not self._unreachable or not self._put_off(entry, entry.host):
-                    yield from self._obey(entry)
+                    yield from self._execute(entry)
             elif isinstance(entry, TaskFinished | TaskFailed):
                 key = key_of(entry)
                 if key in self._killed:
@@ -201,7 +201,7 @@ class SimulatedBackend:
                         self._losses.undo(event.phase, len(event.tasks))
                 yield event
 
-    def _obey(self, order: Order) -> Sequence[Event]:
+    def _execute(self, order: Order) -> Sequence[Event]:
         if isinstance(order, Stop):
             return self._stop(order)
         if isinstance(order, Deliver):
@@ -284,10 +284,10 @@ class SimulatedBackend:
         for span in self._unreachable:
             if span.noticed is not None:
                 host, given_up = span.host, span.noticed + self._grace
-                self._tell(span.noticed, HostLost(span.noticed, host))
+                self._schedule(span.noticed, HostLost(span.noticed, host))
                 if given_up < span.back:
                     self._order(given_up, Abandon(host))
-                self._tell(span.back, HostJoined(span.back, host))
+                self._schedule(span.back, HostJoined(span.back, host))
 
     def _send(self, launch: Launch) -> None:
         """Send a launch to a host: it may arrive later, or twice."""
@@ -348,7 +348,7 @@ class SimulatedBackend:
         if back == self.now or isinstance(entry, Abandon):
             return False
         if isinstance(entry, TaskFinished | TaskFailed):
-            self._tell(back, replace(entry, at=back))
+            self._schedule(back, replace(entry, at=back))
         else:
             self._order(back, entry)
         return True

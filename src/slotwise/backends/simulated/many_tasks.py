@@ -18,7 +18,7 @@ TASKS_MANY = 1_000_000
 TASK_BYTES, LOGGED_TASK_BYTES = 300, 50
 """The least memory for each task of a simulation; with a log in a file, for each of these."""
 
-LOOK_SECONDS = 5.0
+ESTIMATE_SECONDS = 5.0
 """After this time the duration is estimated."""
 
 PRINTED_SECONDS = 60.0
@@ -58,7 +58,7 @@ class Duration:
             return
         self._done += sum(isinstance(event, TaskFinished) for event in events)
         passed = self._clock() - self._begun
-        if passed < LOOK_SECONDS or not self._done:
+        if passed < ESTIMATE_SECONDS or not self._done:
             return
         self._is_over = True
         seconds = passed * self._tasks / self._done

@@ -104,8 +104,8 @@ class FlowNetwork(Generic[Key]):
     def advance(self, now: float) -> list[Key]:
         """Move the clock. The flows that are over by now, in order of end, then of start."""
         over: list[Key] = []
-        while (coming := self.next_end()) is not None and coming[0] <= now:
-            self._now = coming[0]
+        while (upcoming := self.next_end()) is not None and upcoming[0] <= now:
+            self._now = upcoming[0]
             for row in self._flows.ended(self._now):
                 key = self._keys[row]
                 self._remove(row)
@@ -140,8 +140,10 @@ class FlowNetwork(Generic[Key]):
     def _move(self, now: float) -> None:
         assert now >= self._now, "time never decreases"
         if now > self._now:
-            coming = self.next_end()
-            assert coming is None or coming[0] >= now, "earlier ends were handled by advance"
+            upcoming = self.next_end()
+            assert upcoming is None or upcoming[0] >= now, (
+                "earlier ends were handled by advance"
+            )
             self._now = now
 
     def _remove(self, row: int) -> float:
