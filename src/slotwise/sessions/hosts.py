@@ -84,9 +84,9 @@ def check_on_this_machine(cluster: Cluster) -> None:
     for host in cluster.hosts:
         if host.addresses and this_host not in host.addresses:
             raise InputError(
-                f"a command without an output writes to a temporary folder of {this_host!r}, which"
-                f" host {host.name!r} does not see; name a folder that all hosts see, as in"
-                " output='/shared/out'"
+                f"a command without an output writes to a temporary folder of {this_host!r},"
+                f" which host {host.name!r} does not see; name a folder that all hosts see, as"
+                " in output='/shared/out'"
             )
 
 

@@ -59,7 +59,7 @@ def test_that_no_host_is_left_is_told_once(
         assert f"`dask worker {cluster.address}`" in line
         cluster.start("c")
         assert [call.result(TIMEOUT) for call in calls] == [None] * 4
-    assert lines(capsys, told)[1:] == ["slotwise: a host is there again: jobs go on"]
+    assert lines(capsys, told)[1:] == ["slotwise: a host reconnected; jobs continue"]
 
 
 def test_a_killed_agent_is_told_once_and_asked_for_seldom(
@@ -227,7 +227,9 @@ def test_a_client_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
     async def begin(address: str) -> None:
         async with Client(address, asynchronous=True, set_as_default=False) as client:
-            with pytest.raises(InputError, match="dask is asynchronous; give a distributed"):
+            with pytest.raises(
+                InputError, match="dask is asynchronous; expected a distributed"
+            ):
                 Session(dask=client)
 
     with dask_processes(tmp_path) as cluster:

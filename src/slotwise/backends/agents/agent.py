@@ -1,9 +1,10 @@
 """An agent: runs the worker processes of its host for a manager that connects to it.
 
-`python -m slotwise.backends.agents.agent` reads a line of JSON from its standard input, which
-is an `AgentConfig`, prints a line with its port, or why it cannot begin, and serves one manager
-after another. When a manager is gone, its worker processes are ended at once. The agent ends
-when its standard input does, or when no manager has come for some time.
+`python -m slotwise.backends.agents.agent` reads an `AgentConfig` as a line of JSON from its
+standard input. It prints a line with its port, or with the reason why it cannot start, and
+serves one manager after another. When a manager disconnects, its worker processes are killed at
+once. The agent exits when its standard input is closed, or when no manager connects for some
+time.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from slotwise.jobs.hosts.sockets import (
 from slotwise.jobs.work_folder import NAME, WorkFolder, temporary_folder, work_folder_name
 
 BEAT_SECONDS = 1.0
-"""How often an agent tells that it is there, and what its workers are doing."""
+"""The interval of the heartbeats of an agent, which report the state of its workers."""
 
 FULL_SECONDS = 0.002
-"""The pause when nobody can be accepted because the process has no descriptor left."""
+"""The pause after a failed accept because the process has no file descriptor left."""
 
 LINGER_SECONDS = 60.0
 """How long an agent waits for a manager, by default."""
@@ -64,19 +65,19 @@ LINGER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What an agent is told at its start.
+    """The configuration of an agent.
 
     slots    the number of its slots
     name     the name of its host
     listen   the address to listen on; the port is any free one
-    token    what a manager must know, in hexadecimal digits; or
-    tls      "ca_file", "cert" and "key": paths, or the texts of the files
-    lingers  seconds after which it ends without a manager
-    folder   where the files of jobs are put, in a folder of their own; by default that of the
-             system for temporary files
+    token    the secret that a manager must know, in hexadecimal digits, unless there is TLS
+    tls      "ca_file", "cert" and "key": paths, or the contents of the files
+    lingers  seconds without a manager after which the agent exits
+    folder   parent of the folder for the files of jobs; by default the temporary folder of the
+             system
     speed    the part of the time for which workers run while they have tasks; below 1 only to
              emulate a slow host
-    beats    seconds between its reports
+    beats    seconds between heartbeats
     """
 
     slots: int
@@ -90,7 +91,7 @@ class AgentConfig:
     beats: float = BEAT_SECONDS
 
     def security(self) -> Security:
-        """What proves that a manager may use this agent. SlotwiseError if nothing does."""
+        """The credentials that authenticate a manager. SlotwiseError if there are none."""
         if self.tls is not None:
             return tls_context(self.tls, ssl.Purpose.CLIENT_AUTH)
         if not self.token:
@@ -101,8 +102,8 @@ class AgentConfig:
 class Agent:
     """Listens for managers, and serves one at a time.
 
-    Connections are greeted in threads of their own, so that nobody who connects and says
-    nothing keeps others waiting. The number of those that are greeted is limited.
+    Each connection is authenticated in a thread, so that a silent peer does not block others.
+    The number of connections in authentication is limited.
     """
 
     def __init__(self, given: AgentConfig) -> None:
@@ -119,22 +120,23 @@ class Agent:
         self._is_over = False
 
     def open_folder(self) -> WorkFolder:
-        """A new folder for files of jobs. SlotwiseError if there can be none."""
+        """Create a folder for files of jobs. SlotwiseError if that fails."""
         root = Path(self._given.folder or temporary_folder())
         folder = WorkFolder(root / work_folder_name())
         try:
             folder.open("an agent")
         except OSError as error:
             raise SlotwiseError(
-                f"its agent cannot put files into {root}: {error.strerror}; make room there, or"
-                " give its Dask worker another --local-directory"
+                f"its agent cannot write to {root}: {error.strerror}; free space there, or"
+                " start its Dask worker with another --local-directory"
             ) from error
         return folder
 
     def serve(self, lifeline: int, first: WorkFolder) -> None:
-        """Serve managers until the lifeline, a descriptor that is never written to, ends.
+        """Serve managers until the lifeline, a descriptor that is never written to, is closed.
 
-        `first` is the folder for the first of them. SlotwiseError if there is none for another.
+        `first` is the folder for the first manager. SlotwiseError if no folder can be created
+        for a later one.
         """
         folder: WorkFolder | None = first
         while not self._is_over:
@@ -152,7 +154,7 @@ class Agent:
             folder = None
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """What tasks need to put files where this agent serves them, and to fetch others."""
+        """Variables with which tasks write files that this agent serves, and fetch others."""
         security: dict[str, Any] = {"tls": self._given.tls}
         if isinstance(self._security, bytes):
             security = {"token": reader_token(self._security).hex()}
@@ -164,7 +166,7 @@ class Agent:
         }
 
     def _serve_next(self, processes: Processes) -> None:
-        """Wait for a manager, and serve it until it is gone."""
+        """Wait for a manager, and serve it until it disconnects."""
         until = time.monotonic() + self._given.lingers
         while not self._is_over:
             if (left := until - time.monotonic()) <= 0:
@@ -181,10 +183,10 @@ class Agent:
                 return
 
     def _goes_on(self) -> bool:
-        """Whether the manager that is served may go on.
+        """Whether to continue to serve the current manager.
 
-        It may not when one has come again, because its connection was lost: this one need not
-        have heard of that.
+        Not if a manager has connected meanwhile. It has lost its earlier connection, and this
+        side may not have detected the loss.
         """
         return not self._is_over and self._greeted.empty()
 
@@ -203,14 +205,14 @@ class Agent:
         try:
             tune(connected)
             connected = secured(connected, self._security, is_agent=True)
-        except (OSError, ValueError):  # It is gone.
+        except (OSError, ValueError):  # The peer has disconnected.
             connected.close()
             return
         self._unknown.add(connected)
         threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
 
     def _greet(self, connected: socket.socket) -> None:
-        """Serve a reader, or let `serve` serve a manager."""
+        """Authenticate a peer. Serve a reader here; queue a manager for `serve`."""
         hello = {
             "slots": self._given.slots,
             "python": platform.python_version(),
@@ -236,13 +238,14 @@ class Agent:
 
 
 def _cut(connected: socket.socket) -> None:
-    """End the wait of the thread that greets a peer; it closes the connection."""
+    """Wake up the thread that authenticates a peer, which then closes the connection."""
     with suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # TLS would take part otherwise.
+        # The method of an SSL socket would also reset its TLS state.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 class Service:
-    """What an agent does for one manager."""
+    """Serves one manager: executes its messages, and sends answers and heartbeats."""
 
     def __init__(
         self,
@@ -255,7 +258,7 @@ class Service:
         self._processes = processes
         self._stream = MessageStream(connected)
         self._is_over = self._has_input = False
-        self.is_dismissed = False  # by the manager; nobody else will come
+        self.is_dismissed = False  # by the manager: no other one will connect
         self._given, self._files = given, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
@@ -264,11 +267,11 @@ class Service:
         processes.options = tuple(options)
         folder = hello.get("folder")
         if isinstance(folder, str):
-            with suppress(OSError):  # Then workers begin where the agent did.
+            with suppress(OSError):  # Then workers start in the folder of the agent.
                 os.chdir(folder)
 
     def run(self, goes_on: Callable[[], bool]) -> None:
-        """Serve until the manager is gone."""
+        """Serve until the manager disconnects, or `goes_on` returns False."""
         processes, stream = self._processes, self._stream
         try:
             processes.add([self._given.speed] * self._given.slots)
@@ -283,7 +286,8 @@ class Service:
                     processes.attend(stream.channel, awaited, self._on_readable)
                 for answer in processes.wait(beats_at - now):
                     self._pass_on(answer)
-                if self._has_input:  # Not before: an answer must not pass for a later task's.
+                # After the answers: a new task in a slot must not get the answer of the last.
+                if self._has_input:
                     self._has_input = False
                     self._receive()
         except SlotwiseError as error:
@@ -304,7 +308,7 @@ class Service:
             self._is_over = True
 
     def _handle(self, message: Message) -> None:
-        """Do what the manager says."""
+        """Execute a message of the manager."""
         what, *details = message
         processes = self._processes
         if what == "start":
@@ -336,13 +340,13 @@ class Service:
         if attempt is not None:
             slot, status, body, _, seconds = answer
             if status == "error":
-                self._check_folder()  # Then it is no error of the task.
+                self._check_folder()  # If it was removed, the task is not at fault.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
             self._stream.send(["answer", slot, attempt, status, body, seconds])
 
     def _beat(self) -> None:
-        """Tell which workers are stopped, and what tasks have reported."""
+        """Send the workers that are stopped, and the progress of tasks."""
         self._check_folder()
         processes = self._processes
         stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
@@ -354,18 +358,18 @@ class Service:
         self._stream.send(["beat", stopped, reports])
 
     def _check_folder(self) -> None:
-        """SlotwiseError if the folder for files has been removed: so is what tasks left there.
+        """SlotwiseError if the folder was removed, and with it the output of tasks.
 
-        The host is lost then. The agent serves the next manager with a new folder.
+        The host is then lost. The agent serves the next manager with a new folder.
         """
         if not self._files.is_dir():
             raise SlotwiseError(
-                f"has lost its folder {self._files}, which somebody has removed"
+                f"has lost its folder {self._files}, which was removed by another program"
             )
 
 
 def main() -> None:
-    """Serve as the line of JSON on the standard input says."""
+    """Run the agent that the line of JSON on the standard input describes."""
     reset_signals()
     agent = Agent(AgentConfig(**json.loads(sys.stdin.readline())))
     try:
@@ -381,7 +385,7 @@ def main() -> None:
 
 
 def line_for(given: AgentConfig) -> str:
-    """The line that starts an agent."""
+    """The configuration as the line that an agent reads at its start."""
     return json.dumps(asdict(given)) + "\n"
 
 

@@ -20,7 +20,7 @@ from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.sockets import join_address
 
 SILENT_SECONDS = 3.0
-"""After this time without a message, the workers of an agent count as stopped."""
+"""Time without a message after which the workers of an agent count as stopped."""
 
 CONNECT_SECONDS = 10.0
 
@@ -32,12 +32,12 @@ class AgentHost:
     name       the name of its host
     slots      the number of its slots
     address    where its agent listens: "10.0.0.3:41234"
-    addresses  the host part of this, and the name of its machine
-    first      the number of the first of them here
-    keys       the runners that it has been sent
-    last_message_at      when it was last_message_at of last
-    stopped    those of its slots whose workers are stopped
-    awaited    what `poll` waits for on the connection
+    addresses  the host part of `address`, and the name of the machine
+    first      the manager's number of its first slot
+    keys       the keys of the runners that it was sent
+    last_message_at  when it sent its last message, as `time.monotonic()`
+    stopped    the slots whose workers are stopped, in the agent's numbers
+    awaited    the events for which `poll` waits on the connection
     """
 
     name: str
@@ -87,8 +87,9 @@ def check_python(theirs: str) -> None:
 class AgentSlots:
     """The slots of all agents; a task in each at a time.
 
-    A message of a killed attempt that comes late is dropped by the number of the attempt. A
-    host whose connection has ended is in `take_disconnected` once; its slots are then to be removed.
+    Messages carry the number of their attempt, so that late ones of killed attempts are
+    dropped. `take_disconnected` returns a host whose connection has ended once; the caller then
+    removes its slots.
     """
 
     def __init__(self) -> None:
@@ -99,7 +100,7 @@ class AgentSlots:
         self._host_of: dict[int, AgentHost] = {}  # by slot
         self._disconnected: list[str] = []
         self.addresses: dict[str, str] = {}  # by host, where its agent listens
-        self.why: dict[str, str] = {}  # by host that has left, what its agent gave as a reason
+        self.why: dict[str, str] = {}  # by host, why its agent has disconnected
         self._runners: dict[str, bytes] = {}
         self._running: dict[int, int] = {}  # by slot, the number of the attempt
         self._progress: dict[int, tuple[float, float | None]] = {}
@@ -122,7 +123,7 @@ class AgentSlots:
         return names
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
+        """Remove all slots of a host, and end its agent and the lease of its threads."""
         hosts = []
         for slot in slots:
             hosts.append(self._host_of.pop(slot))
@@ -133,13 +134,13 @@ class AgentSlots:
             self._leave(host)
 
     def leave(self, other: AgentHost) -> None:
-        """End the earlier connection to the same agent, which goes on with this one."""
+        """Close the earlier connection to an agent, which continues with connection `other`."""
         for host in list(self._hosts.values()):
             if (host.name, host.address) == (other.name, other.address):
                 self._leave(host)
 
     def learn(self, key: str, runner: bytes) -> None:
-        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        """Register the pickled runner of a key, for tasks that are started later."""
         self._runners[key] = runner
 
     def start(
@@ -165,7 +166,7 @@ class AgentSlots:
     def wait(self, timeout: float | None = None) -> list[Answer]:
         """Block until some tasks or hosts have ended, or `wake` is called.
 
-        At most `timeout` seconds; None means forever. What was to be sent is sent first.
+        At most `timeout` seconds; None means forever. Pending messages are sent first.
         """
         until = None if timeout is None else time.monotonic() + timeout
         answers: list[Answer] = []
@@ -218,15 +219,15 @@ class AgentSlots:
         return is_silent or slot - host.first in host.stopped
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
-        """What the task in a slot has reported, about a second ago."""
+        """The progress that the task in a slot has reported, up to about a second old."""
         return self._progress.get(slot)
 
     def dismiss(self) -> None:
-        """Let the agents end, because no manager will come to them any more."""
+        """Let the agents exit: no manager will connect to them any more."""
         self._dismiss(self._hosts.values())
 
     def close(self) -> None:
-        """Leave all agents, which then end their workers. Idempotent."""
+        """Disconnect from all agents, which then kill their workers. Idempotent."""
         for host in list(self._hosts.values()):
             self._leave(host)
         self._wakeup.close()
@@ -239,7 +240,7 @@ class AgentSlots:
                 host.awaited = events
 
     def _receive(self, host: AgentHost, answers: list[Answer]) -> bool:
-        """Take what an agent has sent; False if it is gone."""
+        """Handle the messages of an agent; False if it has disconnected."""
         host.last_message_at = time.monotonic()
         try:
             for message in host.stream.receive():
