@@ -167,8 +167,8 @@ class Executing:
         """Record that an attempt has failed, or was lost with its worker or its host.
 
         If the task itself has ended or stopped its worker (`is_own`), the attempt has failed
-        although it was lost. The reason is a string or an error. With a LostInputError, the lost
-        output is reported too. With an InputChanged, the job fails.
+        although it was lost. The reason is a string or an error. With a LostInputError, the
+        lost output is reported too. With an InputChanged, the job fails.
         """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task

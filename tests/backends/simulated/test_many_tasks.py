@@ -28,8 +28,8 @@ def test_the_duration_is_told_once(
         now += 1
         duration(now, [ENDED] * rate, [])
     assert capsys.readouterr().err == (
-        f"slotwise: simulating 100,000,000 tasks takes {words}, if it goes on as in the first"
-        f" 5 s, with {rate:,} tasks a second\n"
+        f"slotwise: simulating 100,000,000 tasks takes {words} at the rate of the first 5 s,"
+        f" {rate:,} tasks a second\n"
     )
 
 
