@@ -363,7 +363,7 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
         ),
         (
             lambda: Simulation(save_seconds=cast("Any", "x")),
-            "save_seconds is 'x'; expected seconds",
+            "save_seconds is 'x'; give seconds",
         ),
         (
             lambda: Simulation(seed=cast("Any", float("nan"))),
