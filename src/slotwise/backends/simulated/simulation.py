@@ -337,7 +337,7 @@ class ActualDurations:
         return work
 
     def draw(self, phase_id: PhaseId) -> list[float]:
-        """Draw the work of each task of a phase, at speed 1. InputError if it is unknown."""
+        """Draw the work of each task, in seconds at speed 1. InputError if it is unknown."""
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
         if tasks.work is None:
