@@ -136,7 +136,7 @@ class Processes:
         """Add a slot with a worker for each of the speeds; returns the slots.
 
         SlotwiseError if a worker process cannot be started; then none is added. InputError,
-        before any is started, if limits of the machine do not allow so many.
+        before any is started, if limits of the machine do not allow them.
         """
         check_room(len(speeds))
         assert all(MIN_SPEED <= speed <= 1 for speed in speeds)
