@@ -100,7 +100,7 @@ def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"pool": "other"}, "there is no pool 'other'; the pools are reports, research and"),
+        ({"pool": "other"}, "unknown pool 'other'; known: reports, research, default"),
         ({"pol": "reports"}, "unknown key 'pol'; did you mean 'pool'?"),
         ({"deadline": -1}, "deadline is -1: give a number >= 0"),
         ({"priority": "urgent"}, "priority is 'urgent': give 'very_high'"),

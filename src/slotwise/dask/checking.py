@@ -13,7 +13,7 @@ from slotwise.dask.holding import HELD, Restricted, TaskHolds
 
 STATES: Mapping[str, Collection[str]] = {
     "blocked": ("waiting", "no-worker"),
-    "later": ("no-worker",),
+    "deferred": ("no-worker",),
     "runnable": ("no-worker",),
     "running": ("processing",),
 }
@@ -58,9 +58,9 @@ def check(
             assert computation.left == left, "tasks of a computation are counted"
             assert computation.running == sum(count["running"] for count in known)
             frontier = computation.frontier
-            assert frontier.later == sum(count["later"] for count in known)
+            assert frontier.deferred == sum(count["deferred"] for count in known)
             assert frontier.offered == sum(count["runnable"] for count in known)
-            assert computations.offers_enough(name), "no slot is free for a task that is later"
+            assert computations.offers_enough(name), "no slot is free for a deferred task"
     _check_state(state, computations, counts, stale)
 
 
@@ -91,5 +91,5 @@ def _check_state(
         if phase.id not in stale:
             count = counts.get(phase.id, Counter())
             found = phase.pending, phase.blocked, phase.running
-            blocked = count["blocked"] + count["later"]
+            blocked = count["blocked"] + count["deferred"]
             assert found == (count["runnable"], blocked, count["running"]), phase.id

@@ -38,7 +38,7 @@ class Frontier:
     """The runnable tasks of a computation by rank, which is their place in Dask's order.
 
     Dask's order keeps few results in memory. The first tasks are offered slots; slotwise
-    divides slots among their phases. The others are deferred ("later"): otherwise the phases
+    divides slots among their phases. The others are deferred: otherwise the phases
     that read input would get slots as long as they have tasks, and their results would fill the
     memory of the workers.
 
@@ -48,13 +48,13 @@ class Frontier:
     A change costs O(log n) with n tasks, and a search among the offered tasks.
     """
 
-    __slots__ = ("_bound", "_later", "_offered", "_order")
+    __slots__ = ("_bound", "_deferred", "_offered", "_order")
 
     def __init__(self) -> None:
         self._offered: list[int] = []  # sorted
         self._bound: set[int] = set()  # also offered
-        self._later: set[int] = set()
-        self._order: list[int] = []  # a heap of `_later`; it may have ranks that have left
+        self._deferred: set[int] = set()
+        self._order: list[int] = []  # a heap of `_deferred`; it may have ranks that have left
 
     @property
     def offered(self) -> int:
@@ -62,17 +62,17 @@ class Frontier:
         return len(self._offered) + len(self._bound)
 
     @property
-    def later(self) -> int:
+    def deferred(self) -> int:
         """The number of deferred tasks."""
-        return len(self._later)
+        return len(self._deferred)
 
     def has_enough(self, most: int) -> bool:
         """Whether `most` tasks are offered in addition to the bound ones, or all that exist."""
-        return not self._later or len(self._offered) >= most
+        return not self._deferred or len(self._offered) >= most
 
     def add(self, rank: int) -> None:
         """Add a runnable task, which is deferred until `balance`."""
-        self._later.add(rank)
+        self._deferred.add(rank)
         heappush(self._order, rank)
 
     def bind(self, rank: int) -> None:
@@ -83,10 +83,10 @@ class Frontier:
         """Remove a task that begins to run, or is not runnable any more."""
         if rank in self._bound:
             self._bound.remove(rank)
-        elif rank in self._later:
-            self._later.remove(rank)
-            if len(self._order) > 2 * len(self._later):
-                self._order = list(self._later)
+        elif rank in self._deferred:
+            self._deferred.remove(rank)
+            if len(self._order) > 2 * len(self._deferred):
+                self._order = list(self._deferred)
                 heapify(self._order)
         else:
             del self._offered[bisect_left(self._offered, rank)]
@@ -105,14 +105,14 @@ class Frontier:
                 withdrawn.append(self._offered.pop())
                 self.add(withdrawn[-1])
             heappop(self._order)
-            self._later.remove(rank)
+            self._deferred.remove(rank)
             insort(self._offered, rank)
             offered.append(rank)
         return offered, withdrawn
 
     def _first(self) -> int | None:
         """The first deferred task, or None."""
-        while self._order and self._order[0] not in self._later:
+        while self._order and self._order[0] not in self._deferred:
             heappop(self._order)
         return self._order[0] if self._order else None
 
@@ -120,11 +120,11 @@ class Frontier:
 Key = Hashable
 """A key of Dask: a string, or a tuple that begins with one."""
 
-Status = Literal["blocked", "later", "runnable", "running", "done"]
-"""The status of a task in the gate. For slotwise, a deferred ("later") task is blocked."""
+Status = Literal["blocked", "deferred", "runnable", "running", "done"]
+"""The status of a task in the gate. For slotwise, a deferred task is blocked."""
 
-Standing = Literal["blocked", "runnable", "bound", "running", "done", "gone"]
-"""The status of a key in Dask; "gone" if it need not be computed any more.
+Standing = Literal["blocked", "runnable", "bound", "running", "done", "unneeded"]
+"""The status of a key in Dask; "unneeded" if it need not be computed any more.
 
 A bound key is runnable, but only on certain workers, which have room for it.
 """
@@ -265,17 +265,17 @@ class Computations:
         task = self.tasks.get(key)
         if task is None:
             return key not in self._wanted
-        return task.status == "later" and not self.offers_enough(task.phase.job)
+        return task.status == "deferred" and not self.offers_enough(task.phase.job)
 
     def offers_enough(self, job: str) -> bool:
         """Whether a job has as many offered tasks as it could have slots, or all it has."""
         computation = self.alive[job]
         return computation.frontier.has_enough(self._slots - computation.running)
 
-    def later_of(self, job: str) -> int:
+    def deferred_of(self, job: str) -> int:
         """The number of deferred tasks of a job."""
         computation = self.alive.get(job)
-        return computation.frontier.later if computation else 0
+        return computation.frontier.deferred if computation else 0
 
     @property
     def pending_keys(self) -> set[Key]:
@@ -353,7 +353,7 @@ class Computations:
                 continue
             self._touched[task.phase.job] = None
             if task.status == "done":
-                if standing in ("gone", "done", "running"):
+                if standing in ("unneeded", "done", "running"):
                     continue
                 found.setdefault(OutputLost, []).append(task)
                 self.alive[task.phase.job].left += 1
@@ -364,7 +364,7 @@ class Computations:
             if standing == "runnable":
                 if task.status == "blocked":
                     frontier.add(task.rank)
-                    task.status = "later"
+                    task.status = "deferred"
                 continue
             if task.status != "blocked":
                 frontier.remove(task.rank)
@@ -393,11 +393,11 @@ class Computations:
         events: list[Event] = []
         for job in jobs:
             computation = self.alive[job]
-            if not computation.frontier.later:
+            if not computation.frontier.deferred:
                 continue
             offered, withdrawn = computation.frontier.balance(slots - computation.running)
             for rank in withdrawn:
-                self.tasks[computation.ranked[rank]].status = "later"
+                self.tasks[computation.ranked[rank]].status = "deferred"
             for rank in offered:
                 self.tasks[computation.ranked[rank]].status = "runnable"
             for kind, ranks in ((TasksBlocked, withdrawn), (TasksRunnable, offered)):
@@ -410,7 +410,7 @@ class Computations:
         mine = [key for key in keys if key in self._wanted]
         for key in mine:
             del self._wanted[key]
-        known = {key: self.describe(key) for key in mine if self.standing(key) != "gone"}
+        known = {key: self.describe(key) for key in mine if self.standing(key) != "unneeded"}
         if not known:
             return []
         self._count += 1

@@ -388,8 +388,11 @@ class Gate(SchedulerPlugin):
 
     def status(self) -> GateStatus:
         """The present status."""
-        held, later, state = len(self._holding), self._computations.later_of, self._state
-        view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
+        held, state = len(self._holding), self._state
+        deferred = self._computations.deferred_of
+        view = GateView(
+            self.options, state, self.history, self.now, self.is_open, held, deferred
+        )
         parked = islice(self._restricted.parked(), MAX_SCANNED)
         return status_of(view, self._computations.jobs_of(parked))
 

@@ -118,8 +118,8 @@ class TaskHolds:
         """The status of a key in Dask."""
         task = self._scheduler.tasks.get(key)
         if task is None or key in self.exempted:
-            return "gone"
-        return STANDINGS.get(task.state, "gone")
+            return "unneeded"
+        return STANDINGS.get(task.state, "unneeded")
 
     def waits_for(self, key: Key) -> list[Key]:
         """The dependencies of a task that have no result."""
@@ -367,9 +367,9 @@ class Restricted:
             found += held
             for job, keys in self._parked.get(workers, {}).items():
                 if more and not is_held(job):
-                    come = list(islice(keys, more))
-                    found += come
-                    more -= len(come)
+                    added = list(islice(keys, more))
+                    found += added
+                    more -= len(added)
         return found
 
     def outdated(self, allowed: Callable[[Key], Workers | None]) -> list[Key]:

@@ -198,8 +198,8 @@ class GateOptions:
         else:
             pool = name if name in tree and name not in tree.inner else "default"
         if self.pools and pool not in tree and pool != "default":
-            known = ", ".join(tree)
-            raise InputError(f"there is no pool {pool!r}; the pools are {known} and default")
+            known = ", ".join([*tree, "default"])
+            raise InputError(f"unknown pool {pool!r}; known: {known}")
         tree.check_holds_jobs(pool)
         return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
 

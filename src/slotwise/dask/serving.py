@@ -168,7 +168,7 @@ class Demanded:
         outside, left = frozenset(state.awaiting_admission), dict[PoolState, float]()
         for job, computation in computations.alive.items():
             frontier = computation.frontier
-            runnable = frontier.offered + frontier.later + of_job[job]
+            runnable = frontier.offered + frontier.deferred + of_job[job]
             limits = [share for phase in state.phases_of(job)[:1] for share in phase.limits]
             room = min((left.setdefault(share, share.room) for share in limits), default=inf)
             may_begin = 0 if job in outside else int(min(runnable, max(0, room)))

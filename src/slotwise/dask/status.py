@@ -126,7 +126,7 @@ class GateStatus:
 class GateView:
     """The data for `status_of`.
 
-    `held` is the number of held tasks; `later` returns the number of runnable tasks of a job
+    `held` is the number of held tasks; `deferred` returns the number of runnable tasks of a job
     that are not offered to slotwise.
     """
 
@@ -136,7 +136,7 @@ class GateView:
     now: float
     is_open: bool
     held: int
-    later: Callable[[str], int]
+    deferred: Callable[[str], int]
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
@@ -192,7 +192,7 @@ def _computation(
         tasks,
         done,
         running,
-        runnable + gate.later(job.id),
+        runnable + gate.deferred(job.id),
         entitled,
         _reason(gate, phases, running, entitled, job.id in parked),
     )

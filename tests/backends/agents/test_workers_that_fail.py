@@ -23,7 +23,7 @@ from slotwise.backends.agents import dask_workers
 from slotwise.backends.local.worker import summary
 from slotwise.core.errors import InputError, SlotwiseError
 
-LACKS = r"host 'bare': slotwise is not installed there; install it .* pip install 'slotwise"
+LACKS = r"host 'bare': slotwise is not installed; install it .* pip install 'slotwise"
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -95,7 +95,7 @@ class AgentConfig:
         if self.tls is not None:
             return tls_context(self.tls, ssl.Purpose.CLIENT_AUTH)
         if not self.token:
-            raise SlotwiseError("an agent needs a token or TLS; nobody may connect without")
+            raise SlotwiseError("an agent needs a token or TLS to authenticate managers")
         return bytes.fromhex(self.token)
 
 
@@ -198,7 +198,7 @@ class Agent:
             connected, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
             return
-        except OSError:  # There is no descriptor left.
+        except OSError:  # No descriptor is left.
             self._unknown.drop_oldest()
             time.sleep(FULL_SECONDS)
             return
@@ -212,7 +212,7 @@ class Agent:
         threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
 
     def _greet(self, connected: socket.socket) -> None:
-        """Authenticate a peer. Serve a reader here; queue a manager for `serve`."""
+        """Authenticate a peer. Serve a reader; queue a manager for `serve`."""
         hello = {
             "slots": self._given.slots,
             "python": platform.python_version(),

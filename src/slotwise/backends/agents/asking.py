@@ -140,8 +140,8 @@ def _reason(name: str, error: Exception) -> SlotwiseError | OSError:
     place = f"host {name!r}"
     if missing := re.search(r"No module named '(\w+)", str(error)):  # Dask sends the text only.
         return RefusedError(
-            f"{place}: {missing[1]} is not installed there; install it in the environment of"
-            f" this Dask worker: pip install 'slotwise[dask]=={__version__}'"
+            f"{place}: {missing[1]} is not installed; install it in the environment of this"
+            f" Dask worker: pip install 'slotwise[dask]=={__version__}'"
         )
     return RefusedError(
         f"{place}: its agent cannot be started: {error}; it needs the version of slotwise that"

@@ -217,7 +217,7 @@ class CallStream:
     def add(self, call: Call) -> bool:
         """Add a call, as the task with the number `count`; the caller holds a lock.
 
-        Returns whether to put the stream into the inbox of the loop: it may be there already.
+        Returns whether to put the stream into the inbox, unless an earlier entry is left.
         """
         self._calls[self.count] = call
         self.count += 1

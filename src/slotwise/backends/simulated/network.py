@@ -187,7 +187,7 @@ class FlowNetwork(Generic[Key]):
     def _touched(self) -> list[int] | None:
         """The new flows, and the flows that full links connect to them or to ended flows.
 
-        A link that cannot be full does not connect flows: each has a lower limit elsewhere.
+        A link that cannot be full does not connect flows: each has a lower limit on another one.
         None for more than `FEW` flows: it is then faster to recompute all flows.
         """
         paths, found = self._flows.paths, set(self._fresh)
@@ -476,7 +476,7 @@ def rates_of_many(paths: npt.NDArray[np.int64], capacity: Numbers) -> Numbers:
         levels = level[at]
         lowest = levels.min(axis=1, keepdims=True)
         is_tight = np.ones(len(room), dtype=bool)
-        is_tight[at[levels > lowest]] = False  # One of its flows has a smaller level elsewhere.
+        is_tight[at[levels > lowest]] = False  # A flow has a smaller level on another link.
         done = is_tight[at].any(axis=1)
         given = lowest[done, 0]
         rates[left[done]] = given
