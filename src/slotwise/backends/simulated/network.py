@@ -187,7 +187,7 @@ class FlowNetwork(Generic[Key]):
     def _touched(self) -> list[int] | None:
         """The new flows, and the flows that full links connect to them or to ended flows.
 
-        A link that cannot be full does not connect flows: each has a lower limit on another one.
+        A link that cannot be full does not connect flows: each has a lower limit on another.
         None for more than `FEW` flows: it is then faster to recompute all flows.
         """
         paths, found = self._flows.paths, set(self._fresh)
