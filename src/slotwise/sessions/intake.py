@@ -46,7 +46,7 @@ class SessionCore:
     def __init__(
         self,
         header: Header,
-        learning: Learning,
+        learning: ProgramHistory,
         place: SessionPlace,
         progress: Record | None,
         log: str | Path | None,
@@ -351,7 +351,7 @@ def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:
     )
 
 
-class Learning:
+class ProgramHistory:
     """Estimates from a history, and the record that adds finished tasks of programs to it.
 
     rates   the estimates; empty without a history

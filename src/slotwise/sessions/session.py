@@ -34,7 +34,13 @@ from slotwise.sessions.hosts import (
     checked_entry,
     refuse_shuffle,
 )
-from slotwise.sessions.intake import Learning, SessionCore, arriving, explained, names_left
+from slotwise.sessions.intake import (
+    ProgramHistory,
+    SessionCore,
+    arriving,
+    explained,
+    names_left,
+)
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import Workload
@@ -114,7 +120,7 @@ class Session:
         workload = Workload((), pools=check_pools(pools), preemption=options.get("preemption"))
         place = hosts.place_for(slots, dask, dask_slots)
         try:
-            learning = Learning(history, place.cluster)
+            learning = ProgramHistory(history, place.cluster)
             source = Source(workload, ())
             spec = RunSpec(scheduler, "live", (), place.cluster, source, options, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)

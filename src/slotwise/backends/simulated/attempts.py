@@ -46,12 +46,14 @@ class Attempts:
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
         self._fault = simulation.fault
         self._reports = Reports(cluster) if cluster.heartbeat else None
-        self._copying = Copying(jobs)
+        self._copying = CopySources(jobs)
         self.copies = bool(self._copying)
-        self.reading: Reading | None = None
+        self.reading: BlockReads | None = None
         if simulation.network is not None:
             phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
-            self.reading = Reading(cluster, simulation.network, phases, simulation.seed, absent)
+            self.reading = BlockReads(
+                cluster, simulation.network, phases, simulation.seed, absent
+            )
 
     def add(self, host: Host) -> None:
         """Add a host, perhaps with the name of an earlier host and another speed."""
@@ -66,7 +68,7 @@ class Attempts:
         else:
             self._compute(launch, now)
 
-    def read(self, reading: Reading, now: float) -> None:
+    def read(self, reading: BlockReads, now: float) -> None:
         """Continue the attempts that have read their blocks by `now`."""
         for launch in reading.ended(now):
             self._copy(launch, now)
@@ -354,7 +356,7 @@ OUTSIDE = ""
 """The source of a block that no host of the cluster has."""
 
 
-class Reading:
+class BlockReads:
     """The attempts that now read a block over the network, in their slots.
 
     The whole block is read before the task computes, from a copy in the rack of the reader if
@@ -468,7 +470,7 @@ class CopySource:
         return max(begun + self._copy, self._latest)
 
 
-class Copying:
+class CopySources:
     """The sources of all phases that copy, indexed by copying phase and by source phase."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:

@@ -10,13 +10,13 @@ from slotwise.backends.simulated.attempts import (
     Abandon,
     AttemptKey,
     Attempts,
+    BlockReads,
     Deliver,
     Gangs,
     LaunchDeduplicator,
     Lose,
     Losses,
     Order,
-    Reading,
     Repeat,
     Stop,
     key_of,
@@ -148,7 +148,7 @@ class SimulatedBackend:
                 self._attempts.start_copiers(entries, at)
             return entries  # type: ignore[return-value]  # No orders are left.
 
-    def _read(self, reading: Reading, until: float | None) -> None:
+    def _read(self, reading: BlockReads, until: float | None) -> None:
         """Continue the attempts that have their blocks before the next entry of the heap."""
         while (at := reading.next_end()) is not None:
             if (until is not None and until < at) or (self._heap and self._heap[0][0] < at):
