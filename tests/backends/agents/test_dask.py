@@ -188,12 +188,12 @@ def test_a_worker_on_a_full_disk_is_left_out_with_this_reason(
     """Its agent has no folder for files. The folder is named, and what to do."""
     place = tmp_path / "a file"  # There can be no folder in it, as on a full disk.
     place.touch()
-    given = plugin.AgentPlugin._given
+    given = plugin.AgentPlugin._config
 
     def elsewhere(self: plugin.AgentPlugin, worker: Any) -> AgentConfig:
         return replace(given(self, worker), folder=str(place))
 
-    monkeypatch.setattr(plugin.AgentPlugin, "_given", elsewhere)
+    monkeypatch.setattr(plugin.AgentPlugin, "_config", elsewhere)
     threads = Threads(workers=1)
     told = rf"its agent cannot write to {place}: File exists; free space there, or start"
     try:

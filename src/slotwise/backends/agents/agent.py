@@ -106,12 +106,12 @@ class Agent:
     The number of connections in authentication is limited.
     """
 
-    def __init__(self, given: AgentConfig) -> None:
-        self._given, self._security = given, given.security()
-        self._listener = listening(given.listen)
+    def __init__(self, config: AgentConfig) -> None:
+        self._config, self._security = config, config.security()
+        self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
-        self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
+        self._authenticated: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
             queue.SimpleQueue()
         )
         self._unknown = UnknownPeers(_cut)
@@ -121,7 +121,7 @@ class Agent:
 
     def open_folder(self) -> WorkFolder:
         """Create a folder for files of jobs. SlotwiseError if that fails."""
-        root = Path(self._given.folder or temporary_folder())
+        root = Path(self._config.folder or temporary_folder())
         folder = WorkFolder(root / work_folder_name())
         try:
             folder.open("an agent")
@@ -155,19 +155,19 @@ class Agent:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         """Variables with which tasks write files that this agent serves, and fetch others."""
-        security: dict[str, Any] = {"tls": self._given.tls}
+        security: dict[str, Any] = {"tls": self._config.tls}
         if isinstance(self._security, bytes):
             security = {"token": reader_token(self._security).hex()}
         return {
             FOLDER_VARIABLE: str(folder),
-            NAME_VARIABLE: self._given.name,
-            ADDRESS_VARIABLE: join_address(self._given.listen, self.port),
+            NAME_VARIABLE: self._config.name,
+            ADDRESS_VARIABLE: join_address(self._config.listen, self.port),
             SECURITY_VARIABLE: json.dumps(security),
         }
 
     def _serve_next(self, processes: Processes) -> None:
         """Wait for a manager, and serve it until it disconnects."""
-        until = time.monotonic() + self._given.lingers
+        until = time.monotonic() + self._config.lingers
         while not self._is_over:
             if (left := until - time.monotonic()) <= 0:
                 self._is_over = True
@@ -175,9 +175,9 @@ class Agent:
             processes.wait(left)
             with suppress(BlockingIOError):
                 os.eventfd_read(self._wakeup)
-            while not self._greeted.empty():
-                connected, hello = self._greeted.get()
-                service = Service(connected, hello, processes, self._given, self._files)
+            while not self._authenticated.empty():
+                connected, hello = self._authenticated.get()
+                service = Service(connected, hello, processes, self._config, self._files)
                 service.run(self._goes_on)
                 self._is_over |= service.is_dismissed
                 return
@@ -188,7 +188,7 @@ class Agent:
         Not if a manager has connected meanwhile. It has lost its earlier connection, and this
         side may not have detected the loss.
         """
-        return not self._is_over and self._greeted.empty()
+        return not self._is_over and self._authenticated.empty()
 
     def _end(self, event: int) -> None:
         self._is_over = True
@@ -209,12 +209,12 @@ class Agent:
             connected.close()
             return
         self._unknown.add(connected)
-        threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+        threading.Thread(target=self._authenticate, args=(connected,), daemon=True).start()
 
-    def _greet(self, connected: socket.socket) -> None:
+    def _authenticate(self, connected: socket.socket) -> None:
         """Authenticate a peer. Serve a reader; queue a manager for `serve`."""
         hello = {
-            "slots": self._given.slots,
+            "slots": self._config.slots,
             "python": platform.python_version(),
             "slotwise": __version__,
             "pid": os.getpid(),
@@ -230,7 +230,7 @@ class Agent:
             elif theirs["role"] == "notes":
                 serve_notes(connected, self._files)
             else:
-                self._greeted.put((connected, theirs))
+                self._authenticated.put((connected, theirs))
                 os.eventfd_write(self._wakeup, 1)
         except RefusedError as error:
             self._refusals.add(error)
@@ -252,14 +252,14 @@ class Service:
         connected: socket.socket,
         hello: Mapping[str, Any],
         processes: Processes,
-        given: AgentConfig,
+        config: AgentConfig,
         files: Path,
     ) -> None:
         self._processes = processes
         self._stream = MessageStream(connected)
         self._is_over = self._has_input = False
         self.is_dismissed = False  # by the manager: no other one will connect
-        self._given, self._files = given, files
+        self._config, self._files = config, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
         options = hello.get("options", ())
@@ -274,12 +274,12 @@ class Service:
         """Serve until the manager disconnects, or `goes_on` returns False."""
         processes, stream = self._processes, self._stream
         try:
-            processes.add([self._given.speed] * self._given.slots)
+            processes.add([self._config.speed] * self._config.slots)
             beats_at, awaited = 0.0, 0
             while not self._is_over and goes_on():
                 if (now := time.monotonic()) >= beats_at:
                     self._beat()
-                    beats_at = now + self._given.beats
+                    beats_at = now + self._config.beats
                 stream.flush()
                 if awaited != stream.events:
                     awaited = stream.events
@@ -349,7 +349,7 @@ class Service:
         """Send the workers that are stopped, and the progress of tasks."""
         self._check_folder()
         processes = self._processes
-        stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
+        stopped = [slot for slot in range(self._config.slots) if processes.is_stopped(slot)]
         reports = [
             [slot, attempt, *progress]
             for slot, attempt in self._attempts.items()
@@ -384,9 +384,9 @@ def main() -> None:
         print(f"slotwise agent: {error}", file=sys.stderr)
 
 
-def line_for(given: AgentConfig) -> str:
+def line_for(config: AgentConfig) -> str:
     """The configuration as the line that an agent reads at its start."""
-    return json.dumps(asdict(given)) + "\n"
+    return json.dumps(asdict(config)) + "\n"
 
 
 if __name__ == "__main__":

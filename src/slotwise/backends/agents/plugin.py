@@ -67,8 +67,8 @@ class AgentPlugin(WorkerPlugin):
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | str
         try:
-            given = self._given(worker)
-            self._address = await asyncio.to_thread(self._start, given)
+            config = self._config(worker)
+            self._address = await asyncio.to_thread(self._start, config)
         except (SlotwiseError, OSError, ValueError) as error:
             self._address = str(error)
             await self.teardown(worker)
@@ -103,7 +103,7 @@ class AgentPlugin(WorkerPlugin):
         """Block until the agent has ended."""
         self._has_ended.wait()
 
-    def _given(self, worker: Any) -> AgentConfig:
+    def _config(self, worker: Any) -> AgentConfig:
         tls = tls_of(worker.security, "worker")
         threads: int = worker.state.nthreads
         return AgentConfig(
@@ -116,17 +116,17 @@ class AgentPlugin(WorkerPlugin):
             speed=_configured_speed(),
         )
 
-    def _start(self, given: AgentConfig) -> tuple[str, int]:
+    def _start(self, config: AgentConfig) -> tuple[str, int]:
         """Start the agent, and wait for its address."""
         pipe = subprocess.PIPE
         process = self._process = subprocess.Popen(AGENT, stdin=pipe, stdout=pipe)
         # A thread notices the end also while the worker's event loop is busy or has ended.
         threading.Thread(
-            target=self._notice_end, args=(process, given), name="slotwise agent", daemon=True
+            target=self._notice_end, args=(process, config), name="slotwise agent", daemon=True
         ).start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(line_for(given).encode())
+        process.stdin.write(line_for(config).encode())
         process.stdin.flush()
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
@@ -136,14 +136,14 @@ class AgentPlugin(WorkerPlugin):
         reply = json.loads(line)
         if reason := reply.get("failed"):
             raise SlotwiseError(reason)
-        return given.listen, int(reply["port"])
+        return config.listen, int(reply["port"])
 
-    def _notice_end(self, process: subprocess.Popen[bytes], given: AgentConfig) -> None:
+    def _notice_end(self, process: subprocess.Popen[bytes], config: AgentConfig) -> None:
         process.wait()
         self._has_ended.set()
-        assert given.folder is not None
+        assert config.folder is not None
         with suppress(OSError):
-            sweep(given.folder, LOOKS)  # A killed agent leaves its files behind.
+            sweep(config.folder, LOOKS)  # A killed agent leaves its files behind.
 
 
 async def begin_agent(order: AgentOrder, dask_worker: Any) -> tuple[str, int] | str:
