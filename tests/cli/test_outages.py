@@ -58,7 +58,7 @@ REFUSED = {
     "--outage h1=1+0": "outage h1=1.0+0.0: it lasts 0.0 s; expected seconds > 0",
     "--outage h1=-1+5": "outage h1=-1.0+5.0: it begins at -1.0; expected seconds >= 0",
     "--outage h1=1+inf": "outage h1=1.0+inf: it lasts inf s; expected seconds > 0",
-    "--outage h1=1+2 --outage h1=2+1": "outage h1=1+2 and outage h1=2+1 overlap; make them",
+    "--outage h1=1+2 --outage h1=2+1": "outage h1=1+2 and outage h1=2+1 overlap; combine them",
     "--outage h2=1+2": "outage h2=1+2: there is no host 'h2'; known: h1, a=b",
     "--true-speed h1": "--true-speed is 'h1'; give each host once with its speed, as in h1=0.5",
     "--true-speed h1=fast": "--true-speed is 'h1=fast'; give each host once with its speed",
