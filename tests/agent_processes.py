@@ -291,7 +291,7 @@ def run_on_agents() -> None:
             share(execution)
         source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
-        self._waiting, self._none_come = [], ""  # type: ignore[attr-defined]
+        self._waiting, self._end_reason = [], ""  # type: ignore[attr-defined]
         self._is_open, self._is_reported = is_open, False  # type: ignore[attr-defined]
         try:
             LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
