@@ -138,9 +138,9 @@ class EagerSlots(AgentSlots):
         super().start(slot, key, task, kept, sleeps=sleeps)
         self._flush()
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask a task at once."""
-        super().tell(slot, until)
+        super().request_stop(slot, until)
         self._flush()
 
     def kill(self, slot: int) -> None:
@@ -291,8 +291,8 @@ def run_on_agents() -> None:
             share(execution)
         source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
-        self._waiting, self._none_come = [], ""  # type: ignore[attr-defined]
-        self._is_open, self._is_told = is_open, False  # type: ignore[attr-defined]
+        self._waiting, self._end_reason = [], ""  # type: ignore[attr-defined]
+        self._is_open, self._is_reported = is_open, False  # type: ignore[attr-defined]
         try:
             LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
         except BaseException:

@@ -1,10 +1,9 @@
 """Functions for the code of a running task: stop early, and keep work for the next attempt.
 
-When a scheduler takes a slot back, it first asks the running task to stop. It kills the
-task only if the task still runs at the end of its grace period.
-`docs/howto/survive-preemption.md` says what a task can do in between. All functions refer to
-the task that runs in this process. Outside of a task no stop is requested, nothing is kept, and
-hooks are never called.
+When a scheduler takes a slot back, it first asks the running task to stop. It kills the task
+only if the task still runs at the end of its grace period. `docs/howto/survive-preemption.md`
+describes what a task can do in between. All functions refer to the task that runs in this
+process. Outside of a task no stop is requested, nothing is kept, and hooks are never called.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 SPEED_VARIABLE = "SLOTWISE_HOST_SPEED"
-"""The environment variable of a worker process that holds the speed of its host."""
+"""The environment variable of a worker process with the speed of its host."""
 
 Hook = Callable[[float], object]
 """Called with the seconds until the task is killed, when it is asked to stop."""
@@ -59,9 +58,9 @@ def on_stop_request(hook: Hook | None) -> None:
 def stop(keep: object = None) -> NoReturn:
     """End the task now, before it is done, and keep a value for its next attempt.
 
-    The next attempt, in any process, gets the value from `kept`. Without a value, what an
-    earlier attempt kept remains. Call this in the task's own thread. It raises Stopped, which
-    is not an Exception: unless the task returns, it counts as stopped, however it ends.
+    The next attempt, in any process, gets the value from `kept`. Without a value, the value
+    that an earlier attempt kept remains. Call this in the task's own thread. It raises Stopped,
+    which is not an Exception: unless the task returns, it counts as stopped, however it ends.
     RuntimeError if the task has not been asked to stop.
     """
     if _attempt is None or _attempt.until() is None:
@@ -86,14 +85,14 @@ def progress(done: float, total: float | None = None) -> None:
     """Report how much of the task is done, in any unit, and the total if it is known.
 
     `slotwise.Future.progress` returns the last report. It takes about a microsecond: the
-    numbers are written to memory that the session reads when it is asked.
+    numbers are written to shared memory, which the session reads on request.
     """
     if _attempt is not None:
         _attempt.report(done, float("nan") if total is None else total)
 
 
 def host_speed() -> float:
-    """The speed of the host that this task runs on: 1, unless the host is emulated.
+    """The speed of the host on which this task runs: 1, unless the host is emulated.
 
     An emulated host runs its tasks a part of the time. This does not slow down waiting, such as
     a sleep or a request over a network. A task can use this number to slow down its waits too.
@@ -102,9 +101,9 @@ def host_speed() -> float:
 
 
 def sleep(seconds: float) -> None:
-    """A task that only sleeps: the given seconds on a host of speed 1, longer on a slower one.
+    """Sleep: the given seconds on a host of speed 1, longer on a slower one.
 
-    It stops when requested to; its next attempt sleeps for the rest.
+    It is a task that stops when requested to, and whose next attempt sleeps for the rest.
     """
     speed = host_speed()
     done = kept(0.0)
@@ -119,12 +118,12 @@ def sleep(seconds: float) -> None:
 
 
 class RunningAttempt:
-    """One attempt of a task, from the side of the code that runs it.
+    """One attempt of a task, for the code that runs it.
 
-    until  returns the instant, on the clock of `time.monotonic`, at which the attempt is
-           killed; None while it has not been asked to stop
-    kept   the pickle of the value that an earlier attempt kept, if one did
-    report  is called with what `progress` reports; nan is a total that is not known
+    until   returns the instant, as `time.monotonic()`, at which the attempt is killed; None
+            while it has not been asked to stop
+    kept    the pickle of the value that an earlier attempt kept, or None
+    report  is called with the arguments of `progress`; an unknown total is nan
 
     After a call of `stop`, `stopped` is the exception that it raised. If a hook called it, the
     attempt is `torn`: its current operation, such as an import, may be half done.
@@ -145,7 +144,7 @@ class RunningAttempt:
         self._value: Any = None
 
     def kept(self) -> Any:
-        """The kept value; it is unpickled once."""
+        """The kept value, which is unpickled once."""
         if self._pickle is not None:
             self._value, self._pickle = pickle.loads(self._pickle), None
         return self._value
@@ -166,7 +165,7 @@ class RunningAttempt:
 
             trace = traceback.format_exc()
             text = f"slotwise: the stop hook of a task failed: {trace}"
-            os.write(2, text.encode())  # The task may be inside a print itself.
+            os.write(2, text.encode())  # Not by `print`, in which the task itself may be.
 
 
 _attempt: RunningAttempt | None = None

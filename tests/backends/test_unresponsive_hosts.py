@@ -128,7 +128,7 @@ def stage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> HostStage:
     """Runs a job on hosts a and b, each of one slot, by fair sharing or a given scheduler."""
-    monkeypatch.setattr("slotwise.backends.local.unresponsive.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("slotwise.backends.local.unresponsive.CHECK_SECONDS", 0.05)
 
     def simulated(job: Job, cluster: Cluster, outages: Sequence[Outage], twice: bool) -> Play:
         repeats = (lambda launch: 0.0) if twice else None

@@ -88,7 +88,7 @@ class Scene:
         self.writer.goes_on.set()
         assert self.bell.wait(TIMEOUT)
         self.bell.clear()
-        self.jobs.hear_commits()
+        self.jobs.finish_commits()
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def scene() -> Scene:
 def test_the_last_task_is_reported_after_the_commit(scene: Scene) -> None:
     """The commit runs in a thread: other jobs go on meanwhile."""
     scene.jobs.finished(scene.launch(), "result", 2.0)
-    scene.jobs.hear_commits()
+    scene.jobs.finish_commits()
     assert scene.events == []
     scene.on_turn()
     assert scene.events == [TaskFinished(5.0, PHASE, 0, 1, 2.0)]

@@ -238,7 +238,7 @@ def test_nothing_is_lost_of_a_job_that_is_being_committed() -> None:
         scene.finish(scene.launch(REDUCE, task))
     scene.lose(0, 1)
     scene.jobs.end_commits()
-    scene.jobs.hear_commits()
+    scene.jobs.finish_commits()
     assert [type(event) for event in scene.events] == [TaskFinished] * 2
 
 

@@ -149,7 +149,7 @@ def test_copying_is_a_queue(ends: list[float], copy: float, start: float) -> Non
     source = CopySource(len(ends), copy)
     for at in ends:
         assert source.copied_at(start) is None
-        source.part_is_there(at)
+        source.part_done(at)
     now = start
     for at in ends:
         now = max(now, at) + copy / len(ends)

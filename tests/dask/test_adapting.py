@@ -39,7 +39,7 @@ def waiting(cluster: Cluster, client: Client, tasks: int) -> Iterator[None]:
     held = len(cluster.gate._holding)
     futures: list[Future] = client.map(wait, range(tasks), pure=False)
     until(lambda: len(cluster.gate._holding) >= held + tasks - 2)
-    until(lambda: not cluster.gate._computations.unheard)
+    until(lambda: not cluster.gate._computations.pending_keys)
     yield
     Event(name, client=client).set()
     assert client.gather(futures) == list(range(tasks))

@@ -26,7 +26,7 @@ class Keys:
             name.replace("_", "-"): one for name, one in standing.items()
         }
         self.slots = 10
-        self.found = Computations(self.describe, lambda key: self.standing.get(key, "gone"))
+        self.found = Computations(self.describe, lambda key: self.standing.get(key, "unneeded"))
 
     @staticmethod
     def describe(key: Key) -> KeyInfo:
@@ -85,7 +85,7 @@ def test_ends_become_events_and_the_job_is_forgotten() -> None:
     keys.events()
     for number in range(3):
         keys.launch("inc", number)
-    keys.standing.update({"inc-3": "done", "inc-2": "gone", "inc-1": "gone"})
+    keys.standing.update({"inc-3": "done", "inc-2": "unneeded", "inc-1": "unneeded"})
     keys.found.ended(End("inc-3", 0.5))
     keys.found.ended(End("inc-2", None, "broke"))
     keys.found.ended(End("inc-1", None))
@@ -156,7 +156,7 @@ def test_runnable_tasks_may_be_blocked_or_dropped() -> None:
     keys = Keys(inc_1="runnable", inc_2="runnable")
     keys.graph()
     keys.events()
-    keys.standing["inc-1"], keys.standing["inc-2"] = "blocked", "gone"
+    keys.standing["inc-1"], keys.standing["inc-2"] = "blocked", "unneeded"
     keys.found.changed("inc-1")
     keys.found.changed("inc-2")
     phase = PhaseId("c-1", "inc")
@@ -187,7 +187,7 @@ def test_tasks_are_offered_in_the_order_of_dask() -> None:
         TasksRunnable(1.0, inc, (0,)),
         TasksRunnable(1.0, total, (1,)),
     ]
-    assert keys.found.later_of("c-1") == 1
+    assert keys.found.deferred_of("c-1") == 1
     keys.launch("inc", 0)
     keys.standing["sum-4"] = "runnable"
     keys.found.changed("sum-4")
@@ -219,11 +219,11 @@ def test_a_task_that_comes_later_may_be_blocked_or_dropped() -> None:
     keys.slots = 1
     keys.graph()
     keys.events()
-    keys.standing["inc-1"], keys.standing["inc-2"] = "blocked", "gone"
+    keys.standing["inc-1"], keys.standing["inc-2"] = "blocked", "unneeded"
     keys.found.changed("inc-1")
     keys.found.changed("inc-2")
     assert keys.events() == [TasksDropped(1.0, PhaseId("c-1", "inc"), (1,))]
-    assert keys.found.later_of("c-1") == 0
+    assert keys.found.deferred_of("c-1") == 0
 
 
 def test_a_task_that_certain_workers_have_room_for_is_offered_at_once() -> None:
@@ -247,4 +247,4 @@ def test_a_task_that_certain_workers_have_room_for_is_offered_at_once() -> None:
     keys.found.changed("inc-1")
     keys.found.changed("inc-2")
     assert keys.events() == [TasksBlocked(1.0, phase, (1,))]
-    assert keys.found.later_of("c-1") == 1
+    assert keys.found.deferred_of("c-1") == 1

@@ -28,7 +28,7 @@ def test_the_first_tasks_are_offered(changes: list[tuple[int, int]]) -> None:
         assert offered.issuperset(old)
         offered = (offered | {*new}) - {*old}
         assert sorted(offered) == sorted(runnable)[:size]
-        assert (frontier.offered, frontier.later) == (size, len(runnable) - size)
+        assert (frontier.offered, frontier.deferred) == (size, len(runnable) - size)
         assert frontier.has_enough(most)
 
 
@@ -39,12 +39,12 @@ def test_bound_tasks_are_offered_beside_the_first_ones() -> None:
         frontier.add(rank)
     frontier.bind(9)
     assert frontier.balance(1) == ([0], [])
-    assert (frontier.offered, frontier.later) == (2, 2)
+    assert (frontier.offered, frontier.deferred) == (2, 2)
     assert frontier.has_enough(1)
     assert not frontier.has_enough(2)
     frontier.remove(9)
     assert frontier.balance(2) == ([1], [])
-    assert (frontier.offered, frontier.later) == (2, 1)
+    assert (frontier.offered, frontier.deferred) == (2, 1)
 
 
 def test_tasks_that_leave_take_no_memory() -> None:

@@ -69,7 +69,7 @@ def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
     ("wrong", "message"),
     [
         ({"pols": []}, "pols: unknown key 'pols'; did you mean 'pools'?"),
-        ({"scheduler": "best"}, "scheduler is 'best': unknown; give one of fifo, fair"),
+        ({"scheduler": "best"}, "scheduler is 'best': unknown; expected one of fifo, fair"),
         ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),
         (
             {"pools": [{"name": "a", "preemption": {}}]},
@@ -82,11 +82,11 @@ def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
         ({"rules": [{"client": "a"}]}, "rules[0].pool: it is missing; add it"),
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
         ({"ahead": -1}, "ahead is -1: give a number >= 0"),
-        ({"objective": "sla"}, "penalty 'sla' needs what computations of Dask cannot state"),
+        ({"objective": "sla"}, "penalty 'sla' needs properties that computations of Dask"),
         ([], "the value is []: give keys and values, in braces { }; known keys: scheduler"),
         (
             {"pools": [{"name": "default"}, {"name": "a", "parent": "default"}]},
-            "pools[0]: pool 'default' has pools below it, but it holds the computations",
+            "pools[0]: pool 'default' has pools below it, but it is for the computations",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"pool": "other"}, "there is no pool 'other'; the pools are reports, research and"),
+        ({"pool": "other"}, "unknown pool 'other'; known: reports, research, default"),
         ({"pol": "reports"}, "unknown key 'pol'; did you mean 'pool'?"),
         ({"deadline": -1}, "deadline is -1: give a number >= 0"),
         ({"priority": "urgent"}, "priority is 'urgent': give 'very_high'"),

@@ -46,7 +46,7 @@ class Story:
         """Events happen, and the scheduler decides."""
         self.now += 1.0
         turn(self.scheduler, self, self.state, self.history, events)
-        self.history.look(self.state, self.now)
+        self.history.sample(self.state, self.now)
 
     def arrive(
         self, name: str, pool: str = "default", tasks: int = 4, runnable: int = 4

@@ -197,7 +197,7 @@ def test_a_task_that_ignores_the_request_is_killed_after_its_grace(
     play: Play, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not earlier; the backend wakes up for it although nothing else happens."""
-    monkeypatch.setattr("slotwise.backends.local.unresponsive.LOOK_SECONDS", LONG)
+    monkeypatch.setattr("slotwise.backends.local.unresponsive.CHECK_SECONDS", LONG)
 
     def ignore(task: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

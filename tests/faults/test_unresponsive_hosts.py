@@ -77,7 +77,7 @@ jobs:
 
 LOOK_OFTEN = """\
 from slotwise.backends.local import unresponsive
-unresponsive.LOOK_SECONDS = unresponsive.SOON_SECONDS
+unresponsive.CHECK_SECONDS = unresponsive.SOON_SECONDS
 """
 """Lets the command notice unresponsive hosts sooner."""
 
@@ -87,7 +87,7 @@ def look_often(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
     """Lets runs of this process notice unresponsive hosts sooner, except with --slow."""
     if not request.config.getoption("--slow"):
         module = "slotwise.backends.local.unresponsive"
-        monkeypatch.setattr(f"{module}.LOOK_SECONDS", SOON_SECONDS)
+        monkeypatch.setattr(f"{module}.CHECK_SECONDS", SOON_SECONDS)
 
 
 def workers() -> list[int]:

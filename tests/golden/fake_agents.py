@@ -266,7 +266,7 @@ class FakeCluster:
         self.agents[name] = FakeAgent(self, theirs)
         address, places = f"{name}:41000", (name, f"machine-of-{name}")
         stream = MessageStream(ours)
-        return AgentHost(name, slots, stream, address, places, heard=self.clock.now)
+        return AgentHost(name, slots, stream, address, places, last_message_at=self.clock.now)
 
 
 class ScriptedPoll:

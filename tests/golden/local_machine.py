@@ -109,7 +109,7 @@ class Worker:
         self.ready = True
         return message
 
-    def tell(self, until: float) -> None:
+    def request_stop(self, until: float) -> None:
         """Ask the task to stop."""
         if self._asked < self.tasks and self._does is not None and self._does.stop is not None:
             left = self._left if self.is_stopped else self.due - self.machine.now

@@ -329,7 +329,7 @@ def test_a_copier_ends_when_it_is_asked_to_stop(books: Path, shuffle: Shuffle) -
     with Workers(Processes(1)) as workers:
         start(execution, workers, 0, early)
         await_file(execution.runner.layout.copied_file(early, 0, 1))
-        workers.tell(0, time.monotonic() + 2 * TIMEOUT)
+        workers.request_stop(0, time.monotonic() + 2 * TIMEOUT)
         (outcome,) = workers.wait(TIMEOUT)
         assert (outcome.status, outcome.value) == ("stopped", b"")
     execution.close(succeeded=False)

@@ -16,8 +16,8 @@ from slotwise import InputError, Job, Phase, Pool, Session, Tasks
         ({"slots": "2"}, "slots is '2'; give a whole number >= 1"),
         ({"slots": 2.5}, "slots is 2.5; give a whole number >= 1"),
         ({"slots": {"cpu": "x"}}, "slots: the number of kind 'cpu' is 'x'"),
-        ({"pools": ["a"]}, "pools: 'a' is no pool; give a list"),
-        ({"pools": {"a": 1}}, "pools: {'a': 1} is no pool"),
+        ({"pools": ["a"]}, "pools: 'a' is not a pool; expected a list"),
+        ({"pools": {"a": 1}}, "pools: {'a': 1} is not a pool"),
         ({"preemption": True}, "preemption is True; give a slotwise.Preemption"),
     ],
 )
@@ -69,13 +69,13 @@ def test_only_jobs_that_are_under_way_are_explained(session: Session) -> None:
         executor.submit(len, "").result(120.0)
         assert session.explain("idle").job == "idle"
     assert session.explain(done).status == "over"
-    with pytest.raises(InputError, match="no job 'typo' is under way"):
+    with pytest.raises(InputError, match="job 'typo' is not active"):
         session.explain("typo")
 
 
 def test_pools_are_checked(session: Session) -> None:
     """Also when they are replaced."""
-    with pytest.raises(InputError, match="pools: 'a' is no pool"):
+    with pytest.raises(InputError, match="pools: 'a' is not a pool"):
         session.set_pools(["a", Pool("b")])  # type: ignore[list-item]
 
 

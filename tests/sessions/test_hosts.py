@@ -131,7 +131,7 @@ def test_hosts_that_cannot_be_are_refused() -> None:
     """With the value and a remedy; the session goes on."""
     with Session(1) as session:
         for name, slots, speed, says in (
-            ("localhost", 1, 1.0, "'localhost' is there already; give the new host another"),
+            ("localhost", 1, 1.0, "'localhost' exists already; give the new host another"),
             ("new", 1, 2.0, "only slower ones can be emulated; give at most 1"),
             ("new", 1, 0.0001, "no host slower than 0.001"),
             ("new", 0, 1.0, "slots is 0; give a whole number >= 1"),
@@ -189,5 +189,5 @@ def test_jobs_that_the_pools_or_the_objective_do_not_allow_are_refused() -> None
 
 def test_schedulers_that_need_known_work_are_refused() -> None:
     """The work of calls is unknown."""
-    with pytest.raises(InputError, match="dmrs plans whole tasks of known work"):
+    with pytest.raises(InputError, match="dmrs needs the work of all tasks"):
         Session(1, "dmrs")

@@ -40,9 +40,9 @@ def refuses(call: Callable[[], object], message: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (None, "None is no job; give one of slotwise.mapreduce(...)"),
-        ("echo hello", "'echo hello' is no job"),
-        (Job, "<class 'slotwise.core.job.Job'> is no job"),
+        (None, "None is not a job; expected one of slotwise.mapreduce(...)"),
+        ("echo hello", "'echo hello' is not a job"),
+        (Job, "<class 'slotwise.core.job.Job'> is not a job"),
         ({"id": "a", "work": 1, "pool": 3}, "jobs[0].pool is 3: give a text"),
         (mapreduce("wordcount", "a", "b", pool=""), "job 'wordcount': pool is ''; give a text"),
         (mapreduce("wordcount", "a", "b", weight="2"), "job 'wordcount': weight is '2'"),
@@ -50,7 +50,7 @@ def refuses(call: Callable[[], object], message: str) -> None:
             mapreduce("wordcount", "a", "b", deadline=math.inf),
             "job 'wordcount': deadline is inf",
         ),
-        (mapreduce("wordcount", "a", "b", steps=[3]), "job 'wordcount': step 3 is no pair"),
+        (mapreduce("wordcount", "a", "b", steps=[3]), "job 'wordcount': step 3 is not a pair"),
     ],
 )
 def test_run_refuses_what_is_no_job(session: Session, entry: Any, message: str) -> None:
@@ -60,7 +60,7 @@ def test_run_refuses_what_is_no_job(session: Session, entry: Any, message: str) 
 
 def test_run_refuses_what_is_no_folder(session: Session) -> None:
     """Before it looks at the job."""
-    refuses(lambda: session.run(JOB, folder=None), "folder is None; give a path")  # type: ignore[arg-type]
+    refuses(lambda: session.run(JOB, folder=None), "folder is None; expected a path")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_change_and_explain_take_only_futures_of_the_session(session: Session) -
         foreign = other.submit(len, "abc")
         refuses(lambda: session.change(foreign, weight=2.0), "<Future of job call")
         refuses(lambda: session.explain(foreign), "this future is of another session")
-    refuses(lambda: session.change("call"), "'call' is no future of this session")  # type: ignore[arg-type]
+    refuses(lambda: session.change("call"), "'call' is not a future of this session")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((3, [1]), {}, "fn is 3; give a function"),
+        ((3, [1]), {}, "fn is 3; expected a function"),
         ((abs,), {}, "map has no iterables"),
-        ((abs, 3), {}, "3 is no iterable; give a list"),
+        ((abs, 3), {}, "3 is not an iterable; expected a list"),
         ((abs, [1]), {"chunksize": 1.5}, "chunksize is 1.5; give a whole number >= 1"),
         ((abs, [1]), {"ahead": 0}, "ahead is 0; give a whole number >= 1"),
         ((abs, [1]), {"ahead": 10**400}, "ahead is 1000"),
@@ -170,7 +170,7 @@ def test_an_unknown_option_is_a_type_error_with_the_public_function(
     [
         (lambda: Session(1, objective=3), "objective is 3; give the name of a penalty"),
         (lambda: Session(1, log=3), "log is 3; give a path"),
-        (lambda: Session(1, shuffle=Shuffle()), "shuffle is no option of a session"),
+        (lambda: Session(1, shuffle=Shuffle()), "shuffle is not an option of a session"),
         (lambda: Session(1, history=3), "history is 3; give a path"),
     ],
 )
@@ -298,5 +298,5 @@ def test_the_parts_of_a_job_refuse_values_of_a_wrong_type(
 @pytest.mark.parametrize("job", [None, 5, [], "nobody"])
 def test_a_session_explains_no_other_things_than_jobs(session: Session, job: Any) -> None:
     """What is no text is named as such."""
-    says = "no job 'nobody' is under way" if job == "nobody" else f"job is {job!r}; give a text"
+    says = "job 'nobody' is not active" if job == "nobody" else f"job is {job!r}; give a text"
     refuses(lambda: session.explain(job), says)

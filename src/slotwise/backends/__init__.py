@@ -1,1 +1,1 @@
-"""Where tasks run: a simulation, worker processes of this machine, agents on other hosts."""
+"""Backends: a simulation, worker processes of this machine, agents on other hosts."""

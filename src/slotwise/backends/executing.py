@@ -1,7 +1,7 @@
-"""The jobs in execution on a real backend: attempts, results, kept values and commits.
+"""The jobs in execution on a live backend: attempts, results, kept values and commits.
 
-A backend starts, tells and kills attempts, and hears of their ends. All else about a job that
-runs is here, the same for every real backend.
+A backend starts, stops and kills attempts, and reports their ends to `Executing`. Everything
+else about a running job is in this module, for all live backends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError,
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What an attempt needs to start: the runner and its key, arguments, and the kept value."""
+    """The input of an attempt: the runner and its key, arguments, and the kept value."""
 
     runner_key: str
     runner: Callable[..., object]
@@ -43,22 +43,22 @@ class Start:
 
 
 class Executing:
-    """All jobs in execution. Its methods report the events that follow from what they are told.
+    """All jobs in execution. Its methods report the events that follow from their arguments.
 
-    A job is committed when its last task has succeeded, and that event is reported only after
-    the commit: the output of a completed job is in place. A job that writes output is committed
-    in a thread of its own; its last task holds its slot, as schedulers see it, until the event.
-    Errors of the job's own code and of the disk are reported as task failures.
+    A job is committed when its last task has succeeded. The end of that task is reported only
+    after the commit, so that the output of a completed job is in place. A job that writes
+    output is committed in a separate thread. For the scheduler, its last task holds its slot
+    until the event. Errors of the job's own code and of the disk are reported as task failures.
 
-    A gang is broken when an attempt of it ends without a result. What its other tasks have
-    returned is discarded, and what they still return counts as killed: all of them are done
-    again, with the next attempt. The scheduler has them stopped.
+    A gang is broken when one of its attempts ends without a result. The results of its other
+    tasks are discarded, and attempts that end later count as killed: all of its tasks are
+    repeated, with the next attempt. The scheduler stops those that run.
 
     now      the clock of the backend
-    report   takes an event
-    wake     ends the wait of the backend, from any thread: `hear_commits` has something to do
-    forget   is told the key of a runner that is not needed any more, and the name of the folder
-             of its job on hosts that have their own
+    report   is called with each event
+    wake     ends the wait of the backend, from any thread, so that it calls `finish_commits`
+    forget   is called with the key of a runner that is not needed any more, and the name of the
+             folder of its job on hosts with their own folders
     """
 
     def __init__(
@@ -78,20 +78,19 @@ class Executing:
         return job in self._jobs
 
     def __getitem__(self, job: str) -> LiveJob:
-        """A job that is not over."""
         return self._jobs[job]
 
     def add(self, execution: Execution) -> None:
-        """Add a job."""
+        """Add a job, with no attempt started."""
         self._jobs[execution.job.id] = LiveJob.of(execution)
 
     def begin(self, launch: Launch, obstacle: str = "", address: str = "") -> Start | None:
-        """Begin an attempt; None if this is reported as dropped or as a failure.
+        """Begin an attempt; None if it was dropped or has failed, which is reported.
 
-        It is dropped if it comes again, or late: an attempt is begun once, and neither it nor
-        an earlier one of its task may begin again. A new attempt that cannot begin, because the
-        backend has an obstacle or another attempt of the task counts, is lost: the state takes
-        it for one that runs. `address` is that of the agent of its host, if there is one.
+        A repeated or late launch is dropped: neither an attempt nor an earlier one of its task
+        begins again. A new attempt that cannot begin is lost, since the state counts it as
+        running; the cause is an obstacle of the backend, or another attempt of the task that
+        counts. `address` is that of the agent of the host, if there is one.
         """
         phase, task, attempt = launch.phase, launch.task, launch.attempt
         objection, is_new = self._objection(launch)
@@ -137,7 +136,7 @@ class Executing:
             live.tasks_left += count
 
     def close_phase(self, phase: PhaseId) -> None:
-        """A phase gets no more tasks; end its job if it has waited only for more."""
+        """Record that a phase gets no more tasks, which may complete its job."""
         live = self._jobs.get(phase.job)
         if live is not None:
             live.open -= 1
@@ -150,7 +149,7 @@ class Executing:
         return isinstance(self._jobs[launch.phase.job].execution, Sleep)
 
     def finished(self, launch: Launch, result: object, seconds: float) -> None:
-        """An attempt has succeeded, after `seconds`; if it is the last of its job, commit."""
+        """Store the result of an attempt; commit the job if it was the last task."""
         live = self._jobs[launch.phase.job]
         if live.is_broken(launch):
             self.killed(launch)
@@ -159,17 +158,17 @@ class Executing:
         elif not live.is_last:
             self._store(live, launch, result, seconds)
         else:
-            with undisturbed():  # No signal comes between the commit and its record.
+            with undisturbed():  # No signal between the commit and its record.
                 self._store(live, launch, result, seconds)
 
     def failed(
         self, launch: Launch, reason: object, *, lost: bool = False, is_own: bool = False
     ) -> None:
-        """An attempt has failed, or was lost with its worker or its host.
+        """Record that an attempt has failed, or was lost with its worker or its host.
 
-        If the task itself has ended or stopped its worker (`is_own`), the attempt has failed,
-        although it was lost. The reason is a text, or one of the errors of `lost_input`: with a
-        LostInputError, the lost output is reported, too. With an InputChanged, the job fails.
+        If the task itself has ended or stopped its worker (`is_own`), the attempt has failed
+        although it was lost. The reason is a string or an error. With a LostInputError, the
+        lost output is reported too. With an InputChanged, the job fails.
         """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task
@@ -193,9 +192,9 @@ class Executing:
         self._one_less(live, launch)
 
     def lost_output(self, job: str, phase: str, tasks: Iterable[int], reason: str) -> None:
-        """The intermediate output of these tasks is lost, for example with their host.
+        """Record that the intermediate output of tasks is lost, for example with their host.
 
-        It is reported of tasks that are done and whose output may still be read. No effect if
+        It is reported for tasks that are done and whose output may still be read. No effect if
         the job is over or its output is being committed. Raises OSError if the loss cannot be
         recorded.
         """
@@ -213,7 +212,7 @@ class Executing:
             self._report(OutputLost(self._now(), PhaseId(job, phase), lost, reason))
 
     def lost_files(self, host: str) -> None:
-        """All files on a host are lost: the output of its done tasks that is there."""
+        """Record that all files on a host are lost, with the output of tasks done on it."""
         for job, live in list(self._jobs.items()):
             by_phase: dict[str, list[int]] = {}
             for (phase, task), place in live.places.items():
@@ -223,23 +222,23 @@ class Executing:
                 self.lost_output(job, phase, tasks, f"host {host} has left with its files")
 
     def abandoned(self, launch: Launch, reason: str) -> None:
-        """An attempt is lost, but may still run; `over` is told when it does not any more."""
+        """Report an attempt as lost that may still run; call `over` when it has ended."""
         self._abandoned[launch] = self._jobs[launch.phase.job]
         self.failed(launch, reason, lost=True)
 
     def over(self, launch: Launch) -> None:
-        """An abandoned attempt has ended on its host, too: discard its output."""
+        """Discard the output of an abandoned attempt, which has ended on its host."""
         self._abandoned.pop(launch).discard(launch)
 
     def killed(self, launch: Launch) -> None:
-        """An attempt was killed."""
+        """Record that an attempt was killed."""
         self.stopped(launch, b"", 0.0)
 
     def stopped(self, launch: Launch, kept: Pickle, work: float) -> None:
-        """An attempt stopped on request. If it kept a value, its seconds of work are kept."""
+        """Record that an attempt stopped on request. With a kept value, its work is kept."""
         live = self._jobs[launch.phase.job]
         if live.execution.job.by_name[launch.phase.phase].is_gang:
-            kept = b""  # All of it is done again.
+            kept = b""  # All of its tasks are repeated.
         if kept:
             live.kept[launch.phase.phase, launch.task] = kept
         live.discard(launch)
@@ -251,12 +250,12 @@ class Executing:
         self._one_less(live, launch)
 
     def give_up(self, job: str) -> None:
-        """Begin no more attempts of a job; close it when none runs."""
+        """Begin no more attempts of a job, and close it when none runs."""
         live = self._jobs[job]
         live.given_up = True
         self._close_if_given_up(live)
 
-    def hear_commits(self) -> None:
+    def finish_commits(self) -> None:
         """Report the last tasks of jobs whose commits have ended."""
         for launch, seconds, error in self._commits.ended():
             live = self._jobs[launch.phase.job]
@@ -271,15 +270,15 @@ class Executing:
                 raise error
 
     def end_commits(self) -> None:
-        """Wait for the commits in progress: their output stays, complete."""
+        """Wait for the commits in progress, so that their output is complete."""
         self._commits.join()
 
     def is_committing(self, host: str) -> bool:
-        """Whether the output of a job is being committed whose last task ran on a host."""
+        """Whether a job is being committed whose last task ran on this host."""
         return self._commits.is_on(host)
 
     def close(self) -> None:
-        """Remove the output of jobs that are not done. Nothing runs any more. Idempotent."""
+        """Remove the output of unfinished jobs; no attempt runs any more. Idempotent."""
         while self._jobs:
             _, live = self._jobs.popitem()
             live.later = None
@@ -288,7 +287,7 @@ class Executing:
             self.over(next(iter(self._abandoned)))
 
     def _objection(self, launch: Launch) -> tuple[str, bool]:
-        """Why an attempt may not begin, empty if it may; and whether it is a new one."""
+        """Why an attempt may not begin, or an empty string; and whether it is new."""
         live = self._jobs.get(launch.phase.job)
         if live is None or live.given_up:
             return "its job is over", False
@@ -303,7 +302,7 @@ class Executing:
         return "", True
 
     def _store(self, live: LiveJob, launch: Launch, result: object, seconds: float) -> None:
-        """Store a result; after the last one, commit."""
+        """Store a result, and commit the job if it was the last one."""
         name, task, execution = launch.phase.phase, launch.task, live.execution
         try:
             execution.finished(name, task, launch.attempt, result)
@@ -322,9 +321,9 @@ class Executing:
         self._done(live, launch, seconds)
 
     def _break(self, live: LiveJob, launch: Launch) -> None:
-        """An attempt has ended without a result: its gang, if it has one, is done again.
+        """Repeat the gang of an attempt that has ended without a result, if it has one.
 
-        The output of those of its tasks that are done is reported as lost.
+        The output of its done tasks is reported as lost.
         """
         phase = launch.phase
         is_gang = live.execution.job.by_name[phase.phase].is_gang
@@ -337,7 +336,7 @@ class Executing:
             self._report(OutputLost(self._now(), phase, tuple(done)))
 
     def _lose_gang(self, live: LiveJob, phase: str) -> tuple[int, ...]:
-        """Output of a gang is lost. Its done tasks, whose results are discarded, too."""
+        """Discard the results of a gang that has lost output; returns its done tasks."""
         attempt = max(begun % DONE for begun in live.begun[phase])
         done = live.break_gang(phase, attempt)
         for task in done:
@@ -346,9 +345,10 @@ class Executing:
         return tuple(done)
 
     def _lacks(self, live: LiveJob, lost: LostInputError) -> bool:
-        """Report output that an attempt has found lost, unless this was done before.
+        """Report the output that an attempt has found lost, unless it was reported before.
 
-        Whether the attempt lacks output of other tasks, which are done again. Raises OSError.
+        Returns whether the attempt lacks output of other tasks, which are repeated. Raises
+        OSError.
         """
         begun = live.begun[lost.phase]
         tasks = [task for task, attempt in lost.outputs if begun[task] == DONE + attempt]
@@ -359,7 +359,7 @@ class Executing:
         self.failed(launch, f"its result cannot be kept: {_sentence(error)}")
 
     def _done(self, live: LiveJob, launch: Launch, seconds: float) -> None:
-        """A task is done, with its result stored; forget a job that is complete."""
+        """Report a task as done, with its result stored; forget a complete job."""
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
         live.begun[name][task] = DONE + launch.attempt
@@ -396,32 +396,30 @@ def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# A job on a real backend that is not over.
-
 DONE = 1 << 31
-"""Added to the number of the last attempt of a task that is done: no later one is valid."""
+"""Added to the number of the last attempt of a done task, so that no later one is valid."""
 
 Pickle = bytes | bytearray
-"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
+"""A pickled value, for code that passes it on without unpickling it."""
 
 
 @dataclass(slots=True)
 class LiveJob:
-    """A job that is not over: its execution, and the numbers of its open and running tasks.
+    """A job on a live backend that is not over.
 
-    begun    the number of the last attempt of each task that was begun, by phase; 0: none
-    running  the tasks of which an attempt runs, or has ended and is being committed
+    begun    the number of the last attempt begun of each task, by phase; 0 if there is none
+    running  the tasks with a running attempt, or with one that is being committed
     kept     the values kept by stopped attempts of tasks that are not done, by phase and number
     waits    the execution, if it reports how long its tasks waited
     open     the number of phases that may still get tasks
-    skips    whether a task is done without an attempt; None: none is
-    absorbs  whether a task counts as done although its attempt failed; None: none does
-    loses    forgets output of tasks that is lost; None: there is no intermediate output
-    begins   is told where attempts are about to begin; None: it does not matter
-    broken   for each gang that was broken, its last attempt that does not count
-    folder   the name of its folder on each host that has its own; empty if it needs none
-    places   the hosts of the done tasks whose output is there, by phase and number
-    later    while the output is being committed: attempts to discard afterwards; else None
+    skips    predicate: a task is done without an attempt; or None
+    absorbs  predicate: a task counts as done although its attempt failed; or None
+    loses    forgets lost output of tasks; None if there is no intermediate output
+    begins   is called with the place of each attempt that is about to begin; or None
+    broken   for each broken gang, its last attempt that does not count
+    folder   the name of its folder on each host with its own; empty if it needs none
+    places   the host that stores the output of each done task, by phase and number
+    later    during the commit of the output, the attempts to discard afterwards; else None
     """
 
     execution: Execution
@@ -444,10 +442,10 @@ class LiveJob:
 
     @classmethod
     def of(cls, execution: Execution) -> Self:
-        """A job with no attempt begun."""
+        """A job with no attempt begun. The execution may lack the optional functions."""
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
-        found: Any = execution  # A protocol that is checked at run time takes far longer.
+        found: Any = execution  # A check of a runtime protocol takes far longer.
         return cls(
             execution,
             sum(counts.values()),
@@ -464,16 +462,16 @@ class LiveJob:
 
     @property
     def is_last(self) -> bool:
-        """Whether the job is done when its next task is."""
+        """Whether the next task to be done completes the job."""
         return self.tasks_left == 1 and not self.open
 
     @property
     def is_done(self) -> bool:
-        """Whether all tasks are done, and no more come."""
+        """Whether all tasks are done, and none can be added."""
         return not self.tasks_left and not self.open
 
     def needed(self, phase: str, tasks: Iterable[int]) -> list[int]:
-        """The done ones of these tasks whose output a task that is not done may read."""
+        """The done tasks among `tasks` whose output an unfinished task may read."""
         done = [task for task in sorted(set(tasks)) if self.begun[phase][task] >= DONE]
         needed: set[int] = set()
         for reader in self.execution.job.phases:
@@ -490,7 +488,7 @@ class LiveJob:
         return launch.attempt <= self.broken.get(launch.phase.phase, 0)
 
     def break_gang(self, phase: str, attempt: int) -> list[int]:
-        """All tasks of a gang are to be done again. The numbers of those that were done.
+        """Mark all tasks of a gang as not done; returns the numbers of those that were done.
 
         `attempt` and earlier ones do not count any more.
         """
@@ -503,7 +501,7 @@ class LiveJob:
         return done
 
     def discard(self, launch: Launch) -> None:
-        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
+        """Remove the files of an attempt. Files that remain are removed when the job closes."""
         if self.later is not None:
             self.later.append(launch)
             return
@@ -511,11 +509,11 @@ class LiveJob:
             self.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
 
-# Commits of outputs in threads, so that other jobs go on meanwhile.
-
-
 class Commits:
-    """The commits in progress, one for each job. `wake` is called by the thread of each."""
+    """The commits in progress, one for each job, in threads that do not block other jobs.
+
+    `wake` is called by each thread at its end.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -540,7 +538,7 @@ class Commits:
         thread.start()
 
     def ended(self) -> Iterator[tuple[Launch, float, BaseException | None]]:
-        """The last attempts of jobs whose commits have ended, the seconds, and the errors."""
+        """For each ended commit: the last attempt of its job, its seconds, and the error."""
         while self._ended:
             launch, seconds, error = self._ended.popleft()
             self._threads.pop(launch.phase.job)[0].join()
@@ -553,5 +551,5 @@ class Commits:
                 thread.join()
 
     def is_on(self, host: str) -> bool:
-        """Whether the output of a job is being committed whose last task ran on a host."""
+        """Whether a job is being committed whose last task ran on this host."""
         return any(launch.host == host for _, launch in self._threads.values())

@@ -1,4 +1,4 @@
-"""The backends that run for real: all but where their worker processes are."""
+"""The base of backends that run tasks in worker processes, on this machine or others."""
 
 from __future__ import annotations
 
@@ -34,28 +34,27 @@ from slotwise.jobs.execution import Execution
 class LiveBackend(ABC):
     """Runs launches in worker processes, one task in each at a time.
 
-    An attempt that occupies several slots runs in one worker, and as many more of its host do
-    nothing meanwhile. Every worker of a host runs tasks of every kind. A preempted task is
+    An attempt that occupies several slots runs in one worker; the workers of the other slots
+    are idle meanwhile. Every worker of a host runs tasks of every kind. A preempted task is
     asked to stop, and killed at the instant that the decision gives. If it stops by itself, the
     value that it kept is passed to its next attempt.
 
-    A host is unresponsive if all of its workers are, while there are others. Within the grace
-    of the cluster it may resume without consequences. After that, its tasks are reported as
-    lost, and their later results are ignored; its processes are killed when the host is back. A
-    single worker that is stopped for longer than the grace is killed, and its task is reported
-    as lost.
+    A host is unresponsive if all of its workers are, while there are other hosts. Within the
+    grace of the cluster it may resume without consequences. After that, its tasks are reported
+    as lost, and their later results are ignored. Its processes are killed when the host
+    responds again. A single worker that is stopped for longer than the grace is killed, and its
+    task is reported as lost.
 
-    An attempt is begun once. A repeated or late launch is dropped and reported as dropped. A
-    new attempt that cannot begin is reported as lost.
-    `Executing` stores results and commits jobs. `close` ends all processes and removes the
-    output of jobs that are not done.
+    An attempt is started once. A repeated or late launch is dropped and reported as dropped. A
+    new attempt that cannot start is reported as lost. `Executing` stores results and commits
+    jobs. `close` kills all processes and removes the output of unfinished jobs.
 
-    If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
-    So may changes of hosts: added ones get worker processes, those that leave lose them.
+    If `is_open`, jobs, requests and changes of hosts may be `put` until `JobsClosed`, which
+    ends the run. Worker processes are started for added hosts, and killed on removed ones.
 
     SlotwiseError if the worker processes cannot be started.
 
-    is_here  whether all hosts are this machine
+    is_local  whether all hosts are this machine
     """
 
     is_local = True
@@ -63,13 +62,13 @@ class LiveBackend(ABC):
     def __init__(
         self, executions: Iterable[Execution], cluster: Cluster, slots: Slots, *, is_open: bool
     ) -> None:
-        """Begin with these hosts; `slots` has none yet, and is closed with the backend."""
+        """Start the hosts of `cluster`. `slots` is empty, and is closed with the backend."""
         given = list(executions)
         self._arrivals = Arrivals(given, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
         self._slots = SlotTable()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
-        self._drained: set[str] = set()  # hosts that leave when their last task has ended
+        self._drained: set[str] = set()  # hosts to remove when their last task has ended
         self._workers = Workers(slots)
         try:
             for execution in given:
@@ -99,7 +98,7 @@ class LiveBackend(ABC):
 
     @abstractmethod
     def _begin_host(self, host: Host) -> Sequence[int]:
-        """The numbers of the slots of a host that comes."""
+        """Start the workers of a host; returns the numbers of its slots."""
 
     @property
     def now(self) -> float:
@@ -107,7 +106,7 @@ class LiveBackend(ABC):
         return time.monotonic() - self._zero
 
     def put(self, entry: Entry) -> None:
-        """Let a job arrive now, after its `open` was called, or hear a request, or act.
+        """Add a job, whose `open` was called, a request or an action to the inbox.
 
         May be called from any thread until `close`, if the backend is open.
         """
@@ -115,7 +114,7 @@ class LiveBackend(ABC):
         self._workers.wake()
 
     def on_event(self, event: Request | HostChange) -> None:
-        """Tell the state of an event in this turn; for functions that were asked for."""
+        """Apply an event raised by a function that was passed by `Ask`, in this turn."""
         if isinstance(event, HostChange):
             self._change_hosts(event)
         else:
@@ -123,7 +122,7 @@ class LiveBackend(ABC):
             self._apply(event)
 
     def answer_all(self) -> None:
-        """Call what was asked, but not heard before the end."""
+        """Call the functions that are left in the inbox after the end of the run."""
         for entry in self._arrivals.take(self.now):
             if isinstance(entry, Ask):
                 entry.function()
@@ -138,47 +137,47 @@ class LiveBackend(ABC):
             self._jobs.give_up(decision.job)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """The next events. Waits for them at most until `until` or until a job arrives.
+        """The next events. Waits for them at most until `until`, or the next arrival of a job.
 
-        It also wakes up to kill attempts that still run at the end of their grace period, and
-        reports these at once.
+        Attempts that still run at the end of their grace period are killed and reported at
+        once.
         """
         due = inf if until is None else until
         due = min(due, self._arrivals.next_at)
         while True:
-            wake = min(due, self._monitor.next_look, self._arrivals.next_at)
+            wake = min(due, self._monitor.next_check, self._arrivals.next_at)
             if self._ends:
-                wake = min([wake, *self._ends_heard().values()])
+                wake = min([wake, *self._due_ends().values()])
             timeout = 0.0 if self._events else max(0.0, wake - self.now)
             outcomes = self._workers.wait(timeout)
             now = self.now
             if self._monitor.unresponsive:
                 outcomes = self._not_abandoned(outcomes)
-            if self._monitor.next_look <= now:
-                self._look()
+            if self._monitor.next_check <= now:
+                self._check_responses()
             for outcome in outcomes:
-                self._hear(outcome)
+                self._on_reply(outcome)
             if self._ends:
-                for slot, end in list(self._ends_heard().items()):
+                for slot, end in list(self._due_ends().items()):
                     if end <= now:
                         self._kill(slot)
-            self._jobs.hear_commits()
+            self._jobs.finish_commits()
             if self._drained:
-                self._let_go_of_drained()
+                self._remove_drained()
             self._take_arrivals(now)
             if self._events or due <= now:
                 events, self._events = self._events, []
                 return events
 
     def _forget(self, key: str, folder: str) -> None:
-        """A job is over: its runner is not needed, nor its folder on hosts."""
+        """Drop the runner of a job that is over, and remove its folder on hosts."""
         self._workers.forget(key)
 
     def _take_arrivals(self, now: float) -> None:
-        """Report the jobs that have arrived by now, and what other threads have put.
+        """Report the jobs that have arrived by now, and handle the entries of the inbox.
 
-        A function that was asked for sees the state after all that was put before. The state
-        hears of what it does, as of a change of the hosts, before the next entry is taken.
+        A function of `Ask` sees the state after all earlier entries. Its own events, like a
+        change of hosts, are applied to the state before the next entry is taken.
         """
         for entry in self._arrivals.take(now):
             if isinstance(entry, HostChange):
@@ -191,7 +190,7 @@ class LiveBackend(ABC):
                 if slot is not None:
                     self._kill(slot)
             elif isinstance(entry, Ask):
-                if self._events:  # The state hears of these first.
+                if self._events:  # These are applied to the state first.
                     self._arrivals.put_back(entry)
                 else:
                     entry.function()
@@ -202,18 +201,18 @@ class LiveBackend(ABC):
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
 
     def _apply(self, request: Request) -> None:
-        """Let a job grow, or end it if it has waited only for more tasks."""
+        """Add tasks to a job, or close its phase, which may complete the job."""
         if isinstance(request, TasksAdded):
             self._jobs.grow(request.phase, request.count)
         elif isinstance(request, PhaseClosed):
             self._jobs.close_phase(request.phase)
 
     def _change_hosts(self, change: HostChange, why: str = "was removed") -> None:
-        """Start the workers of a host, or end them: at once, or when its last task has ended.
+        """Start the workers of a host, or kill them: at once, or when its last task has ended.
 
         A task whose output is being committed is not lost with its host, which is reported as
-        drained. No effect on a host that is not there. SlotwiseError if workers cannot be
-        started; then the host is not added.
+        drained. No effect on an absent host. SlotwiseError if workers cannot be started; then
+        the host is not added.
         """
         slots = self._slots
         if isinstance(change, HostAdded):
@@ -238,7 +237,7 @@ class LiveBackend(ABC):
         self._events.append(change)
 
     def _remove(self, host: str, why: str = "was removed") -> None:
-        """End the workers of a host; its attempts are lost."""
+        """Kill the workers of a host; its attempts are lost."""
         slots = self._slots
         for slot in slots.on(host, slots.held):
             self._jobs.failed(self._release(slot), f"host {host} {why}", lost=True)
@@ -249,19 +248,19 @@ class LiveBackend(ABC):
         self._monitor.remove(host)
         self._drained.discard(host)
 
-    def _let_go_of_drained(self) -> None:
-        """End the workers of drained hosts whose last tasks have ended, or were lost."""
+    def _remove_drained(self) -> None:
+        """Remove drained hosts whose last tasks have ended or were lost."""
         for host in sorted(self._drained):
             if not self._slots.on(host, self._slots.held):
                 self._remove(host)
 
     def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
-        """What a task that runs has reported; only in the thread of the loop."""
+        """What a running task has reported. Call it only in the thread of the loop."""
         slot = self._slots.slot_of(phase, task)
         return None if slot is None else self._workers.progress(slot)
 
     def close(self) -> None:
-        """End all processes; remove the output of unfinished jobs. Idempotent."""
+        """Kill all processes, and remove the output of unfinished jobs. Idempotent."""
         self._jobs.end_commits()
         self._workers.close()
         self._jobs.close()
@@ -278,11 +277,11 @@ class LiveBackend(ABC):
         self.close()
 
     def _address(self, host: str) -> str:
-        """Where the agent of a host listens; empty if it has none."""
+        """The address of the agent of a host; empty if it has none."""
         return ""
 
     def _placed(self, reason: object, host: str) -> object:
-        """Why an attempt on a host has failed, with the host where there are many."""
+        """The reason of a failure, with the name of the host if there can be several."""
         return reason
 
     def _launch(self, launch: Launch) -> None:
@@ -307,14 +306,14 @@ class LiveBackend(ABC):
         end = -inf if preempt.until is None else preempt.until
         if end <= self.now:
             self._ends[slot] = end
-            if slot in self._ends_heard():
+            if slot in self._due_ends():
                 self._kill(slot)
         elif end < self._ends.get(slot, inf):
             self._ends[slot] = end
-            self._workers.tell(slot, self._zero + end)
+            self._workers.request_stop(slot, self._zero + end)
 
-    def _ends_heard(self) -> dict[int, float]:
-        """When attempts are killed; those of unresponsive hosts only after these are back."""
+    def _due_ends(self) -> dict[int, float]:
+        """When attempts are killed, by slot; none on a host while it is unresponsive."""
         unresponsive = self._monitor.unresponsive
         if not unresponsive:
             return self._ends
@@ -326,32 +325,32 @@ class LiveBackend(ABC):
         self._jobs.killed(self._release(slot))
 
     def _release(self, slot: int) -> Launch:
-        """Free the slots of an attempt that is over. The launch of the attempt."""
+        """Free the slots of an attempt that is over; returns its launch."""
         self._ends.pop(slot, None)
         return self._slots.release(slot)
 
     def _abandon(self, slot: int, reason: str) -> None:
-        """End the attempt in a slot of an unresponsive host, which may still run it."""
+        """Report the attempt in a slot of an unresponsive host as lost; it may still run."""
         self._ends.pop(slot, None)
         self._jobs.abandoned(self._slots.abandon(slot), reason)
 
     def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
         """The replies of attempts that are not abandoned.
 
-        A host that replies may be back, so the next look is now.
+        A host that replies may be responsive again, so it is checked at once.
         """
         for outcome in outcomes:
             if self._slots.host_of[outcome.slot].name in self._monitor.unresponsive:
-                self._monitor.next_look = -inf
+                self._monitor.next_check = -inf
             if outcome.slot in self._slots.abandoned:
                 self._free_abandoned(outcome.slot)
                 outcomes = [one for one in outcomes if one is not outcome]
         return outcomes
 
-    def _look(self) -> None:
-        """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
+    def _check_responses(self) -> None:
+        """Report hosts that are now unresponsive, overdue or back; kill stuck workers."""
         now = self.now
-        for host, change in self._monitor.look(now):
+        for host, change in self._monitor.check(now):
             if change is ResponseChange.LOST:
                 self._events.append(HostLost(now, host))
             elif change is ResponseChange.OVERDUE:
@@ -370,10 +369,10 @@ class LiveBackend(ABC):
                 self._jobs.failed(self._release(slot), reason, lost=True, is_own=True)
 
     def _free_abandoned(self, slot: int) -> None:
-        """An abandoned attempt has ended on its host, too."""
+        """Free the slot of an abandoned attempt that has ended on its host."""
         self._jobs.over(self._slots.release_abandoned(slot))
 
-    def _hear(self, outcome: Reply) -> None:
+    def _on_reply(self, outcome: Reply) -> None:
         if outcome.slot in self._slots.abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return
@@ -391,22 +390,19 @@ class LiveBackend(ABC):
             self._jobs.failed(launch, reason, lost=is_lost, is_own=is_own)
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
-        """The seconds of an attempt, without those during which it was stopped from outside."""
+        """The seconds of an attempt, less those while it was stopped by another process."""
         stopped = self._monitor.take_stopped(outcome.slot)
         sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
         return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
 
 
-# Which attempt holds which slots of which host on this machine.
-
-
 class SlotTable:
     """The slots of all hosts, free or held by attempts. Slots are numbers of workers.
 
-    An attempt that occupies several slots runs in one of them; the workers of the others do
-    nothing. The slot of an attempt that is abandoned is not free until it has ended.
+    An attempt that occupies several slots runs in one of them; the workers of the others are
+    idle. The slot of an abandoned attempt is not free until the attempt has ended.
 
-    of_host    the slots of each host; a host without slots is there, too
+    of_host    the slots of each host, including hosts without slots
     host_of    the host of each slot
     held       the attempt that runs in a slot
     abandoned  attempts reported as lost that unresponsive hosts may still run, by slot
@@ -428,7 +424,7 @@ class SlotTable:
             self.host_of[slot] = host
 
     def remove(self, host: str) -> list[int]:
-        """Remove a host where no attempt runs; its slots."""
+        """Remove a host on which no attempt runs; returns its slots."""
         del self._free[host]
         slots = self.of_host.pop(host)
         for slot in slots:
@@ -438,7 +434,7 @@ class SlotTable:
         return slots
 
     def obstacle(self, host: str, width: int) -> str:
-        """Why no task that occupies `width` slots can begin on a host; empty if one can."""
+        """Why no task that occupies `width` slots can start on a host; empty if one can."""
         if host not in self._free:
             return f"{host} is not there"
         free = len(self._free[host])
@@ -449,7 +445,7 @@ class SlotTable:
         return f"no worker of {host} is free"
 
     def take(self, launch: Launch, width: int) -> int:
-        """Let an attempt hold free slots; the slot of its worker."""
+        """Assign free slots to an attempt; returns the slot of its worker."""
         free = self._free[launch.host]
         slot = free.pop()
         if width > 1:
@@ -458,7 +454,7 @@ class SlotTable:
         return slot
 
     def release(self, slot: int) -> Launch:
-        """Free the slots of an attempt that is over; the launch of the attempt."""
+        """Free the slots of an attempt that is over; returns its launch."""
         free = self._free[self.host_of[slot].name]
         free += self._idle.pop(slot, ())
         free.append(slot)
@@ -476,11 +472,11 @@ class SlotTable:
         return self.abandoned.pop(slot)
 
     def slot_of(self, phase: PhaseId, task: int) -> int | None:
-        """The slot in which a task runs; None if it does not run."""
+        """The slot in which a task runs, or None."""
         wanted = (phase, task)
         held = self.held.items()
         return next((s for s, launch in held if (launch.phase, launch.task) == wanted), None)
 
     def on(self, host: str, slots: Iterable[int]) -> list[int]:
-        """Those of these slots that belong to a host."""
+        """The given slots that belong to a host."""
         return [slot for slot in slots if self.host_of[slot].name == host]

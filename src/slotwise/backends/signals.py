@@ -1,4 +1,4 @@
-"""The signals that end a run, and how to delay them during an operation."""
+"""Delays the signals that end a run during an operation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Delay these signals until the end of the block, so that it is not interrupted.
+    """Delay the signals `ENDING` until the end of the block, so that it is not interrupted.
 
     Blocking them in this thread is not enough: another thread would receive them, and Python
     would still run the handler in the main thread.
@@ -23,28 +23,28 @@ def undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Signal handlers run only in the main thread.
         return
-    came: list[int] = []
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in ENDING}
-    heard = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
+    handled = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
     try:
-        for number in heard:
-            signal.signal(number, lambda number, _: came.append(number))
+        for number in handled:
+            signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
-        for number in heard:
+        for number in handled:
             signal.signal(number, before[number])
-        for late in came:
+        for late in received:
             signal.raise_signal(late)
 
 
 class HeldInterrupts:
-    """Holds KeyboardInterrupts back until the end of the block, which raises one if any came.
+    """Delays KeyboardInterrupts until the end of the block, which raises one if any occurred.
 
     An exception that a signal handler raises within a lock or within `Thread.join` would leave
     these in a wrong state. The handler of the user is called at once; only the
-    KeyboardInterrupt that it raises is held back. No effect outside of the main thread.
+    KeyboardInterrupt that it raises is delayed. No effect outside of the main thread.
 
-    count  how many have come
+    count  the number of delayed KeyboardInterrupts
     """
 
     def __init__(self) -> None:

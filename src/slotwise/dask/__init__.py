@@ -1,4 +1,4 @@
-"""The gate: the computations of an existing Dask cluster share it, without changes of code.
+"""The gate: schedules the computations of an existing Dask cluster, without changes of code.
 
 Install it with `slotwise.dask.install(client)`, or start the scheduler with
 `dask scheduler --preload slotwise.dask --slotwise-config FILE`. Without a file the options are
@@ -29,12 +29,12 @@ __all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "status
 def install(client: Any, **options: Any) -> None:
     """Install the gate in the scheduler of a client's cluster; it replaces an earlier one.
 
-    An earlier one with the same options goes on, with all that waits there.
+    An earlier gate with the same options is kept, with all tasks that it holds.
 
     `options` are those of `GateOptions` in plain form: `scheduler="fair"`, `pools=[{"name":
-    "reports", "slots_min": 2}]`; pools may be `slotwise.Pool` objects, too. Without options
-    they are those under `slotwise:` in the configuration of Dask. InputError for options that
-    do not fit. slotwise must be installed where the scheduler runs.
+    "reports", "slots_min": 2}]`; pools may also be `slotwise.Pool` objects. By default they are
+    those under `slotwise:` in the configuration of Dask. InputError for invalid options.
+    slotwise must be installed in the environment of the scheduler.
     """
     pools = options.get("pools")
     if isinstance(pools, list | tuple):

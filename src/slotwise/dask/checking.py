@@ -1,4 +1,4 @@
-"""Whether the tables of the gate agree with those of Dask, and with slotwise's state."""
+"""Checks that the tables of the gate agree with Dask's tables and with slotwise's state."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from slotwise.dask.holding import HELD, Restricted, TaskHolds
 
 STATES: Mapping[str, Collection[str]] = {
     "blocked": ("waiting", "no-worker"),
-    "later": ("no-worker",),
+    "deferred": ("no-worker",),
     "runnable": ("no-worker",),
     "running": ("processing",),
 }
-"""What Dask's state of a task is when slotwise knows it as this."""
+"""The possible states of a task in Dask, by its status in the gate."""
 
 
 def check(
@@ -29,9 +29,9 @@ def check(
 ) -> None:
     """Assert that all tables agree after a turn. O(tasks); for `Scheduler(validate=True)`.
 
-    Keys of which something has happened since the turn may differ until the next one.
+    Keys that have changed since the turn may differ until the next one.
     """
-    news = computations.unheard
+    news = computations.pending_keys
     _check_held(scheduler, holding, computations)
     counts: dict[PhaseId, Counter[str]] = {}
     stale = set()
@@ -58,14 +58,14 @@ def check(
             assert computation.left == left, "tasks of a computation are counted"
             assert computation.running == sum(count["running"] for count in known)
             frontier = computation.frontier
-            assert frontier.later == sum(count["later"] for count in known)
+            assert frontier.deferred == sum(count["deferred"] for count in known)
             assert frontier.offered == sum(count["runnable"] for count in known)
-            assert computations.offers_enough(name), "no slot is free for a task that is later"
+            assert computations.offers_enough(name), "no slot is free for a deferred task"
     _check_state(state, computations, counts, stale)
 
 
 def _check_held(scheduler: Any, holding: TaskHolds, computations: Computations) -> None:
-    """Held tasks are known to Dask, and to slotwise when they are runnable; no others wait."""
+    """Assert that all held tasks are known to Dask, and runnable ones also to slotwise."""
     for key, task in scheduler.tasks.items():
         needs = task.resource_restrictions or {}
         assert (HELD in needs) == (key in holding), (key, task.state)
@@ -83,7 +83,7 @@ def _check_state(
     counts: Mapping[PhaseId, Counter[str]],
     stale: Collection[PhaseId],
 ) -> None:
-    """The state has the jobs that are alive, and their tasks as they are known here."""
+    """Assert that the state has the jobs that are alive, with the same numbers of tasks."""
     state.check()
     jobs = {phases[0].job.id for phases in state.jobs_left()} | {*state.awaiting_admission}
     assert jobs == computations.alive.keys(), jobs ^ computations.alive.keys()
@@ -91,5 +91,5 @@ def _check_state(
         if phase.id not in stale:
             count = counts.get(phase.id, Counter())
             found = phase.pending, phase.blocked, phase.running
-            blocked = count["blocked"] + count["later"]
+            blocked = count["blocked"] + count["deferred"]
             assert found == (count["runnable"], blocked, count["running"]), phase.id

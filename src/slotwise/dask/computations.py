@@ -1,13 +1,13 @@
-"""The computations of a Dask cluster as jobs, and what happens to their keys as events.
+"""The computations of a Dask cluster as jobs, and the changes of their keys as events.
 
 One graph that a client sends is a job. Its phases are the task prefixes of the graph ("sum",
-"read-parquet"), of which Dask learns the durations. The tasks of a phase are numbered by Dask's
+"read-parquet"), whose durations Dask learns. The tasks of a phase are numbered by Dask's
 priority, so that the first runnable one is the one that Dask would run first. Of all phases
-together, only those runnable tasks are reported that Dask would run first: as many as could get
-slots if the job had all of them (`frontier.py`).
+together, only the runnable tasks are reported that Dask would run first: as many as could get
+slots if the job had all of them (`Frontier`).
 
-This module imports nothing of Dask. It is told of keys that begin to wait (`wanted`), of
-attempts that end and of keys whose state may have changed, and makes events of that once in
+This module does not import Dask. The gate calls it for keys that begin to wait (`wanted`), for
+attempts that end and for keys whose state may have changed. Events are made of these once in
 each turn, when the state of each key is known.
 """
 
@@ -33,29 +33,28 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 
-# The order of the tasks of one computation: Dask's, which keeps few results in memory.
-
 
 class Frontier:
     """The runnable tasks of a computation by rank, which is their place in Dask's order.
 
-    The first ones are offered slots; slotwise divides slots among the phases of these. The
-    others come later: otherwise the phases that read input would get slots as long as they have
-    tasks, and their results would fill the memory of the workers.
+    Dask's order keeps few results in memory. The first tasks are offered slots; slotwise
+    divides slots among their phases. The others are deferred: otherwise the phases
+    that read input would get slots as long as they have tasks, and their results would fill the
+    memory of the workers.
 
     Tasks that only certain workers may run are offered as these have room, whatever their rank:
     otherwise they would keep the room from those of other computations.
 
-    A change costs O(log n) with n tasks, and a search among those that are offered.
+    A change costs O(log n) with n tasks, and a search among the offered tasks.
     """
 
-    __slots__ = ("_bound", "_later", "_offered", "_order")
+    __slots__ = ("_bound", "_deferred", "_offered", "_order")
 
     def __init__(self) -> None:
         self._offered: list[int] = []  # sorted
         self._bound: set[int] = set()  # also offered
-        self._later: set[int] = set()
-        self._order: list[int] = []  # a heap of `_later`; it may have ranks that have left
+        self._deferred: set[int] = set()
+        self._order: list[int] = []  # a heap of `_deferred`; it may have ranks that have left
 
     @property
     def offered(self) -> int:
@@ -63,39 +62,39 @@ class Frontier:
         return len(self._offered) + len(self._bound)
 
     @property
-    def later(self) -> int:
-        """The number of tasks that come later."""
-        return len(self._later)
+    def deferred(self) -> int:
+        """The number of deferred tasks."""
+        return len(self._deferred)
 
     def has_enough(self, most: int) -> bool:
-        """Whether `most` tasks are offered beside the bound ones, or no more are left."""
-        return not self._later or len(self._offered) >= most
+        """Whether `most` tasks are offered in addition to the bound ones, or all that exist."""
+        return not self._deferred or len(self._offered) >= most
 
     def add(self, rank: int) -> None:
-        """A task is runnable; it comes later until `balance`."""
-        self._later.add(rank)
+        """Add a runnable task, which is deferred until `balance`."""
+        self._deferred.add(rank)
         heappush(self._order, rank)
 
     def bind(self, rank: int) -> None:
-        """A task that only certain workers may run is offered slots."""
+        """Offer slots to a task that only certain workers may run."""
         self._bound.add(rank)
 
     def remove(self, rank: int) -> None:
-        """A task begins to run, or is not runnable any more."""
+        """Remove a task that begins to run, or is not runnable any more."""
         if rank in self._bound:
             self._bound.remove(rank)
-        elif rank in self._later:
-            self._later.remove(rank)
-            if len(self._order) > 2 * len(self._later):
-                self._order = list(self._later)
+        elif rank in self._deferred:
+            self._deferred.remove(rank)
+            if len(self._order) > 2 * len(self._deferred):
+                self._order = list(self._deferred)
                 heapify(self._order)
         else:
             del self._offered[bisect_left(self._offered, rank)]
 
     def balance(self, most: int) -> tuple[list[int], list[int]]:
-        """Offer the first `most` tasks; the ranks that are offered and that are withdrawn now.
+        """Offer the first `most` tasks; returns the ranks that are now offered and withdrawn.
 
-        If more are offered already, the first of as many are.
+        If more tasks are offered already, their number stays, and they become the first ones.
         """
         offered: list[int] = []
         withdrawn: list[int] = []
@@ -106,14 +105,14 @@ class Frontier:
                 withdrawn.append(self._offered.pop())
                 self.add(withdrawn[-1])
             heappop(self._order)
-            self._later.remove(rank)
+            self._deferred.remove(rank)
             insort(self._offered, rank)
             offered.append(rank)
         return offered, withdrawn
 
     def _first(self) -> int | None:
-        """The first of the tasks that come later."""
-        while self._order and self._order[0] not in self._later:
+        """The first deferred task, or None."""
+        while self._order and self._order[0] not in self._deferred:
             heappop(self._order)
         return self._order[0] if self._order else None
 
@@ -121,19 +120,19 @@ class Frontier:
 Key = Hashable
 """A key of Dask: a string, or a tuple that begins with one."""
 
-Status = Literal["blocked", "later", "runnable", "running", "done"]
-"""What the gate knows of a task. For slotwise, one that comes later is blocked."""
+Status = Literal["blocked", "deferred", "runnable", "running", "done"]
+"""The status of a task in the gate. For slotwise, a deferred task is blocked."""
 
-Standing = Literal["blocked", "runnable", "bound", "running", "done", "gone"]
-"""What Dask knows of a key; "gone" if it need not be computed any more.
+Standing = Literal["blocked", "runnable", "bound", "running", "done", "unneeded"]
+"""The status of a key in Dask; "unneeded" if it need not be computed any more.
 
-A bound one is runnable, but only on certain workers, which have room for it.
+A bound key is runnable, but only on certain workers, which have room for it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who sent a graph, and what the rules make of it: the properties of its job."""
+    """The client that sent a graph, and the properties that the rules give to its job."""
 
     client: str
     pool: str = "default"
@@ -144,7 +143,7 @@ class Submitter:
 
 
 class KeyInfo(NamedTuple):
-    """What is known of a key when its job arrives: its prefix, seconds (if known), rank."""
+    """A key when its job arrives: its prefix, its estimated seconds if known, its priority."""
 
     prefix: str
     seconds: float | None
@@ -153,7 +152,7 @@ class KeyInfo(NamedTuple):
 
 @dataclass(slots=True)
 class KeyTask:
-    """The task that a key is, and the number and the begin of its running or last attempt.
+    """The task of a key, and the number and the begin of its running or last attempt.
 
     `number` is its place in the phase and `rank` its place in the job, both in Dask's order.
     """
@@ -170,8 +169,8 @@ class KeyTask:
 class Computation:
     """A job that is not over.
 
-    keys     its keys by phase, and `ranked`: all of them, in Dask's order
-    left     how many of them are neither done nor dropped; `running`: how many run
+    keys     its keys by phase; `ranked`: all of them in Dask's order
+    left     the number of keys that are neither done nor dropped; `running`: that run
     """
 
     submitter: Submitter
@@ -184,7 +183,7 @@ class Computation:
 
 @dataclass(slots=True)
 class End:
-    """The end of an attempt: its seconds, None without a result; and why it failed, if so."""
+    """The end of an attempt: its seconds, or None without a result; the reason of a failure."""
 
     key: Key
     seconds: float | None
@@ -193,20 +192,20 @@ class End:
 
 @dataclass(slots=True)
 class Computations:
-    """All computations that are not over, and what has happened since the last turn.
+    """All computations that are not over, and the changes since the last turn.
 
-    describe    tells what is known of a key
-    look        tells what Dask knows of a key now
+    describe    returns the properties of a key
+    standing    returns the present status of a key in Dask
     due_after   seconds from the arrival to the deadline of jobs without one, or None
-    running     the number of tasks that run; `launches`: of all that were begun
-    submitters  who sent each key first that Dask knows, also if its job is over
+    running     the number of running tasks; `launches`: of all launches so far
+    submitters  the first submitter of each key that Dask knows, also if its job is over
 
-    Memory: proportional to the keys that Dask knows. A turn costs O(what has happened),
-    and O(jobs) when there are more slots than in the last one.
+    Memory: proportional to the keys that Dask knows. A turn costs O(changes), and O(jobs) when
+    there are more slots than in the last turn.
     """
 
     describe: Callable[[Key], KeyInfo]
-    look: Callable[[Key], Standing]
+    standing: Callable[[Key], Standing]
     due_after: float | None = None
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
@@ -221,14 +220,14 @@ class Computations:
     _changed: dict[Key, None] = field(default_factory=dict)
     _ends: list[End] = field(default_factory=list)
 
-    # What happens.
+    # Changes, recorded until the next turn.
 
     def graph(self, submitter: Submitter, keys: Iterable[Key]) -> None:
-        """A client sent a graph of these keys; those that are wanted now become a job."""
+        """Record a graph of a client; its keys that are wanted become a job."""
         self._graphs.append((submitter, list(keys)))
 
     def wanted(self, key: Key) -> None:
-        """A key is to be computed, for the first time or again."""
+        """Record that a key is to be computed, for the first time or again."""
         task = self.tasks.get(key)
         if task is None:
             self._wanted[key] = None
@@ -236,19 +235,19 @@ class Computations:
             self._changed[key] = None
 
     def changed(self, key: Key) -> None:
-        """The state of a key may have changed."""
+        """Record that the state of a key may have changed."""
         if key in self.tasks:
             self._changed[key] = None
 
     def forgotten(self, key: Key) -> None:
-        """A key is not known to Dask any more."""
+        """Record that Dask has forgotten a key."""
         self.submitters.pop(key, None)
         self.changed(key)
 
     def is_settled(self, key: Key, start: str, finish: str) -> bool:
-        """Whether a change of Dask's state of a key lets nothing begin.
+        """Whether a transition of a key in Dask lets no task begin, so that no turn is needed.
 
-        Most changes are of this kind: a task begins, and its result is released later.
+        Most transitions are of this kind: a task begins, and its result is released later.
         """
         if finish == "processing":
             return True
@@ -262,33 +261,33 @@ class Computations:
         return key in self.tasks or key in self._wanted
 
     def overlooks(self, key: Key) -> bool:
-        """Whether a runnable key is no task, or comes later though its job could have slots."""
+        """Whether a runnable key is not a task, or is deferred though its job lacks offers."""
         task = self.tasks.get(key)
         if task is None:
             return key not in self._wanted
-        return task.status == "later" and not self.offers_enough(task.phase.job)
+        return task.status == "deferred" and not self.offers_enough(task.phase.job)
 
     def offers_enough(self, job: str) -> bool:
-        """Whether a job is offered as many tasks as it could have slots, or all it has."""
+        """Whether a job has as many offered tasks as it could have slots, or all it has."""
         computation = self.alive[job]
         return computation.frontier.has_enough(self._slots - computation.running)
 
-    def later_of(self, job: str) -> int:
-        """The number of runnable tasks of a job that come later."""
+    def deferred_of(self, job: str) -> int:
+        """The number of deferred tasks of a job."""
         computation = self.alive.get(job)
-        return computation.frontier.later if computation else 0
+        return computation.frontier.deferred if computation else 0
 
     @property
-    def unheard(self) -> set[Key]:
-        """The keys of which something has happened since the last turn."""
+    def pending_keys(self) -> set[Key]:
+        """The keys with changes since the last turn."""
         return {*self._wanted, *self._changed, *(end.key for end in self._ends)}
 
     def jobs_of(self, keys: Iterable[Key]) -> set[str]:
-        """The names of the jobs that these keys are tasks of."""
+        """The names of the jobs of these keys."""
         return {self.tasks[key].phase.job for key in keys if key in self.tasks}
 
     def ended(self, end: End) -> None:
-        """An attempt of a key has ended, or does not occupy its thread any more."""
+        """Record that an attempt of a key has ended, or has left its thread."""
         task = self.tasks.get(end.key)
         if task is not None and task.status == "running":
             self._ends.append(end)
@@ -298,7 +297,7 @@ class Computations:
             task.status = "blocked" if end.seconds is None else "done"
 
     def launched(self, launch: Launch, now: float) -> Key:
-        """The scheduler lets a task run; its key."""
+        """Record that the scheduler launches a task; returns its key."""
         computation = self.alive[launch.phase.job]
         key = computation.keys[launch.phase.phase][launch.task]
         task = self.tasks[key]
@@ -310,12 +309,12 @@ class Computations:
         self.launches += 1
         return key
 
-    # What it means.
+    # Events, made in each turn.
 
     def events(self, now: float, slots: int) -> list[Event]:
-        """What has happened since the last turn, as events of this instant.
+        """The changes since the last turn, as events of this instant.
 
-        `slots` are those that all jobs have together now.
+        `slots` is the number of slots that all jobs have together now.
         """
         events: list[Event] = []
         ends, self._ends = self._ends, []
@@ -327,7 +326,7 @@ class Computations:
         for submitter, keys in graphs:
             events += self._arrive(now, submitter, keys)
         events += self._arrive_again(now)
-        self._wanted = {}  # It is empty, but to read it takes as long as when it was full.
+        self._wanted = {}  # A new one, since iteration over a dict that was large stays slow.
         return events + self._offers(now, slots)
 
     def _end(self, now: float, end: End) -> Event:
@@ -340,21 +339,21 @@ class Computations:
         return TaskKilled(now, task.phase, task.number, task.attempt)
 
     def _changes(self, now: float, keys: Iterable[Key]) -> list[Event]:
-        """The events that make what slotwise knows of these keys equal to what Dask knows.
+        """The events that update slotwise's status of these keys to that of Dask.
 
-        Those that have become runnable come later, until they are offered.
+        Keys that have become runnable are deferred until they are offered.
         """
         found: dict[type, list[KeyTask]] = {}
 
         for key in keys:
-            task, standing = self.tasks.get(key), self.look(key)
+            task, standing = self.tasks.get(key), self.standing(key)
             if task is None:
                 if standing in ("blocked", "runnable", "bound"):  # Its job ended in this turn.
                     self._wanted[key] = None
                 continue
             self._touched[task.phase.job] = None
             if task.status == "done":
-                if standing in ("gone", "done", "running"):
+                if standing in ("unneeded", "done", "running"):
                     continue
                 found.setdefault(OutputLost, []).append(task)
                 self.alive[task.phase.job].left += 1
@@ -365,7 +364,7 @@ class Computations:
             if standing == "runnable":
                 if task.status == "blocked":
                     frontier.add(task.rank)
-                    task.status = "later"
+                    task.status = "deferred"
                 continue
             if task.status != "blocked":
                 frontier.remove(task.rank)
@@ -384,34 +383,34 @@ class Computations:
                 del self.tasks[key]
                 self._one_less(task.phase.job)
         order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
-        return [event for kind in order for event in _told(now, kind, found.get(kind, ()))]
+        return [event for kind in order for event in _events_of(now, kind, found.get(kind, ()))]
 
     def _offers(self, now: float, slots: int) -> list[Event]:
-        """Offer each job as many tasks as it could have slots; the events that say so."""
+        """Offer as many tasks of each job as it could have slots; returns the events."""
         touched, self._touched = self._touched, {}
         jobs = self.alive if slots > self._slots else [n for n in touched if n in self.alive]
         self._slots = slots
         events: list[Event] = []
         for job in jobs:
             computation = self.alive[job]
-            if not computation.frontier.later:
+            if not computation.frontier.deferred:
                 continue
             offered, withdrawn = computation.frontier.balance(slots - computation.running)
             for rank in withdrawn:
-                self.tasks[computation.ranked[rank]].status = "later"
+                self.tasks[computation.ranked[rank]].status = "deferred"
             for rank in offered:
                 self.tasks[computation.ranked[rank]].status = "runnable"
             for kind, ranks in ((TasksBlocked, withdrawn), (TasksRunnable, offered)):
                 tasks = [self.tasks[computation.ranked[rank]] for rank in ranks]
-                events += _told(now, kind, tasks)
+                events += _events_of(now, kind, tasks)
         return events
 
     def _arrive(self, now: float, submitter: Submitter, keys: Sequence[Key]) -> list[Event]:
-        """A job of those of these keys that are wanted and are not tasks of another job."""
+        """Create a job of the wanted keys that are not tasks of another job."""
         mine = [key for key in keys if key in self._wanted]
         for key in mine:
             del self._wanted[key]
-        known = {key: self.describe(key) for key in mine if self.look(key) != "gone"}
+        known = {key: self.describe(key) for key in mine if self.standing(key) != "unneeded"}
         if not known:
             return []
         self._count += 1
@@ -442,9 +441,9 @@ class Computations:
         return [JobArrived(now, job), *self._changes(now, known)]
 
     def _arrive_again(self, now: float) -> list[Event]:
-        """Jobs of the keys that are wanted again although the jobs that had them are over.
+        """Create jobs of the keys that are wanted again although their jobs are over.
 
-        They are in the pools of those who sent these keys first.
+        They are in the pools of the first submitters of these keys.
         """
         by_submitter: dict[Submitter, list[Key]] = {}
         for key in self._wanted:
@@ -457,7 +456,7 @@ class Computations:
         ]
 
     def _one_less(self, job: str) -> None:
-        """A task of a job is done or not needed; forget the job if it was the last."""
+        """Count a task of a job as done or not needed; forget the job if it was the last."""
         computation = self.alive[job]
         computation.left -= 1
         if not computation.left:
@@ -469,12 +468,12 @@ class Computations:
                         del self.tasks[key]
 
 
-def _told(
+def _events_of(
     now: float,
     kind: type[OutputLost | TasksBlocked | TasksDropped | TasksRunnable],
     tasks: Iterable[KeyTask],
 ) -> Iterator[Event]:
-    """The events that say this of these tasks, one for each phase."""
+    """The events of this kind for these tasks, one for each phase."""
     found: dict[PhaseId, list[int]] = {}
     for task in tasks:
         found.setdefault(task.phase, []).append(task.number)

@@ -1,6 +1,6 @@
 """The page of the gate in Dask's dashboard, drawn with bokeh from a `GateStatus`.
 
-Names are of users, so they are escaped wherever they become HTML.
+Names come from users, so they are escaped in HTML.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from slotwise.insight.report.text import BAD, BEST, INK, MUTED, POOLS, cycle
 REFRESH_MILLISECONDS = 1_000
 
 POOLS_DRAWN = 12
-"""The number of pools that have a picture."""
+"""The number of pools with a picture."""
 
 NO_SHARE = PoolShare(0.0, 0.0, 0)
 
@@ -141,7 +141,7 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
 
 
 def slotwise_pools_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
-    """The pools alone, as Dask's other pictures that Jupyter and the menu show."""
+    """The pools alone, for the menu and for Jupyter, like the other plots of Dask."""
     facts, pools = Div(text=LEGEND), PoolPictures(height=180)
     _show(scheduler, doc, pools.update, facts)
     doc.add_root(column(facts, pools.root, sizing_mode="stretch_width"))
@@ -149,13 +149,13 @@ def slotwise_pools_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> 
 
 
 PAGES = {"/slotwise": slotwise_doc, "/individual-slotwise": slotwise_pools_doc}
-"""What each path of the dashboard shows."""
+"""The pages by their paths in the dashboard."""
 
 
 def _show(
     scheduler: Any, doc: Document, update: Callable[[GateStatus], None], facts: Div
 ) -> None:
-    """Call `update` now and again and again; say so if there is no gate."""
+    """Call `update` now and periodically; show a message if there is no gate."""
 
     def refresh() -> None:
         gate = scheduler.plugins.get("slotwise")

@@ -1,4 +1,4 @@
-"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run."""
+"""The gate: a plugin of Dask's scheduler that controls which tasks may run."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing
 from slotwise.dask.holding import Needed, Restricted, TaskHolds
 from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submitter_of
 from slotwise.dask.serving import Demanded, fails_open, serve
-from slotwise.dask.status import MAX_LOOK, GateHistory, GateStatus, GateView, status_of
+from slotwise.dask.status import MAX_SCANNED, GateHistory, GateStatus, GateView, status_of
 from slotwise.policy.scheduler import make_scheduler
 
 CHECK_SECONDS = 1.0
-"""How often the watchdog compares what is held with what is free."""
+"""The interval at which the watchdog compares held tasks with free threads."""
 
 UNKNOWN_SECONDS = 0.5
-"""The length of a task before any was measured, as Dask assumes it."""
+"""The assumed length of a task before any was measured, as in Dask."""
 
 NESTED_SECONDS = 0.1
 """How long the graph of a task is held while that task occupies its thread."""
 
 POOLS_MORE = 100
-"""This many pools without jobs are kept, in addition to as many as have jobs."""
+"""The number of pools without jobs that are kept, in addition to as many as have jobs."""
 
 STUCK_SECONDS = 10.0
-"""After this time with free threads and held tasks that no limit explains, the gate opens."""
+"""The time with free threads and held tasks that no limit explains, until the gate opens."""
 
 
 class Gate(SchedulerPlugin):
-    """Holds each runnable task until slotwise lets it run.
+    """Holds each runnable task until slotwise launches it.
 
-    Tasks of actors are not held, nor leases of agents. Nor are those of computations that a
-    task submits while it occupies a thread: it may wait for them. After an error all tasks run
-    as without it.
+    Tasks of actors and leases of agents are not held, nor are tasks of computations that a task
+    submits while it occupies a thread, because it may wait for them. After an error, all tasks
+    run as without the gate.
     """
 
     name = "slotwise"
@@ -60,7 +60,7 @@ class Gate(SchedulerPlugin):
         self.is_open = True  # Until `start`.
 
     async def start(self, scheduler: Any) -> None:
-        """Begin; called by Dask when the plugin is registered or the scheduler starts."""
+        """Start the gate; called by Dask when it registers the plugin or starts."""
         self._scheduler = scheduler
         self._stack = ExitStack()
         self._holding = TaskHolds(scheduler)
@@ -70,12 +70,12 @@ class Gate(SchedulerPlugin):
         earlier = scheduler.plugins.get(self.name)
         replaces = isinstance(earlier, Gate) and earlier is not self
         if replaces and earlier.options.log == self.options.log:
-            earlier.open()  # It must close its log.
+            earlier.open()  # Closes its log, which this gate writes.
         self._begin()
         if replaces:
-            scheduler.plugins.pop(self.name).open()  # Dask would warn of a second one.
-        self._holding.tell_of_secession(self._seceded)
-        self._holding.tell_of_status(self._workers_changed)
+            scheduler.plugins.pop(self.name).open()  # Dask would warn of a second plugin.
+        self._holding.on_secession(self._seceded)
+        self._holding.on_worker_status(self._workers_changed)
         self._holding.note_submitters()
         self.is_open = False
         scheduler.loop.call_later(CHECK_SECONDS, self._watch)
@@ -104,7 +104,7 @@ class Gate(SchedulerPlugin):
         self._wakes_at: float | None = None
         self._mean_seconds = UNKNOWN_SECONDS  # of tasks; recent ones count more
         self._stuck_since: float | None = None
-        self._begun_before = 0  # launches at the last look of the watchdog
+        self._begun_before = 0  # launches at the last check of the watchdog
 
     # The hooks of Dask.
 
@@ -112,7 +112,7 @@ class Gate(SchedulerPlugin):
     def update_graph(
         self, scheduler: Any, *, client: str, tasks: Sequence[Key], annotations: Any, **_: Any
     ) -> None:
-        """A client sent a graph; its tasks have not begun to wait."""
+        """Record a graph that a client has sent; its tasks have not begun to wait."""
         if all(map(is_lease, tasks)):
             return
         parent = self._holding.submitting_task
@@ -130,7 +130,7 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def transition(self, key: Key, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """A task has changed its state."""
+        """Handle the transition of a task to another state."""
         computations = self._computations
         if start == "processing":
             self._end(key, finish, kwargs)
@@ -148,43 +148,43 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def add_worker(self, scheduler: Any, worker: str) -> None:
-        """A worker has come."""
+        """Handle a new worker."""
         self._workers_changed()
 
     @fails_open
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
-        """A worker has left."""
+        """Handle a worker that has left."""
         self._workers_changed()
 
     async def close(self) -> None:
-        """The scheduler closes."""
+        """Finish the log and open the gate; called by Dask when the scheduler closes."""
         self._end_log()
         self.open()
 
     @fails_open
     def _end_log(self) -> None:
-        """Log that no more jobs arrive, if all are over. Otherwise the log was interrupted."""
+        """Log that no more jobs arrive, if all are over; otherwise leave the log incomplete."""
         events = self._computations.events(self.now, self._slots)
         if not self._computations.alive:
             events.append(JobsClosed(self.now))
             turn(self._slotwise, self, self._state, self._record, events)
 
     def open(self) -> None:
-        """Let everything run from now on, as without the gate."""
+        """Let all tasks run from now on, as without the gate."""
         if not self.is_open:
             self.is_open = True
             self._holding.release_all(f"slotwise-open-{time.time()}")
-            with suppress(InputError):  # Its log could not be written, which was told then.
+            with suppress(InputError):  # A failure to write the log was reported earlier.
                 self._stack.close()
 
     def validate(self) -> None:
-        """Assert that the tables agree with Dask. After each turn if Dask validates its own."""
+        """Assert that the tables agree with Dask; after each turn if Dask has `validate`."""
         check(self._scheduler, self._holding, self._computations, self._state, self._restricted)
 
     # A turn.
 
     def _end(self, key: Key, finish: str, details: Mapping[str, Any]) -> None:
-        """A task has left its worker."""
+        """Record the end of a task that has left its worker."""
         seconds = None
         task = self._computations.tasks.get(key)
         if finish == "memory" and task is not None:
@@ -193,14 +193,14 @@ class Gate(SchedulerPlugin):
                 for one in details.get("startstops") or ()
                 if one["action"] == "compute"
             )
-            # The clocks of workers may be set while a task runs.
+            # The clock of a worker may be changed while a task runs.
             seconds = min(max(0.0, computed), self.now - task.began)
             self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
         reason = str(details.get("exception_text") or "it failed") if finish == "erred" else ""
         self._computations.ended(End(key, seconds, reason))
 
     def _wake(self) -> None:
-        """Take a turn when Dask has done what it is doing."""
+        """Schedule a turn after the current callback of Dask."""
         if not self._is_awake:
             self._is_awake = True
             self._scheduler.loop.add_callback(self._turn)
@@ -209,7 +209,7 @@ class Gate(SchedulerPlugin):
     def _turn(self) -> None:
         self._is_awake = False
         if self._was_removed():
-            return  # It was not told how tasks went on.
+            return  # Dask has not called its hooks since then.
         room = self._holding.room(self.options.ahead, self._mean_seconds)
         self._room_now = room
         self._is_held = self._held_jobs()
@@ -223,23 +223,23 @@ class Gate(SchedulerPlugin):
             self._slots = slots
             events.insert(0, HostResized(self.now, HOST, {ANY_KIND: slots}))
         turn(self._slotwise, self, self._state, self._record, events)
-        self.history.look(self._state, self.now)
+        self.history.sample(self._state, self.now)
         launches, self._launches = self._launches, []
         self._release(launches, room)
         if self._restricted.changed(room, self._held_jobs()):
-            self._wake()  # A pool has reached its max share, or is below it again.
+            self._wake()  # A pool has reached its max share, or fallen below it.
         self._set_alarm()
         if self._scheduler.validate:
             self.validate()
 
     def _allowed(self, key: Key) -> frozenset[str] | None:
-        """The workers that a task may use; None: all of them, or the task is not held."""
+        """The workers that a task may use; None for all of them, or if it is not held."""
         return self._holding.allowed(key) if key in self._holding else None
 
     def _release(self, launches: Sequence[Launch], room: dict[str, int]) -> None:
-        """Let tasks run on workers with room; those first that may use the fewest workers.
+        """Run tasks on workers with room, first those that may use the fewest workers.
 
-        A task waits again if it may use none of those with room.
+        A task waits again if it may use no worker with room.
         """
         keys = [self._computations.launched(launch, self.now) for launch in launches]
         allowed = {key: self._holding.allowed(key) for key in keys}
@@ -259,12 +259,12 @@ class Gate(SchedulerPlugin):
                 self._wake()
 
     def _describe(self, key: Key) -> KeyInfo:
-        """What is known of a key. One of an unknown prefix is like recent tasks."""
+        """The properties of a key; for an unknown prefix, the mean length of recent tasks."""
         info = self._holding.describe(key)
         return info if info.seconds is not None else info._replace(seconds=self._mean_seconds)
 
     def _standing(self, key: Key) -> Standing:
-        """What is known of a key; it is blocked while no worker that it may use has room."""
+        """The status of a key; it is blocked while no worker that it may use has room."""
         standing = self._holding.standing(key)
         allowed = None
         if standing == "runnable" and key in self._holding:
@@ -279,7 +279,7 @@ class Gate(SchedulerPlugin):
         return "bound" if is_offered else "blocked"
 
     def _held_jobs(self) -> Callable[[str], bool]:
-        """A function that says whether the pools of a job let none of its tasks begin now."""
+        """A predicate: the pools of a job let none of its tasks begin now."""
         outside, phases_of = frozenset(self._state.awaiting_admission), self._state.phases_of
 
         @cache
@@ -290,30 +290,30 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def _workers_changed(self) -> None:
-        """Look again at all tasks that may not use every worker."""
-        self._look_again(self._restricted.take_all())
+        """Recheck all tasks that may not use every worker."""
+        self._recheck(self._restricted.take_all())
 
-    def _look_again(self, keys: Iterable[Key]) -> None:
+    def _recheck(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self._computations.changed(key)
         self._wake()
 
     def _forget_pools(self) -> PoolsChanged:
-        """Forget the pools that are not configured and have no jobs: their names never end."""
+        """Forget the pools that are neither configured nor have jobs, to bound their number."""
         alive = {one.submitter.pool for one in self._computations.alive.values()}
         self._pools_most = 2 * (len(self.options.pools) + len(alive)) + POOLS_MORE
         return PoolsChanged(self.now, tuple(self.options.pools))
 
     @fails_open
     def _seceded(self, key: Key) -> None:
-        """A task has seceded: it does not occupy a thread, so it has ended for slotwise."""
+        """Record a task that has seceded: without a thread, it has ended for slotwise."""
         task = self._computations.tasks.get(key)
         if task is not None:
             self._computations.ended(End(key, self.now - task.began))
             self._wake()
 
     def _nest(self, parent: Key, keys: Sequence[Key]) -> Submitter | None:
-        """Who has sent a graph of a task that runs; None if the graph is not held.
+        """The submitter of a graph that a running task has sent; None if it is not held.
 
         The task may wait for the results. If it occupies a thread meanwhile, the graph must not
         wait for the slot of its own pool.
@@ -327,7 +327,7 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def _free_nested(self, parent: Key, keys: Sequence[Key]) -> None:
-        """Let the graph of a task run that still occupies its thread, or awaits admission."""
+        """Exempt a nested graph if its task occupies a thread, or if it awaits admission."""
         task, outside = self._computations.tasks.get(parent), self._state.awaiting_admission
         is_busy = task is not None and task.status == "running"
         if is_busy or self._computations.jobs_of(keys).intersection(outside):
@@ -336,10 +336,10 @@ class Gate(SchedulerPlugin):
     def _exempt(self, keys: Sequence[Key]) -> None:
         """Hold these tasks no longer."""
         self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
-        self._look_again(keys)
+        self._recheck(keys)
 
     def _set_alarm(self) -> None:
-        """Take a turn at the instant at which the scheduler must be asked again."""
+        """Schedule a turn at the next wake-up that the scheduler needs."""
         at = self._state.next_wakeup()
         if at is not None and at != self._wakes_at:
             self._wakes_at = at
@@ -347,11 +347,11 @@ class Gate(SchedulerPlugin):
 
     @fails_open
     def _watch(self) -> None:
-        """Open the gate if it was removed, or if nothing explains that tasks are held."""
+        """Open the gate if it was removed, or if no limit explains that tasks are held."""
         if self._was_removed():
             return
         self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
-        self._look_again(self._restricted.outdated(self._allowed))
+        self._recheck(self._restricted.outdated(self._allowed))
         self._exempt(self._needed.keys(self._state.awaiting_admission))
         if not self._is_stuck():
             self._stuck_since = None
@@ -361,7 +361,7 @@ class Gate(SchedulerPlugin):
             raise RuntimeError("tasks are held although threads are free")
 
     def _was_removed(self) -> bool:
-        """Whether it was removed, of which Dask does not tell a plugin; if so, open it."""
+        """Whether the plugin was removed, for which Dask has no hook; if so, open the gate."""
         if self._scheduler.plugins.get(self.name) is self:
             return False
         self._end_log()
@@ -371,7 +371,7 @@ class Gate(SchedulerPlugin):
     def _is_stuck(self) -> bool:
         """Whether threads are free for tasks that no limit holds, or that are overlooked.
 
-        O(tasks that are held) while threads are free and no task begins.
+        O(held tasks) while threads are free and no task begins.
         """
         if not self._room_now:
             return False
@@ -387,14 +387,17 @@ class Gate(SchedulerPlugin):
         )
 
     def status(self) -> GateStatus:
-        """What it does now."""
-        held, later, state = len(self._holding), self._computations.later_of, self._state
-        view = GateView(self.options, state, self.history, self.now, self.is_open, held, later)
-        parked = islice(self._restricted.parked(), MAX_LOOK)
+        """The present status."""
+        held, state = len(self._holding), self._state
+        deferred = self._computations.deferred_of
+        view = GateView(
+            self.options, state, self.history, self.now, self.is_open, held, deferred
+        )
+        parked = islice(self._restricted.parked(), MAX_SCANNED)
         return status_of(view, self._computations.jobs_of(parked))
 
     def demanded(self, waiting: Any) -> Demanded:
-        """Those of the tasks that wait in Dask for which it may make sense to add workers."""
+        """The tasks among those that wait in Dask for which more workers could be useful."""
         return Demanded(waiting, self._state, self._computations, self._restricted.parked())
 
     # The backend of the loop.
@@ -405,6 +408,6 @@ class Gate(SchedulerPlugin):
         return time.monotonic() - self._began
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Let a task run after the turn. Tasks are never stopped: Dask cannot do that."""
+        """Run a task after the turn. Tasks are never stopped, since Dask cannot do that."""
         if isinstance(decision, Launch):
             self._launches.append(decision)

@@ -1,11 +1,11 @@
-"""Holding tasks in Dask's scheduler, and letting them run: all that reaches into Dask.
+"""Holds and releases tasks in Dask's scheduler: all code that uses internals of Dask.
 
-A task is held by a resource that no worker has: once it is runnable, Dask finds no worker for
-it and puts it into the state "no-worker". To let it run, the resource is taken away and the
-transition to "processing" is asked for; Dask chooses among the workers that have room.
+A task is held by a resource that no worker has. Once it is runnable, Dask finds no worker for
+it and puts it into the state "no-worker". To release it, the resource is removed and the
+transition to "processing" is requested; Dask chooses among the workers that have room.
 
-What is used of `distributed` beyond the documented hooks of `SchedulerPlugin`, tested with
-versions 2024.5.0 and 2026.8.0:
+The parts of `distributed` that are used beyond the documented hooks of `SchedulerPlugin`,
+tested with versions 2024.5.0 and 2026.8.0:
 
 Scheduler.tasks, .running, .plugins                      documented attributes of the scheduler
 TaskState.state, .prefix, .actor, .processing_on, .waiting_on
@@ -20,7 +20,7 @@ Scheduler.stream_handlers["update-graph"], ["long-running"], ["worker-status-cha
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
 
-For adaptive clusters (`adapting.py`), which otherwise grow for all tasks that are held:
+For adaptive clusters (`serving.py`), which otherwise grow for all tasks that are held:
 
 Scheduler.adaptive_target, .handlers["adaptive_target"]  wrapped
 Scheduler.unrunnable                                     the tasks in the state "no-worker"
@@ -30,8 +30,8 @@ To show the gate (`serving.py`, `dashboard.py`), without which it works:
 Scheduler.handlers                                       Dask's extensions add handlers to it
 Scheduler.http_application                               for a page and JSON by HTTP
 distributed.dashboard.core.BokehApplication              a function without an underscore
-distributed.dashboard.scheduler.template_variables       the same; its menu gets entries
-distributed.dashboard.components.scheduler.env, .BOKEH_THEME   the look of Dask's pages
+distributed.dashboard.scheduler.template_variables       the same; entries are added to its menu
+distributed.dashboard.components.scheduler.env, .BOKEH_THEME   the style of Dask's pages
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ STANDINGS: dict[str, Standing] = {
     "processing": "running",
     "memory": "done",
 }
-"""What a state of Dask means; all others: the key need not be computed."""
+"""The status of a key for each state in Dask; in other states it need not be computed."""
 
 
 class _Wish(NamedTuple):
-    """The resources that a task needs, and whether it may run elsewhere if it must."""
+    """The resources that a task needs, and whether its restrictions are loose."""
 
     resources: dict[str, float] | None
     is_loose: bool
@@ -73,10 +73,9 @@ class TaskHolds:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        # Of each held task, what its user wished.
-        self._held: dict[Key, _Wish] = {}
-        self.exempted: set[Key] = set()  # Never held; Dask knows them.
-        self._released = 0  # How often a task was let run.
+        self._held: dict[Key, _Wish] = {}  # the restrictions by the user of each held task
+        self.exempted: set[Key] = set()  # keys in Dask that are never held
+        self._released = 0  # the number of releases
         self._handlers: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -89,7 +88,7 @@ class TaskHolds:
         return key in self._held
 
     def hold(self, key: Key) -> bool:
-        """Hold a task that begins to wait; False for one that is never held.
+        """Hold a task that begins to wait; False for a task that is never held.
 
         distributed 2026.8 gives no priority to a large argument of `map`, and fails to run it.
         """
@@ -103,27 +102,27 @@ class TaskHolds:
         return True
 
     def exempt(self, keys: Iterable[Key], stimulus_id: str) -> None:
-        """Never hold these tasks again, until Dask forgets them, and let them run."""
-        there = [key for key in keys if key in self._scheduler.tasks]
-        self.exempted.update(there)
+        """Release these tasks, and do not hold them again until Dask forgets them."""
+        known = [key for key in keys if key in self._scheduler.tasks]
+        self.exempted.update(known)
         self._let_run(
-            {key: self._held.pop(key) for key in there if key in self._held}, stimulus_id
+            {key: self._held.pop(key) for key in known if key in self._held}, stimulus_id
         )
 
     def forget(self, key: Key) -> None:
-        """A task is not known to Dask any more."""
+        """Forget a task that Dask has forgotten."""
         self._held.pop(key, None)
         self.exempted.discard(key)
 
     def standing(self, key: Key) -> Standing:
-        """What Dask knows of a key."""
+        """The status of a key in Dask."""
         task = self._scheduler.tasks.get(key)
         if task is None or key in self.exempted:
-            return "gone"
-        return STANDINGS.get(task.state, "gone")
+            return "unneeded"
+        return STANDINGS.get(task.state, "unneeded")
 
     def waits_for(self, key: Key) -> list[Key]:
-        """The keys without a result on which a task depends."""
+        """The dependencies of a task that have no result."""
         task = self._scheduler.tasks.get(key)
         return [other.key for other in task.waiting_on or ()] if task else []
 
@@ -134,17 +133,17 @@ class TaskHolds:
         return KeyInfo(task.prefix.name, seconds if seconds >= 0 else None, task.priority)
 
     def address_of(self, client: str) -> str:
-        """The address of a client; empty if it is not known."""
+        """The address of a client; empty if it is unknown."""
         comm = self._scheduler.client_comms.get(client)
         return str(getattr(getattr(comm, "comm", None), "peer_address", ""))
 
     def wished_priority(self, keys: Iterable[Key]) -> float:
-        """The highest `priority` that a user gave to one of these keys; 0 without one."""
+        """The highest `priority` that a user gave to one of these keys, 0 by default."""
         tasks = [self._scheduler.tasks.get(key) for key in keys]
         return -min((task.priority[0] for task in tasks if task and task.priority), default=0)
 
     def allowed(self, key: Key) -> frozenset[str] | None:
-        """The addresses of the workers on which a held task may run; None: on all of them."""
+        """The addresses of the workers on which a held task may run; None for all of them."""
         task = self._scheduler.tasks[key]
         wish = self._held[key]
         if not (wish.resources or task.worker_restrictions or task.host_restrictions):
@@ -159,12 +158,12 @@ class TaskHolds:
         return frozenset(worker.address for worker in workers)
 
     def release(self, key: Key, addresses: Collection[str], stimulus_id: str) -> bool:
-        """Let a runnable task run on one of these workers; whether Dask has found one.
+        """Run a runnable task on one of these workers; return whether Dask has found one.
 
-        A worker gets its tasks with priorities by which it begins them in the order in which
-        they were let run. By those of Dask, tasks of an earlier graph would overtake one that
-        waits at a worker, as long as any come. Tasks that run without the gate, for which
-        others may wait, go first.
+        Tasks are sent with priorities by which a worker begins them in the order of their
+        release. With the priorities of Dask, a task that waits at a worker would be overtaken
+        by all tasks of an earlier graph that are released later. Tasks that run without the
+        gate, for which others may wait, begin first.
         """
         task = self._scheduler.tasks[key]
         before, wish = (task.worker_restrictions, task.host_restrictions), self._held.pop(key)
@@ -184,7 +183,7 @@ class TaskHolds:
         return True
 
     def release_all(self, stimulus_id: str) -> None:
-        """Let every task run, as Dask does without holding."""
+        """Release all tasks, and remove the handlers from Dask."""
         for operation, handler in self._handlers.items():
             self._scheduler.stream_handlers[operation] = handler
         self._handlers.clear()
@@ -192,7 +191,7 @@ class TaskHolds:
         self._let_run(held, stimulus_id)
 
     def _let_run(self, held: Mapping[Key, _Wish], stimulus_id: str) -> None:
-        """Take the resource away from these tasks, and let those run that are runnable."""
+        """Remove the resource from these tasks, and run those that are runnable."""
         runnable = {}
         for key, wish in held.items():
             task = self._scheduler.tasks.get(key)
@@ -201,17 +200,17 @@ class TaskHolds:
                 task.loose_restrictions = wish.is_loose
                 if task.state == "no-worker":
                     runnable[key] = "processing"
-        # By priority; the last one of the dictionary is taken first.
+        # By priority; Dask takes the last entry of the dictionary first.
         order = sorted(runnable, key=lambda key: self._scheduler.tasks[key].priority)
         self._scheduler.transitions(
             dict.fromkeys(reversed(order), "processing"), stimulus_id=stimulus_id
         )
 
     def room(self, ahead: int | None, seconds: float) -> dict[str, int]:
-        """The number of tasks that each worker takes now, for those that take some.
+        """The number of tasks that each worker accepts now, for workers that accept any.
 
-        A worker takes tasks for its threads and `ahead` more; None: as many as hide the delay
-        between the end of a task and the start of the next, for tasks of this length.
+        A worker accepts tasks for its threads and `ahead` more; None: as many as hide the delay
+        between the end of a task and the start of the next, for tasks of `seconds`.
         """
         found = {}
         for worker in self._scheduler.running:
@@ -221,8 +220,8 @@ class TaskHolds:
                 found[worker.address] = worker.nthreads + more - busy
         return found
 
-    def tell_of_secession(self, callback: Callable[[Key], None]) -> None:
-        """Call `callback` with the key of each task that goes on without occupying a thread."""
+    def on_secession(self, callback: Callable[[Key], None]) -> None:
+        """Call `callback` with the key of each task that secedes from its thread."""
         handler = self._handlers["long-running"] = self._scheduler.stream_handlers[
             "long-running"
         ]
@@ -233,8 +232,8 @@ class TaskHolds:
 
         self._scheduler.stream_handlers["long-running"] = handle
 
-    def tell_of_status(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when a worker has begun or ended a pause, or has become ready."""
+    def on_worker_status(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when a worker is paused, continued, or becomes ready."""
         handler = self._handlers["worker-status-change"] = self._scheduler.stream_handlers[
             "worker-status-change"
         ]
@@ -262,23 +261,23 @@ class TaskHolds:
 
     @property
     def submitting_task(self) -> Key | None:
-        """The key of the task that has sent the graph of which a hook is being told."""
+        """The key of the task that has sent the graph of the current `update_graph`."""
         return _SUBMITTING.get()
 
 
 DELAY_SECONDS = 0.01
-"""About the time from the end of a task until its worker has the next one."""
+"""The approximate time from the end of a task until its worker has the next one."""
 
 MAX_LOSS = 0.02
 """The part of a thread's time that may be lost to this delay."""
 
 
 def ahead_of(threads: int, seconds: float) -> int:
-    """How many tasks a worker should have beyond its threads, for tasks of this length.
+    """The number of tasks that a worker should have beyond its threads, for tasks of `seconds`.
 
-    During the delay each thread ends `DELAY_SECONDS / seconds` tasks, for which others should
-    be there. A task that waits at a worker cannot give way to other computations. So there are
-    none where at most `MAX_LOSS` would be gained, and at most as many as threads.
+    During the delay each thread ends `DELAY_SECONDS / seconds` tasks, which others should
+    replace. A task that waits at a worker cannot give way to other computations. The number is
+    therefore 0 if at most `MAX_LOSS` would be gained, and at most the number of threads.
     """
     if seconds <= DELAY_SECONDS:
         return threads
@@ -286,22 +285,20 @@ def ahead_of(threads: int, seconds: float) -> int:
     return 0 if part <= MAX_LOSS else ceil(threads * part)
 
 
-# The runnable tasks that may use certain workers only.
-
 Workers = frozenset[str]
 """The addresses of the workers that a task may use."""
 
 IsHeld = Callable[[str], bool]
-"""Whether the pools of a job hold it, so that none of its tasks can begin now."""
+"""A predicate: the pools of a job let none of its tasks begin now."""
 
 
 class Restricted:
-    """Runnable tasks by the workers that they may use; each is offered or parked.
+    """The runnable tasks that only certain workers may run; each is offered or parked.
 
-    At most as many are offered slots as their workers have room for, and none of a job that its
-    pools hold, at a max share or in the queue for admission: it could not use the room.
-    slotwise takes the others as blocked: it does not know that a slot is on a worker that they
-    may not use.
+    At most as many are offered slots as their workers have room for. None of a job is offered
+    that its pools hold, at a max share or in the queue for admission: it could not use the
+    room. For slotwise, parked tasks are blocked, because it does not know that a slot is on a
+    worker that they may not use.
     """
 
     def __init__(self) -> None:
@@ -326,7 +323,7 @@ class Restricted:
     def offer(
         self, key: Key, workers: Workers, room: Mapping[str, int], job: str, is_held: IsHeld
     ) -> bool:
-        """Offer slots to a task that may use these workers; False: it is parked."""
+        """Offer slots to a task that may use these workers; return False if it is parked."""
         self.forget(key)
         self._of[key] = workers, job
         offered = self._offered.get(workers, ())
@@ -338,7 +335,7 @@ class Restricted:
         return is_offered
 
     def forget(self, key: Key) -> None:
-        """Forget a task, which runs, or need not."""
+        """Forget a task that runs, or need not run."""
         workers, job = self._of.pop(key, (None, ""))
         if workers is None:
             return
@@ -370,9 +367,9 @@ class Restricted:
             found += held
             for job, keys in self._parked.get(workers, {}).items():
                 if more and not is_held(job):
-                    come = list(islice(keys, more))
-                    found += come
-                    more -= len(come)
+                    added = list(islice(keys, more))
+                    found += added
+                    more -= len(added)
         return found
 
     def outdated(self, allowed: Callable[[Key], Workers | None]) -> list[Key]:
@@ -401,34 +398,31 @@ def _room_of(workers: Workers, room: Mapping[str, int]) -> int:
     return sum(room[address] for address in workers & room.keys())
 
 
-# Finds tasks that must not wait until their computation is admitted to its pool.
-#
-# A pool runs at most `jobs_max` computations; further ones await admission. Computations that
-# run may need tasks of these: results that were lost are computed again as a new computation,
-# and graphs share keys. If such tasks awaited admission, both computations would wait for ever.
-
 PART = 0.01
-"""The part of the time that looking for such tasks may take."""
+"""The part of the time that the search of `Needed` may take."""
 
 
 class Needed:
-    """Tasks of computations that await admission, on which others wait.
+    """Tasks that must not wait until their computation is admitted to its pool.
 
-    Keys that run without the gate must not wait for these tasks either.
+    A pool runs at most `jobs_max` computations; further ones await admission. Running
+    computations may need tasks of these: lost results are computed again as a new computation,
+    and graphs share keys. If such tasks awaited admission, both computations would wait
+    forever. Keys that run without the gate must not wait for them either.
     """
 
     def __init__(self, computations: Computations, holding: TaskHolds) -> None:
         self._computations, self._holding = computations, holding
-        self._looks_from = 0.0
+        self._next_search = 0.0
 
     def keys(self, outside: Collection[str]) -> list[Key]:
-        """These keys; `outside` are the jobs that await admission.
+        """The keys of these tasks; `outside` has the jobs that await admission.
 
-        O(blocked tasks and what they depend on). Where that takes long, it finds none until
-        looking has taken only `PART` of the time.
+        O(blocked tasks and their dependencies). After a long search, it returns none until the
+        search has taken at most `PART` of the time.
         """
         began = time.monotonic()
-        if not outside or began < self._looks_from:
+        if not outside or began < self._next_search:
             return []
         tasks = self._computations.tasks
         left = [*self._holding.exempted]
@@ -446,5 +440,5 @@ class Needed:
                     if key in tasks and tasks[key].phase.job in outside:
                         needed.append(key)
         ended = time.monotonic()
-        self._looks_from = ended + (ended - began) / PART
+        self._next_search = ended + (ended - began) / PART
         return needed

@@ -1,4 +1,4 @@
-"""How the gate is configured: the scheduler, the pools, and who is in which pool."""
+"""The options of the gate: the scheduler, the pools, and the rules that choose the pool."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from slotwise.workload.workload import Workload
 
 
 class Rule(Entry):
-    """Puts computations into a pool: those of which all that it states matches.
+    """Puts computations into a pool if all stated patterns and items match.
 
     client      a pattern of the name of the client, such as "alice-*"
     address     a pattern of the address of the client, such as "tcp://10.1.*"
@@ -85,7 +85,7 @@ class GateEntry(Entry):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in tuple(ALLOCATORS):
-            raise ValueError(f"unknown; give one of {', '.join(ALLOCATORS)}")
+            raise ValueError(f"unknown; expected one of {', '.join(ALLOCATORS)}")
         return value
 
     @field_validator("objective", mode="before")
@@ -95,7 +95,7 @@ class GateEntry(Entry):
 
 
 class AnnotationEntry(Entry):
-    """What `dask.annotate(slotwise={...})` may give."""
+    """The annotation by `dask.annotate(slotwise={...})`."""
 
     pool: Name | None = None
     weight: Positive = 1.0
@@ -110,9 +110,9 @@ class GateOptions:
     scheduler  the allocator: "fifo", "fair", "flex", "las", "uwfq", "flowflex"
     objective  what to minimize
     pools      the pools with their shares
-    rules      the first one that matches says in which pool a computation is. If none does, its
-               annotation says it, else the name of its client if that is a pool without others
-               below it; otherwise it is in the pool "default"
+    rules      the first matching rule gives the pool of a computation. Without one, it is the
+               pool of the annotation, else the pool with the name of the client if no pools are
+               below it, else "default"
     ahead      tasks that each worker may have beyond its threads; None: by their length
     log        file to write the log to
     """
@@ -126,7 +126,7 @@ class GateOptions:
 
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:
-        """Options from a YAML file. InputError that names the place, the value, the remedy."""
+        """Options from a YAML file. InputError with the place, the value and the remedy."""
         text = read_text(path, "a YAML file with the options of the gate")
         try:
             data, lines = parse_text(text)
@@ -156,7 +156,7 @@ class GateOptions:
             number = list(pools).index("default")
             raise InputError(
                 f"{place(('pools', number), lines)}: pool 'default' has pools below it, but it"
-                " holds the computations that are in no other pool; give it another name"
+                " is for the computations that are in no other pool; give it another name"
             )
         for number, rule in enumerate(entry.rules):
             if rule.pool not in pools and rule.pool != "default":
@@ -180,7 +180,7 @@ class GateOptions:
     ) -> Submitter:
         """The properties of the job of a computation.
 
-        InputError for an annotation that is not valid, or a pool that is not among those given.
+        InputError for an invalid annotation, or a pool that is not among the pools.
         """
         name = client_name(client)
         try:
@@ -198,17 +198,17 @@ class GateOptions:
         else:
             pool = name if name in tree and name not in tree.inner else "default"
         if self.pools and pool not in tree and pool != "default":
-            known = ", ".join(tree)
-            raise InputError(f"there is no pool {pool!r}; the pools are {known} and default")
+            known = ", ".join([*tree, "default"])
+            raise InputError(f"unknown pool {pool!r}; known: {known}")
         tree.check_holds_jobs(pool)
         return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
 
 
 def due_after(objective: Objective) -> float | None:
-    """When a computation is due that states no deadline, in seconds after its arrival.
+    """The default deadline of a computation, in seconds after its arrival.
 
-    At once if the objective needs a deadline; None if it does not. InputError if the objective
-    needs what no computation of Dask can state.
+    0 if the objective needs a deadline; None if it does not. InputError if the objective needs
+    properties that computations of Dask cannot state.
     """
     job = Job("computation", (Phase("task", Tasks(1, 1.0)),))
     for due in (None, 0.0):
@@ -216,8 +216,8 @@ def due_after(objective: Objective) -> float | None:
             objective.check([replace(job, deadline=due)])
             return due
     raise InputError(
-        f"objective: penalty {objective.penalty!r} needs what computations of Dask cannot"
-        " state; name another one"
+        f"objective: penalty {objective.penalty!r} needs properties that computations of Dask"
+        " cannot state; name another one"
     )
 
 
@@ -230,27 +230,25 @@ def client_name(client: str) -> str:
 _CLIENT = re.compile(r"[^-]+-(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-# The header of the log of a gate, from which its state and its scheduler are made.
-
 HOST = "dask"
-"""The one host of the log: slotwise does not choose the worker."""
+"""The only host in the log of a gate, because Dask chooses the worker."""
 
 REST_SECONDS = 0.01
-"""The least time between allocations; free slots are filled by the last one meanwhile.
+"""The least time between allocations; meanwhile, free slots are filled by the last one.
 
 An allocation of few phases takes up to 1 ms. When a stage of a small graph begins, free slots
-go to others until the next allocation, and each of their tasks keeps its slot to its end.
+are used by others until the next allocation, and each of their tasks keeps its slot to its end.
 """
 
 SEARCH_REST_SECONDS = 0.05
-"""The same for allocators that search: an allocation takes about 20 ms."""
+"""The same for allocators that search, whose allocations take about 20 ms."""
 
 QUICK_SECONDS = 1e-4
-"""The `phase_seconds` of an allocator that searches are above this."""
+"""The most `phase_seconds` of an allocator that does not search."""
 
 
 def header_of(options: GateOptions) -> Header:
-    """The header of a log that begins without slots and jobs."""
+    """The header of a log that starts without slots and jobs, for the state and scheduler."""
     workload = Workload((), pools=tuple(options.pools))
     cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
     given: Options = {"objective": options.objective}
@@ -259,11 +257,9 @@ def header_of(options: GateOptions) -> Header:
     is_quick = allocator.phase_seconds <= QUICK_SECONDS
     rest = REST_SECONDS if is_quick else SEARCH_REST_SECONDS
     header = spec.header(rest_seconds=rest, is_open=True)
-    # Dask decides how often a task is tried.
+    # Dask decides how often a task is repeated.
     return replace(header, attempts_max=10**9, losses_max=10**9)
 
-
-# Who sends a graph, and what the rules, the annotation and Dask's priority make of it.
 
 logger = logging.getLogger("slotwise.dask")
 
@@ -277,8 +273,8 @@ def submitter_of(
 ) -> Submitter:
     """The properties of the job of a graph.
 
-    An annotation that is wrong counts as none, with a warning. A `priority` of Dask above 0 is
-    "very_high", and one below 0 "very_low", unless the annotation states one.
+    An invalid annotation is ignored, with a warning. A `priority` of Dask above 0 is
+    "very_high", and one below 0 "very_low", unless the annotation states a priority.
     """
     submitter = _stated(options, client, annotation, address)
     if priority and submitter.priority == "normal":

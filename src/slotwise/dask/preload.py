@@ -1,7 +1,7 @@
-"""How the gate begins with a scheduler: `dask scheduler --preload slotwise.dask`.
+"""The preload that starts the gate with a scheduler: `dask scheduler --preload slotwise.dask`.
 
-Dask starts a scheduler also if a preload fails, and logs a traceback. A scheduler without the
-gate that was asked for would be a surprise, so wrong options end the scheduler here.
+If a preload fails, Dask logs a traceback and starts the scheduler anyway. A scheduler without
+the requested gate would be a surprise, so invalid options end the scheduler here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from slotwise.dask.options import GateOptions
 
 
 def read_options(path: str | None) -> GateOptions:
-    """The options in a file, or in the configuration of Dask. InputError if they are wrong.
+    """The options in a file, or in the configuration of Dask.
 
-    Also if their log cannot be written.
+    InputError if they are invalid, or if their log cannot be written.
     """
     options = GateOptions.configured() if path is None else GateOptions.read(path)
     if options.log is not None:
@@ -31,7 +31,7 @@ def read_options(path: str | None) -> GateOptions:
 
 
 class WrongOptions(click.ClickException):
-    """Options of the gate that are wrong."""
+    """Invalid options of the gate."""
 
     exit_code = 2
 
@@ -46,13 +46,13 @@ def _parsed(context: click.Context, option: click.Parameter, path: str | None) -
 class Preload(click.Command):
     """The command of the preload.
 
-    `dask scheduler` parses the arguments after `--preload` before it starts anything; a fault
-    ends it there. If the preload stands in the configuration of Dask, they are parsed while the
-    scheduler starts. Then Dask would ignore the fault, so `dask_setup` gets it.
+    `dask scheduler` parses the arguments after `--preload` before it starts anything, and an
+    error ends it. If the preload is in the configuration of Dask, they are parsed while the
+    scheduler starts. Dask would then ignore an error, so it is passed to `dask_setup`.
     """
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Parse the arguments; the parameter `options` is the error if they are wrong."""
+        """Parse the arguments; the parameter `options` is the error if they are invalid."""
         try:
             return super().make_context(*args, **kwargs)
         except click.ClickException as error:
@@ -69,18 +69,18 @@ class Preload(click.Command):
     help="A YAML file with the options of the gate.",
 )
 async def dask_setup(scheduler: Any, options: GateOptions | click.ClickException) -> None:
-    """Begin with the scheduler: `dask scheduler --preload slotwise.dask`."""
+    """Add the gate to the scheduler: `dask scheduler --preload slotwise.dask`."""
     if isinstance(options, GateOptions):
         scheduler.add_plugin(Gate(options), name=Gate.name)
     elif click.get_current_context(silent=True) is None:
-        # A scheduler inside a process of a user, such as that of a LocalCluster.
+        # The scheduler is in the process of a user, such as that of a LocalCluster.
         scheduler.add_plugin(_Refusal(options.message), name=Gate.name)
     else:
         await _exit(options)
 
 
 class _Refusal(SchedulerPlugin):
-    """Lets the start of the scheduler fail, with an error that its user gets."""
+    """Makes the start of the scheduler fail, with an error for its user."""
 
     def __init__(self, message: str) -> None:
         self._message = message
@@ -91,9 +91,9 @@ class _Refusal(SchedulerPlugin):
 
 
 async def _exit(error: click.ClickException) -> NoReturn:
-    """End the process with a message, as for wrong arguments.
+    """End the process with a message, as for invalid arguments.
 
-    From within a task, SystemExit would be logged with a traceback.
+    SystemExit within a task would be logged with a traceback.
     """
     error.show()
     asyncio.get_running_loop().call_soon(sys.exit, error.exit_code)

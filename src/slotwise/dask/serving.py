@@ -1,7 +1,7 @@
-"""How a scheduler shows its gate: to clients, as JSON, and as a page of Dask's dashboard.
+"""Serves the status of the gate to clients, as JSON, and as a page of Dask's dashboard.
 
-`holding.py` lists what is used of `distributed` for that. If a part of it is missing, the gate
-works without a page.
+`holding.py` lists the parts of `distributed` that it uses. If one is missing, the gate works
+without a page.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PAGE = "slotwise"
 
 
 def status(client: Any) -> Any:
-    """The `GateStatus` of a client's cluster: pools, computations, why these wait.
+    """The `GateStatus` of a client's cluster: pools, computations, and why these wait.
 
-    Its `str` is a table. For an asynchronous client it is to be awaited. InputError if the
+    Its `str` is a table. For an asynchronous client, await the result. InputError if the
     scheduler has no gate.
     """
     return client.sync(_ask, client)
@@ -45,9 +45,9 @@ async def _ask(client: Any) -> GateStatus:
 
 
 def serve(scheduler: Any) -> None:
-    """Show the gate of a scheduler, whichever it has at the time of a question."""
+    """Serve the status of the gate that the scheduler has at the time of a request."""
     if OPERATION in scheduler.handlers:
-        return  # An earlier gate has done it.
+        return  # By an earlier gate.
 
     def handle() -> dict[str, Any] | None:
         gate = scheduler.plugins.get("slotwise")
@@ -91,11 +91,11 @@ class StatusJSON(RequestHandler):
     """The status of the gate as JSON; 404 without a gate."""
 
     def initialize(self, scheduler: Any) -> None:
-        """Remember the scheduler."""
+        """Keep the scheduler of a request; called by tornado."""
         self._scheduler = scheduler
 
     def get(self) -> None:
-        """Answer."""
+        """Answer a request."""
         gate = self._scheduler.plugins.get("slotwise")
         if gate is None:
             self.send_error(404, reason="this scheduler has no gate")
@@ -103,13 +103,11 @@ class StatusJSON(RequestHandler):
             self.write(gate.status().to_plain())
 
 
-# An error in the gate opens it.
-
 M = TypeVar("M", bound=Callable[..., None])
 
 
 def fails_open(method: M) -> M:
-    """An error in a method of the gate opens the gate: Dask goes on as without it."""
+    """Open the gate after an error in a method: Dask then continues as without it."""
 
     @wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -124,16 +122,16 @@ def fails_open(method: M) -> M:
     return guarded  # type: ignore[return-value]
 
 
-# What an adaptive cluster grows for: the tasks that its pools let begin on more workers.
+# Adaptive clusters grow only for the tasks that pools let begin on more workers.
 
 TARGET = "adaptive_target"
 
 
 def hide_limited(scheduler: Any, gate: Callable[[], Any]) -> None:
-    """Let Dask's `adaptive_target` not count the tasks that pools hold at their limits.
+    """Exclude the tasks that pools hold at their limits from Dask's `adaptive_target`.
 
-    `gate` returns the gate of the scheduler, or None. What calls the function directly, or by
-    the scheduler's handlers as `cluster.adapt` does, gets the wrapped one.
+    `gate` returns the gate of the scheduler, or None. The function is wrapped for direct calls,
+    and for calls by the scheduler's handlers as in `cluster.adapt`.
     """
     target = scheduler.adaptive_target
 
@@ -152,10 +150,10 @@ def hide_limited(scheduler: Any, gate: Callable[[], Any]) -> None:
 
 
 class Demanded:
-    """The tasks without a worker in Dask, less those that no further worker could begin.
+    """The tasks without a worker in Dask, less those that another worker could not begin.
 
     Those are runnable tasks of jobs that wait for admission, and of pools beyond their max
-    shares. Its length costs O(jobs); an iteration, O(tasks) at worst.
+    shares. Its creation costs O(jobs); an iteration, O(tasks) at worst.
 
     parked  the runnable tasks that wait for certain workers
     """
@@ -170,7 +168,7 @@ class Demanded:
         outside, left = frozenset(state.awaiting_admission), dict[PoolState, float]()
         for job, computation in computations.alive.items():
             frontier = computation.frontier
-            runnable = frontier.offered + frontier.later + of_job[job]
+            runnable = frontier.offered + frontier.deferred + of_job[job]
             limits = [share for phase in state.phases_of(job)[:1] for share in phase.limits]
             room = min((left.setdefault(share, share.room) for share in limits), default=inf)
             may_begin = 0 if job in outside else int(min(runnable, max(0, room)))

@@ -1,8 +1,8 @@
-"""What the gate does at an instant: the slots of pools, the computations, why they wait.
+"""The status of the gate at an instant: the slots of pools, the computations, why they wait.
 
-`status_of` reads the gate once and returns frozen data, which `slotwise.dask.status`, the
-page in Dask's dashboard and its JSON show. It contains names of computations and pools, and
-numbers; no keys, values or code of users.
+`status_of` reads the gate once and returns frozen data for `slotwise.dask.status`, the page in
+Dask's dashboard and its JSON. The data has names of computations and pools, and numbers; no
+keys, values or code of users.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from slotwise.core.tolerances import SLOTS
 from slotwise.dask.options import GateOptions
 
 MAX_ROWS = 30
-"""The number of computations that run, and of those that wait, that are listed."""
+"""The most running computations, and the most waiting ones, that are listed."""
 
-MAX_LOOK = 1_000
-"""The number of computations, by arrival, and of parked tasks, that are looked at."""
+MAX_SCANNED = 1_000
+"""The most computations, in order of arrival, and parked tasks that are examined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class ComputationStatus:
 
     state     "running" if it holds slots, otherwise "waiting"
     seconds   since its arrival
-    tasks     that it has in all; `done` of them are done, `runnable` could run at once
+    tasks     the number of its tasks; `done` of them are done, `runnable` could run at once
     running   the slots that it holds
     entitled  the slots that it should hold now
-    reason    why it does not hold more; empty if it can use no more
+    reason    why it does not hold more slots; empty if it cannot use more
     """
 
     name: str
@@ -59,13 +59,13 @@ class ComputationStatus:
 class GateStatus:
     """The gate at an instant, `now`, in seconds since it began.
 
-    is_open       it has failed or was removed, and Dask runs all tasks without it
-    slots         the tasks that may run now: threads of workers, and what they may have ahead
-    used          those of them that tasks hold; `held`: the tasks that the gate holds
+    is_open       whether it has failed or was removed, so that Dask runs all tasks without it
+    slots         the number of tasks that workers accept: their threads, and tasks ahead
+    used          the slots that tasks hold; `held`: the number of tasks that the gate holds
     pools         the slots of each pool now; `samples`: in the last minutes
-    computations  the first that run and that wait; `more` is the number of others
+    computations  the first running and the first waiting ones; `more`: the number of others
     completed     the number of computations that are over and have run tasks
-    value         their objective; at best it would be `lower_bound`
+    value         the objective of these; `lower_bound`: a lower bound of it
     """
 
     is_open: bool
@@ -89,7 +89,7 @@ class GateStatus:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> GateStatus:
-        """What `to_plain` has returned."""
+        """The status from the result of `to_plain`."""
         pools, samples = _pools(plain["pools"]), plain["samples"]
         given = {
             "pools": pools,
@@ -124,10 +124,10 @@ class GateStatus:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """What `status_of` reads.
+    """The data for `status_of`.
 
-    `held` is the number of tasks that are held; `later` gives those of a job that are runnable
-    but not offered to slotwise.
+    `held` is the number of held tasks; `deferred` returns the number of runnable tasks of a job
+    that are not offered to slotwise.
     """
 
     options: GateOptions
@@ -136,13 +136,13 @@ class GateView:
     now: float
     is_open: bool
     held: int
-    later: Callable[[str], int]
+    deferred: Callable[[str], int]
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
-    """What the gate does now. O(pools + `MAX_LOOK` computations).
+    """The present status of the gate. O(pools + `MAX_SCANNED` computations).
 
-    `parked` are the computations with tasks for which the workers that they may use are full.
+    `parked` has the computations with tasks whose permitted workers are all busy.
     """
     state, history, options = gate.state, gate.history, gate.options
     running: list[ComputationStatus] = []
@@ -150,7 +150,7 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
     count = 0
     for phases in state.jobs_left():
         count += 1
-        if count <= MAX_LOOK:
+        if count <= MAX_SCANNED:
             rows = running if any(phase.running for phase in phases) else waiting
             if len(rows) < MAX_ROWS:
                 rows.append(_computation(gate, phases, parked))
@@ -192,14 +192,14 @@ def _computation(
         tasks,
         done,
         running,
-        runnable + gate.later(job.id),
+        runnable + gate.deferred(job.id),
         entitled,
         _reason(gate, phases, running, entitled, job.id in parked),
     )
 
 
 def _awaiting(gate: GateView, name: str) -> ComputationStatus:
-    """A computation that its pool has not let begin."""
+    """A computation that awaits admission to its pool."""
     phases = gate.state.phases_of(name)
     job = phases[0].job
     full = gate.state.full_pools(name)
@@ -215,7 +215,7 @@ def _awaiting(gate: GateView, name: str) -> ComputationStatus:
 def _reason(
     gate: GateView, phases: Sequence[PhaseState], running: int, entitled: float, is_parked: bool
 ) -> str:
-    """The first reason that applies for which a computation does not hold more slots."""
+    """The first applicable reason why a computation does not hold more slots."""
     state = gate.state
     able = [phase for phase in phases if phase.pending]
     if not able:
@@ -262,16 +262,16 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["  ".join(row).rstrip() for row in padded]
 
 
-# What the gate keeps for its view: the recent shares of pools, and the objective so far.
+# The history of the gate: the recent shares of pools, and the objective so far.
 
 SAMPLE_SECONDS = 0.5
 """The least time between two samples."""
 
 MAX_SAMPLES = 600
-"""Five minutes of samples are kept."""
+"""The number of samples that are kept, of at least five minutes."""
 
 MAX_POOLS = 24
-"""The number of pools of which samples are kept."""
+"""The number of pools whose samples are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +279,8 @@ class PoolShare:
     """The slots of a pool at an instant.
 
     guaranteed  its min share
-    entitled    what it should hold now: its allocation, but no more than it can use
-    used        what it holds
+    entitled    the slots that it should hold now: its allocation, but no more than it can use
+    used        the slots that it holds
     """
 
     guaranteed: float
@@ -290,7 +290,7 @@ class PoolShare:
 
 @dataclass(frozen=True, slots=True)
 class PoolSample:
-    """The slots of the cluster and of its pools at an instant, in seconds of the gate."""
+    """The slots of the cluster and of its pools at an instant, in seconds since the start."""
 
     at: float
     slots: int
@@ -299,7 +299,7 @@ class PoolSample:
 
 @dataclass(slots=True)
 class _Spent:
-    """What a computation has taken so far: all of its tasks, and the longest, in seconds."""
+    """The work of a computation so far: of all its tasks, and of the longest, in seconds."""
 
     job: Job
     work: float = 0.0
@@ -308,12 +308,12 @@ class _Spent:
 
 @dataclass(slots=True)
 class GateHistory:
-    """The recent shares of pools, and the cost of the computations that are completed.
+    """The recent shares of pools, and the cost of the completed computations.
 
-    completed    their number, without those of which no task has run
+    completed    the number of completed computations of which any task has run
     value        their objective; 0 without any
-    lower_bound  of any schedule of the same work on as many slots as there ever were: no
-                 computation ends before the one with the whole cluster for itself would
+    lower_bound  of the objective of any schedule of the same work on the most slots so far: no
+                 computation can end before it would with the whole cluster for itself
 
     A record for the loop. Memory: samples, and a few numbers of each computation that is alive.
     """
@@ -329,7 +329,7 @@ class GateHistory:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Note the events of a turn."""
+        """Record the events of a turn."""
         for event in events:
             if isinstance(event, TaskFinished):
                 spent = self._alive.get(event.phase.job)
@@ -341,8 +341,8 @@ class GateHistory:
             elif isinstance(event, HostResized):
                 self._slots_most = max(self._slots_most, *event.slots.values())
 
-    def look(self, state: State, now: float) -> None:
-        """Note the state at the end of a turn."""
+    def sample(self, state: State, now: float) -> None:
+        """Record the state at the end of a turn."""
         for name in state.failed:
             self._alive.pop(name, None)
         for name, completion in state.completed.items():
@@ -357,7 +357,7 @@ class GateHistory:
         alone = max(spent.longest, spent.work / self._slots_most)
         cost = self.objective.cost(spent.job, Size(spent.work, alone))
         least = cost.at(spent.job.arrival + alone)
-        # The first one counts alone: a maximum may be below 0, as of lateness.
+        # Without the initial 0 before the first one: a maximum, as of lateness, may be below 0.
         before = ([self.value], [self.lower_bound]) if self.completed else ([], [])
         self.value = self.objective.total([*before[0], cost.at(completion)])
         self.lower_bound = self.objective.total([*before[1], least])
@@ -372,6 +372,6 @@ def pool_shares(state: State) -> dict[str, PoolShare]:
 
 
 def _share(state: State, name: str, pool: PoolState | None) -> PoolShare:
-    if pool is None:  # It has had no computation.
+    if pool is None:  # The pool has had no computation.
         return PoolShare(state.pools[name].slots_min.get(ANY_KIND, 0.0), 0.0, 0)
     return PoolShare(pool.min_share, pool.share, pool.held)

@@ -1,1 +1,1 @@
-"""Connections to other libraries; each module imports one of them."""
+"""Integrations with other libraries; each module imports one of them."""

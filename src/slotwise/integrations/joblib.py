@@ -37,19 +37,19 @@ NAME = "slotwise"
 """The name of the backend in joblib."""
 
 AHEAD = 2
-"""The batches that joblib submits for each slot, if it is not told otherwise."""
+"""The batches that joblib submits for each slot by default."""
 
 
 class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     """Each parallel loop is one job of a session, and each batch of its calls is a task.
 
     A loop may hold the slots of hosts that are added to the session while it runs, up to
-    `n_jobs`; with `n_jobs=-1`, all of them. Loops within the calls run one after another in the
-    same slot, so that the slots are never oversubscribed and no call waits for a slot while it
-    holds one.
+    `n_jobs`; with `n_jobs=-1`, all of them. Loops within the calls run sequentially in the same
+    slot, so that the slots are never oversubscribed and no call waits for a slot while it holds
+    one.
 
-    session  where the loops run; without it, a session of all processors that is opened at the
-             first loop, serves the whole program, and ends with it
+    session  the session for the loops; by default a session of all processors, which is opened
+             at the first loop, serves the whole program, and ends with it
     options  those of `Session.executor`: name, pool, weight, deadline, priority
     """
 
@@ -64,7 +64,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         session: Session | None = None,
         **options: Any,
     ) -> None:
-        """Any other name among the options is a TypeError, at the first loop."""
+        """An unknown option raises TypeError at the first loop."""
         super().__init__(
             nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads
         )
@@ -75,7 +75,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._n_jobs = self._slots = 1  # of the loop
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """The slots that a loop may hold; -1 is all of them, -2 all but one."""
+        """The number of slots that a loop may hold; `n_jobs=-1` means all, -2 all but one."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None or self._is_nested():
@@ -91,18 +91,19 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         require: Any = None,
         **others: Any,
     ) -> int:
-        """Begin a loop. With `n_jobs=1` it runs in this process, as in all backends.
+        """Begin a loop. With `n_jobs=1` it runs in this process, as with all backends.
 
         Options for memory-mapped arguments have no effect. InputError for an `initializer`.
         """
         if others.get("initializer") is not None:
             raise InputError(
-                "joblib's backend 'slotwise' takes no initializer, because worker processes"
+                "joblib's backend 'slotwise' accepts no initializer, because worker processes"
                 " serve all jobs of a session; call the function within the loop"
             )
         if n_jobs == 1 or self._is_nested():
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
-        if not self._has_one_loop:  # It serves all loops of a `with` block, some at once.
+        # This object serves all loops of a `with` block, some at the same time.
+        if not self._has_one_loop:
             raise FallbackToBackend(self._for_one_loop())
         slots = self.effective_n_jobs(n_jobs)
         self.parallel, self._n_jobs = parallel, n_jobs
@@ -144,7 +145,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         return future
 
     def _dispatch_more(self) -> None:
-        """Let joblib submit more batches if the session has got more slots for the loop."""
+        """Let joblib submit more batches if the session has more slots for the loop now."""
         if "n_jobs" not in str(self.parallel.pre_dispatch):
             return
         slots = self.effective_n_jobs(self._n_jobs)
@@ -160,7 +161,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel the batches that are not done, also those that run."""
+        """Cancel the batches that are not done, including running ones."""
         for future in list(self._open):
             future.cancel()
 
@@ -172,7 +173,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self.reset_batch_stats()
 
     def get_nested_backend(self) -> tuple[Any, int | None]:
-        """What loops within the calls use: they run in the slot of their call."""
+        """The backend for loops within the calls, which run in the slot of their call."""
         return InSlotBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
     def _for_one_loop(self) -> SlotwiseBackend:
@@ -190,9 +191,9 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
 
 class InSlotBackend(SequentialBackend):  # type: ignore[misc]
-    """Makes the calls of an inner loop one after another.
+    """Runs the calls of an inner loop sequentially.
 
-    As it is of this module, the worker that receives it knows the backend's name, too.
+    Since the class is in this module, a worker that unpickles it also registers the backend.
     """
 
 
@@ -200,7 +201,7 @@ _lock = threading.Lock()
 
 
 def _default_session() -> Session:
-    """The session of loops that name none. It ends at the end of the program."""
+    """The session of loops without a session. It ends at the end of the program."""
     with _lock:
         return _make_default_session()
 

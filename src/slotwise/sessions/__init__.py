@@ -1,1 +1,1 @@
-"""A running scheduler that accepts jobs at any time, its futures and its executors."""
+"""Sessions: a running scheduler that accepts jobs at any time, its futures and executors."""

@@ -1,4 +1,4 @@
-"""Calls on their way to the tasks of a session, and the futures of those that are not done."""
+"""The calls of a session: their submission, and the futures of calls that are not done."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from slotwise.core.job import Job, Phase, Tasks
 from slotwise.sessions.futures import Control, Future
 
 MAX_CALLS = 100_000
-"""The calls of one job of an executor; further calls go to a new job, which frees memory."""
+"""The most calls of one job of an executor; further calls go to a new job, to free memory."""
 
 PHASE = "call"
 """The name of the phase of a job of calls."""
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class CallHost(Control, Protocol):
-    """The session, as calls see it."""
+    """The interface of a session for calls."""
 
     lock: threading.RLock
     files: CallFiles
@@ -49,7 +49,7 @@ class CallHost(Control, Protocol):
         ...
 
     def put(self, entry: Entry) -> None:
-        """Give an entry to the loop; the caller holds the lock."""
+        """Put an entry into the inbox of the loop; the caller holds the lock."""
         ...
 
     def begin(self, calls: OpenCalls) -> None:
@@ -57,29 +57,29 @@ class CallHost(Control, Protocol):
         ...
 
     def check_job(self, job: Job) -> None:
-        """InputError for a job without what the pools or the objective need now."""
+        """InputError for a job that the present pools or objective do not allow."""
         ...
 
     def unused(self, name: str) -> str:
-        """A name that no job has had, from the wanted one."""
+        """A name that no job has had, derived from `name`."""
         ...
 
     def check_open(self, *, had_waited: bool) -> None:
-        """RuntimeError if no more calls are accepted; those that waited still are."""
+        """RuntimeError if no more calls are accepted; calls that have waited still are."""
         ...
 
     def settle(self, future: Future[Any], result: CallResult) -> None:
-        """Give a future its result at the end of the turn."""
+        """Set the result of a future at the end of the turn."""
         ...
 
     def waits(self, more: int) -> None:
-        """Count calls that wait for the results of others."""
+        """Add to the number of calls that wait for the results of others."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What all calls of an executor have in common; `deadline` in seconds from the first."""
+    """The properties of the job of an executor; `deadline` in seconds from its first call."""
 
     name: str = "call"
     pool: str = "default"
@@ -100,7 +100,7 @@ class Binding:
             check_whole("slots_max", self.slots_max)
 
     def job(self, *, grows: bool) -> Job:
-        """A job of one call, to which more may be added if it `grows`."""
+        """A job of one call, to which more can be added if it `grows`."""
         phase = Phase(PHASE, Tasks(1), slots=self.slots, slots_max=self.slots_max, grows=grows)
         return Job(
             self.name,
@@ -130,7 +130,7 @@ class OpenCalls:
         return self.stream.job.id
 
     def add(self, future: Future[Any], call: Call) -> None:
-        """Submit a call, with the lock held."""
+        """Submit a call; the caller holds the lock."""
         stream = self.stream
         future.job, future.task = stream.job.id, stream.count
         self.of_task[stream.count] = future
@@ -138,24 +138,24 @@ class OpenCalls:
             self._host.put(stream)
 
     def close(self) -> None:
-        """Add no more calls, with the lock held. Idempotent."""
+        """Accept no more calls; the caller holds the lock. Idempotent."""
         if self._is_open and self.stream.count:
             self._is_open = False
-            # Put again, as an interrupt may have come before it was put for its last call.
+            # Put again, since an interrupt may have prevented this for the last call.
             self._host.put(self.stream)
             self._host.put(PhaseClosed(self._host.now, self.stream.phase))
             self._end_if_cancelled()
 
     def cancelled(self, task: int) -> None:
-        """A call was cancelled: stop it; the lock is held."""
+        """Stop a call that was cancelled; the caller holds the lock."""
         self._host.put(StopTask(self.stream.phase, task))
         self._cancelled.add(task)
         self._end_if_cancelled()
 
     def _end_if_cancelled(self) -> None:
-        """End the job if no more calls come and all that are left were cancelled.
+        """Cancel the job if it accepts no more calls and all remaining ones were cancelled.
 
-        Otherwise it would wait until they can be launched, which may be never.
+        Otherwise it would wait until they can be launched, which may never happen.
         """
         left = self.of_task
         if self._is_open or not 0 < len(left) <= len(self._cancelled):
@@ -172,17 +172,17 @@ class OpenCalls:
         return False
 
     def stopped(self, task: int) -> None:
-        """A call was stopped before it was done; it will start again."""
+        """Mark a call as pending again after it was stopped before its end."""
         if future := self.of_task.get(task):
             future.put_back()
 
     def done(self, task: int, result: CallResult) -> None:
-        """A call is done."""
+        """Pass on the result of a call."""
         if future := self._forget(task):
             self._host.settle(future, result)
 
     def fail(self, reason: str) -> None:
-        """The job has failed, and so have its calls."""
+        """Fail all calls of a job that has failed."""
         for future in list(self.of_task.values()):
             future.fail(SlotwiseError(f"job {self.job!r} failed: {reason}"))
 
@@ -192,13 +192,13 @@ class OpenCalls:
 
 
 class CallSubmitter:
-    """Submits calls with a common binding: each as a job, or all as one that grows."""
+    """Submits calls with a common binding: each as a job, or all as one growing job."""
 
     def __init__(self, host: CallHost, binding: Binding, *, grows: bool) -> None:
         self._host, self._grows = host, grows
         self._job = binding.job(grows=grows)
-        self._streams: list[OpenCalls] = []  # The last one gets further calls.
-        self._waiting: dict[int, Future[Any]] = {}  # Those that wait for inputs, by identity.
+        self._streams: list[OpenCalls] = []  # New calls are added to the last one.
+        self._waiting: dict[int, Future[Any]] = {}  # of calls that wait for inputs, by id()
         self._is_closed = False
 
     def submit(
@@ -218,7 +218,7 @@ class CallSubmitter:
             return future
         if not all(one.is_of(self._host) for one in inputs):
             raise InputError(
-                "a future of another session is among the arguments; give its result instead"
+                "a future of another session is among the arguments; pass its result instead"
             )
         if any(isinstance(one, Future) for one in inputs):
             self._wait(future, program, call, inputs)
@@ -228,9 +228,9 @@ class CallSubmitter:
         return future
 
     def shared(self, fn: Callable[..., T]) -> Callable[..., T]:
-        """What stands for a function in the chunks of a map, so that it is pickled once.
+        """A substitute for a function in the chunks of a map, so that it is pickled once.
 
-        If that fails, it is the function, and so the future of each chunk has the error.
+        If pickling fails, the function itself, so that the future of each chunk has the error.
         """
         try:
             return cast(Callable[..., T], SharedInput(fn, self._host.files))
@@ -238,7 +238,7 @@ class CallSubmitter:
             return fn
 
     def close(self) -> None:
-        """Submit no more calls, except those that wait for the results of others."""
+        """Accept no more calls; calls that wait for results of others are still submitted."""
         with self._host.lock:
             self._is_closed = True
             if not self._waiting:
@@ -257,13 +257,13 @@ class CallSubmitter:
             self._stream(program).add(future, call)
 
     def _check_open(self, *, had_waited: bool) -> None:
-        """RuntimeError if no more calls are accepted; those that waited still are."""
+        """RuntimeError if no more calls are accepted; calls that have waited still are."""
         if self._is_closed and not had_waited:
             raise RuntimeError("cannot schedule new futures after shutdown")
         self._host.check_open(had_waited=had_waited)
 
     def _stream(self, program: str) -> OpenCalls:
-        """The job that gets the next call; a new one is of this program."""
+        """The job for the next call; a new job has the given program."""
         streams = self._streams
         if streams and streams[-1].stream.count < MAX_CALLS:
             return streams[-1]
@@ -285,7 +285,7 @@ class CallSubmitter:
         call: bytes | StoredResult,
         inputs: list[Future[Any] | SharedInput],
     ) -> None:
-        """Submit a call when its inputs are there."""
+        """Submit a call when its inputs are done."""
         left = len(inputs)
         with self._host.lock:
             self._check_open(had_waited=False)
@@ -317,7 +317,7 @@ class CallSubmitter:
         call: bytes | StoredResult,
         inputs: list[Future[Any] | SharedInput],
     ) -> None:
-        """Submit a call that has waited. It fails or is cancelled like an input."""
+        """Submit a call that has waited; fail or cancel it if an input was."""
         if any(one.cancelled() for one in inputs):
             future.cancel()
         elif error := next(filter(None, (one.raised() for one in inputs)), None):

@@ -1,4 +1,4 @@
-"""Changes of jobs, pools and the objective while a session runs."""
+"""Changes of jobs, pools and the objective of a running session."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def change_job(
     pool: str | None,
     deadline: float | None,
 ) -> None:
-    """Change properties of a job; those that are None stay. See `Session.change`."""
+    """Change the properties of a job that are not None. See `Session.change`."""
     if not isinstance(future, Future) or not future.is_of(intake):
         raise InputError(
-            f"{future!r} is no future of this session; give what `submit`, `run` or"
-            " `command` returned"
+            f"{future!r} is not a future of this session; expected a result of `submit`, `run`"
+            " or `command`"
         )
     for what, text in (("pool", pool), ("priority", priority)):
         if text is not None:

@@ -24,27 +24,27 @@ class SessionExecutor(futures.Executor):
     """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
     `shutdown` ends the executor, not the session. Differences from a ProcessPoolExecutor:
-    `Future.cancel` also stops a call that runs; futures among the arguments are replaced by
-    their results, and the call waits for them; a call whose worker process ends abruptly is
-    repeated, and if it fails again and again, only its own future has the error.
+    `Future.cancel` also stops a running call. Futures among the arguments are replaced by their
+    results, and the call waits for them. A call whose worker process ends abruptly is repeated;
+    if it fails repeatedly, only its own future has the error.
     """
 
     def __init__(self, calls: CallSubmitter, ahead: int, session: object) -> None:
-        """The session ends when the program refers neither to it nor to its executors."""
+        """Keep a reference to `session`, which ends when it is no longer referenced."""
         self._session = session
         self._calls, self._max_workers = calls, ahead  # Dask reads `_max_workers`.
         self._closes = weakref.finalize(self, calls.close)
         self._closes.atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call `fn(*args, **kwargs)` in a worker process; returns at once.
+        """Call `fn(*args, **kwargs)` in a worker process; return at once.
 
         RuntimeError after `shutdown`, or if the session is closed.
         """
         return self._calls.submit(fn, args, kwargs)
 
     def shared(self, fn: Callable[..., T]) -> Callable[..., T]:
-        """What stands for a function in many calls; it is pickled once, now."""
+        """A substitute for a function in many calls, which is pickled once, now."""
         return self._calls.shared(fn)
 
     def map(
@@ -57,10 +57,10 @@ class SessionExecutor(futures.Executor):
     ) -> Iterator[T]:
         """The results of `fn` for the items of the iterables, in order.
 
-        A task makes `chunksize` calls. All tasks are submitted at once; with `buffersize`, as
-        in Python 3.14, so many at once, and one more for each result that is taken.
+        A task makes `chunksize` calls. All tasks are submitted at once. With `buffersize`, as
+        in Python 3.14, this many tasks are, and one more for each result that is taken.
         `Session.map` chooses both numbers. ValueError if one is below 1; TypeError for a
-        `buffersize` that is no whole number; TimeoutError.
+        `buffersize` that is not an integer; TimeoutError.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -80,7 +80,7 @@ class SessionExecutor(futures.Executor):
         timeout: float | None,
         buffersize: int,
     ) -> Iterator[T]:
-        """The results in order; `buffersize` calls are submitted before they are asked for."""
+        """The results in order; `buffersize` calls are submitted ahead of their use."""
         if not isinstance(buffersize, int):
             raise TypeError("buffersize must be an integer or None")
         if buffersize < 1:
@@ -101,7 +101,7 @@ class SessionExecutor(futures.Executor):
         return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no more calls; wait for those that were submitted, or cancel pending ones."""
+        """Accept no more calls; wait for submitted calls, or cancel pending ones."""
         self._closes()
         pending = self._calls.futures()
         if cancel_futures:
@@ -118,52 +118,52 @@ def items_of(iterables: tuple[Iterable[Any], ...]) -> Iterator[Any]:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of this length; the last one may be shorter."""
+    """The items in lists of `size`; the last list may be shorter."""
     rest = iter(items)
     while piece := list(islice(rest, size)):
         yield piece
 
 
 def _taken(submitted: deque[Future[T]], timeout: float | None) -> T:
-    """The first result, whose future is taken away; after a time-out the future stays."""
+    """The first result, whose future is removed; after a time-out the future stays."""
     result = submitted[0].result(timeout)
     del submitted[0]
     return result
 
 
 def _values(chunks: Iterator[list[T]]) -> Iterator[T]:
-    """The values of chunks; ending it early ends the chunks."""
+    """The values of chunks; closing it closes the iterator of chunks."""
     for chunk in chunks:
         yield from chunk
 
 
 def _each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
-    """What a function returns for each tuple of arguments of a chunk, in one task."""
+    """Call a function for each tuple of arguments of a chunk, in one task."""
     return [fn(*arguments) for arguments in chunk]
 
 
 def _each_item(fn: Callable[..., T], chunk: list[Any]) -> list[T]:
-    """What a function of one argument returns for each item of a chunk, in one task."""
+    """Call a function of one argument for each item of a chunk, in one task."""
     return [fn(item) for item in chunk]
 
 
-# The results of a function for the items of iterables, which are read as results are taken.
+# A map that reads its iterables as results are taken.
 
 AHEAD = 4
-"""The tasks for each slot that are submitted before their results are asked for."""
+"""The tasks for each slot that are submitted before their results are taken."""
 
 TASK_SECONDS = 0.01
-"""How long a task should take if the number of its calls is chosen here."""
+"""The intended duration of a task whose number of calls is chosen automatically."""
 
 MAX_GROWTH = 4
-"""A task makes at most this many times as many calls as the one whose result was last taken."""
+"""The factor by which a task may have more calls than the one whose result was last taken."""
 
 MAX_CALLS = 10_000
-"""The most calls of a task whose number of calls is chosen here."""
+"""The most calls of a task whose number of calls is chosen automatically."""
 
 
 class Chunk(NamedTuple):
-    """What the calls of one task returned, the seconds they took, and what the last one raised.
+    """The results of the calls of one task, their seconds, and the exception of the last one.
 
     The exception is the pickle of a `CallResult`; the calls after it were not made.
     """
@@ -180,23 +180,23 @@ def map_lazily(
     chunksize: int | None,
     ahead: int,
 ) -> Generator[T, None, None]:
-    """The results of `fn` in order; `ahead` tasks are submitted before they are asked for.
+    """The results of `fn` in order; `ahead` tasks are submitted before their results are taken.
 
     Each task makes `chunksize` calls; None: as many as take about `TASK_SECONDS`. ValueError
     for a size below 1.
     """
     if chunksize is not None and chunksize < 1:
-        raise ValueError(f"chunksize is {chunksize}; give at least 1, or None")
+        raise ValueError(f"chunksize is {chunksize}; expected at least 1, or None")
     each = partial(_each_timed, executor.shared(fn), len(iterables) == 1)
     mapping = _Mapping(executor, each, items_of(iterables), chunksize, ahead)
     mapping.submit_ahead()
     results = mapping.results()
-    next(results)  # Begins it: closing a generator that has not begun has no effect.
+    next(results)  # Start it: closing a generator that has not started has no effect.
     return results
 
 
 class _Mapping:
-    """The tasks of a map that were submitted, and how many calls the next one makes."""
+    """The submitted tasks of a map, and the number of calls of the next one."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _Mapping:
         return bool(piece)
 
     def results(self) -> Generator[Any, None, None]:
-        """None, and then the results in order. Closing it cancels the remaining tasks."""
+        """Yield None, then the results in order. Closing it cancels the remaining tasks."""
         try:
             if self._problem is not None and not self._open:
                 raise self._problem
@@ -247,7 +247,7 @@ class _Mapping:
                 chunk = self._open.popleft().result()
                 if not self._is_fixed:
                     self._size = _next_size(self._size, chunk)
-                # Several at once: each time that some are submitted wakes the loop.
+                # Submit several at once, because each submission wakes the loop.
                 if len(self._open) <= self._ahead // 2:
                     self.submit_ahead()
                 yield from chunk.values
@@ -262,7 +262,7 @@ class _Mapping:
 
 
 def _next_size(size: int, last: Chunk) -> int:
-    """The number of calls that take about `TASK_SECONDS`, as far as the last task tells."""
+    """The number of calls that take about `TASK_SECONDS`, estimated from the last task."""
     if not last.values:
         return size
     wanted = TASK_SECONDS * len(last.values) / max(last.seconds, 1e-9)
@@ -270,7 +270,7 @@ def _next_size(size: int, last: Chunk) -> int:
 
 
 def _each_timed(fn: Callable[..., Any], is_of_one: bool, chunk: list[Any]) -> Chunk:
-    """Call a function for each item of a chunk, or tuple of arguments, in one task."""
+    """Call a function for each item, or tuple of arguments, of a chunk; measure the time."""
     values: list[Any] = []
     begun = time.perf_counter()
     try:

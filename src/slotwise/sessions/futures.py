@@ -1,4 +1,4 @@
-"""Futures of a session: the result of a call or of a job that runs there."""
+"""Futures of a session: the results of its calls and jobs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ STATES = {
     "CANCELLED": "cancelled",
     "CANCELLED_AND_NOTIFIED": "cancelled",
 }
-"""The states of a future that has no result, as it shows them."""
+"""The displayed states of a future without a result."""
 
 
 class Control(Protocol):
-    """What a future asks of its session."""
+    """The interface of a session for futures."""
 
     cells: NotebookCells | None
-    """What is told of new futures, in a notebook."""
+    """The cells of a notebook, which record new futures."""
 
     def shown_job(self, job: str) -> ShownJob | None:
         """A job that is not over, with the numbers of its tasks."""
         ...
 
     def stop_cancelled(self, future: Future[Any]) -> None:
-        """Stop a call or a job."""
+        """Stop the call or the job of a cancelled future."""
         ...
 
     def explain(self, job: str | Future[Any]) -> Explanation:
@@ -51,20 +51,20 @@ class Control(Protocol):
         ...
 
     def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
-        """What a call that runs has reported."""
+        """The progress that a running call has reported."""
         ...
 
     def call_back(self, calls: Callable[[], None]) -> None:
-        """Make the callbacks of a future that is done, outside the thread of the loop."""
+        """Run the callbacks of a done future, outside the thread of the loop."""
         ...
 
     def take_step(self, step: Callable[[], None]) -> None:
-        """Go on with a call whose inputs are done; callbacks of users do not delay it."""
+        """Continue a call whose inputs are done; callbacks of users do not delay it."""
         ...
 
 
 class PackedError(Exception):
-    """Stands in a future for an exception that is not unpickled yet."""
+    """Represents in a future an exception that is not unpickled yet."""
 
     def __init__(self, result: CallResult) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class PackedError(Exception):
         self._error: BaseException | None = None
 
     def error(self) -> BaseException:
-        """What the call raised; unpickled once."""
+        """The exception of the call; it is unpickled once."""
         if self._error is None:
             self._error = self._result.error()
         return self._error
@@ -81,8 +81,8 @@ class PackedError(Exception):
 class Future(futures.Future[T], Generic[T]):
     """The result of a call or a job in a session.
 
-    It is a `concurrent.futures.Future`, and can be awaited in asyncio. Unlike there, `cancel`
-    also stops a call that runs. The value is unpickled by `result`, each time anew.
+    It is a `concurrent.futures.Future`, and can be awaited in asyncio. In addition, `cancel`
+    also stops a running call. Each call of `result` unpickles the value again.
 
     job   the id of the job in the log; empty while the call waits for the results of others
     task  the number of the task in the job; None for a whole job
@@ -96,7 +96,7 @@ class Future(futures.Future[T], Generic[T]):
             control.cells.add(self)
 
     def cancel(self) -> bool:
-        """Cancel it, also if it runs. False if it is done."""
+        """Cancel the call or job, also if it runs; return False if it is done."""
         with self._condition:
             if self.cancelled():
                 return True
@@ -110,9 +110,9 @@ class Future(futures.Future[T], Generic[T]):
         return True
 
     def result(self, timeout: float | None = None) -> T:
-        """What the call returned; waits for it at most `timeout` seconds.
+        """Return the result of the call; wait for it at most `timeout` seconds.
 
-        Raises what the call raised, with the traceback in the worker process as its cause;
+        Raises the exception of the call, with the traceback in the worker process as its cause;
         CancelledError if it was cancelled; TimeoutError.
         """
         try:
@@ -124,7 +124,7 @@ class Future(futures.Future[T], Generic[T]):
         raise error
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the call raised, or None; waits like `result`."""
+        """Return the exception of the call, or None; wait like `result`."""
         found = super().exception(timeout)
         if isinstance(found, PackedError):
             return found.error()
@@ -136,20 +136,21 @@ class Future(futures.Future[T], Generic[T]):
         return found
 
     def explain(self) -> Explanation:
-        """Its job now: the tasks of each phase by state, the slots that it holds, and why."""
+        """Its job now: the tasks of each phase by state, the slots of the job, and why."""
         return self._control.explain(self)
 
     def progress(self) -> tuple[float, float | None] | None:
-        """What the call has reported by `slotwise.task.progress`: what is done, and the total.
+        """The progress of a running call: the amount done and the total, or None.
 
-        The total is None if the call does not know it. None unless it runs and has reported.
+        It is what the call has reported by `slotwise.task.progress`. The total is None if it is
+        unknown. None if the call does not run or has not reported.
         """
         if self.task is None or not self.running():
             return None
         return self._control.progress(self.job, self.task)
 
     def __repr__(self) -> str:
-        # It is called with locks held, so that it cannot ask the loop.
+        # Called with locks held, so that it must not wait for the loop.
         state, problem = self._status()
         text = f"{state}: {problem}" if problem else state
         return f"<Future of {self._name()}: {text}>"
@@ -167,7 +168,7 @@ class Future(futures.Future[T], Generic[T]):
         return f"job {self.job}" + ("" if self.task is None else f", task {self.task}")
 
     def _status(self) -> tuple[str, str]:
-        """Its state, and why it has no result."""
+        """The displayed state, and why there is no result."""
         if self._state == PENDING and not self.job:
             return "waiting", "for the results of other calls"
         if self._state != FINISHED:
@@ -185,20 +186,20 @@ class Future(futures.Future[T], Generic[T]):
     # For the session.
 
     def start(self) -> bool:
-        """Mark it as running; False if it was cancelled."""
-        with self._condition:  # Those who wait know it already if it was cancelled.
+        """Mark it as running; return False if it was cancelled."""
+        with self._condition:  # `cancel` has already notified the waiters.
             if self._state == PENDING:
                 self._state = RUNNING
             return bool(self._state == RUNNING)
 
     def put_back(self) -> None:
-        """Mark it as pending again: its task was stopped, and starts again."""
+        """Mark it as pending again after its task was stopped."""
         with self._condition:
             if self._state == RUNNING:
                 self._state = PENDING
 
     def settle(self, result: CallResult) -> None:
-        """Give it the result of its call, unless it was cancelled."""
+        """Set the result of its call, unless it was cancelled."""
         with suppress(futures.InvalidStateError):
             if result.is_value:
                 self.set_result(cast(T, result))
@@ -206,30 +207,30 @@ class Future(futures.Future[T], Generic[T]):
                 self.set_exception(PackedError(result))
 
     def finish(self, value: T) -> None:
-        """Give it the result of its job, unless it is done or was cancelled."""
+        """Set the result of its job, unless it is done or was cancelled."""
         with suppress(futures.InvalidStateError):
             self.set_result(value)
 
     def fail(self, error: BaseException) -> None:
-        """Give it an exception, unless it is done or was cancelled."""
+        """Set an exception, unless it is done or was cancelled."""
         with suppress(futures.InvalidStateError):
             self.set_exception(error)
 
     def packed(self) -> bytes | StoredResult:
-        """The result of a future that is done, as another call gets it."""
+        """The pickled result of a done future, for another call."""
         found: object = super().result(0)
         return found.packed if isinstance(found, CallResult) else pickled(found)
 
     def raised(self) -> BaseException | None:
-        """What the call of a future that is done raised; not unpickled."""
+        """The exception of a done future, not unpickled, or None."""
         return super().exception(0)
 
     def is_of(self, control: object) -> bool:
-        """Whether it is of this session."""
+        """Whether it is a future of the session `control`."""
         return self._control is control
 
     def when_done(self, step: Callable[[], None]) -> None:
-        """Take a step when it is done."""
+        """Call `step` when it is done, at once if it is."""
         with self._condition:
             if not self.done():
                 self._steps.append(step)
@@ -240,12 +241,12 @@ class Future(futures.Future[T], Generic[T]):
         steps, self._steps = self._steps, []
         for step in steps:
             self._control.take_step(step)
-        # A callback may be slow, or wait for another future: not in the thread of the loop.
+        # Callbacks may be slow or wait for another future, so not in the thread of the loop.
         if self._done_callbacks:  # type: ignore[attr-defined]
             self._control.call_back(super()._invoke_callbacks)  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As an argument of a call of the session, it stands for its result."""
+        """Pickle it, as an argument of a call of the session, as a reference to its result."""
         number = number_of_input(self)
         if number is None:
             raise TypeError(

@@ -1,4 +1,4 @@
-"""Hosts of a session: added, drained and removed while it runs."""
+"""The hosts of a session: its cluster, changes of hosts, and the claim of processors."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from slotwise.workload.file import read_job
 
 @dataclass(frozen=True, slots=True)
 class SessionPlace:
-    """Where the tasks of a session run: hosts, and a backend that runs tasks there.
+    """The hosts of a session, and a function that makes the backend for them.
 
-    claim    the entry among the sessions on this machine; None for hosts elsewhere
-    discard  frees what was reserved, if no backend is made
+    claim    the entry among the sessions on this machine; None for other hosts
+    discard  releases what was reserved, if no backend is made
     """
 
     cluster: Cluster
@@ -50,10 +50,10 @@ class SessionPlace:
 def place_for(
     slots: Slots | Cluster | None, dask: Any, dask_slots: int | None = None
 ) -> SessionPlace:
-    """This machine, or the hosts of a Dask cluster. InputError for what cannot be used."""
+    """This machine, or the hosts of a Dask cluster. InputError if they cannot be used."""
     if dask is None:
         if dask_slots is not None:
-            raise InputError("dask_slots is for the workers of a Dask cluster; give dask, too")
+            raise InputError("dask_slots is for the workers of a Dask cluster; give dask too")
         cluster, claim = _claimed_cluster(slots)
         return SessionPlace(
             cluster, lambda: LocalBackend((), cluster, is_open=True), claim, claim.close
@@ -62,7 +62,7 @@ def place_for(
         raise InputError(
             "slots and dask are both given; a Dask worker has a slot a thread, or dask_slots"
         )
-    source = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
+    source = dask_workers(dask, dask_slots)  # Raises if the extra dask is not installed.
     from slotwise.backends.agents.backend import AgentsBackend, cluster_of
 
     try:
@@ -79,19 +79,19 @@ def place_for(
 
 
 def check_on_this_machine(cluster: Cluster) -> None:
-    """InputError for a host elsewhere, which does not see the temporary folders of this one."""
-    here = socket.gethostname()
+    """InputError for another host, which does not see the temporary folders of this one."""
+    this_host = socket.gethostname()
     for host in cluster.hosts:
-        if host.addresses and here not in host.addresses:
+        if host.addresses and this_host not in host.addresses:
             raise InputError(
-                f"a command without an output writes to a temporary folder of {here!r}, which"
-                f" host {host.name!r} does not see; name a folder that all hosts see, as in"
-                " output='/shared/out'"
+                f"a command without an output writes to a temporary folder of {this_host!r},"
+                f" which host {host.name!r} does not see; name a folder that all hosts see, as"
+                " in output='/shared/out'"
             )
 
 
 def _claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCores]:
-    """The hosts of a new session here, and its entry among the sessions on this machine.
+    """The hosts of a new session on this machine, and its entry among the sessions on it.
 
     InputError for hosts that cannot be emulated.
     """
@@ -112,7 +112,7 @@ def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str)
     check_text("the name of a host", name)
     check_text(f"host {name!r}: rack", rack)
     if not isinstance(slots, int | Mapping):
-        raise InputError(f"host {name!r}: slots is {slots!r}; give a whole number >= 1")
+        raise InputError(f"host {name!r}: slots is {slots!r}; expected a whole number >= 1")
     check_slots(slots)
     check_number(f"host {name!r}: speed", speed)
     by_kind = {ANY_KIND: slots} if isinstance(slots, int) else dict(slots)
@@ -125,17 +125,17 @@ def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str)
         present = loop.state.cluster
         if name in present.by_name:
             leaves = name in loop.state.leaving
-            why = "leaves when its last task has ended" if leaves else "is there already"
+            why = "leaves when its last task has ended" if leaves else "exists already"
             raise InputError(f"host {name!r} {why}; give the new host another name")
         present.with_host(host)  # Refuses too many slots.
         loop.on_event(HostAdded(loop.backend.now, host))
 
     loop.ask(add)
-    loop.ask(lambda: None)  # The state has heard of it then.
+    loop.ask(lambda: None)  # Return only after the event was applied to the state.
 
 
 def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
-    """Let nothing more begin on a host. See `Session.remove_host`."""
+    """Start no more tasks on a host. See `Session.remove_host`."""
     check_text("the name of a host", name)
 
     def remove() -> None:
@@ -149,12 +149,11 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
     loop.ask(lambda: None)
 
 
-# Sessions on one machine tell each other how many processors they use.
+# The sessions of a user on one machine share its processors by files in a common folder.
 #
-# Each session has a file in a folder of its user, which holds the number of its slots, and
-# which it keeps locked. The kernel drops the lock when the process ends, however it ends, so a
-# file that is not locked belongs to no session. See docs/decisions/0021-sessions-on-one-
-# machine.md.
+# Each session keeps a locked file with the number of its slots. The kernel drops the lock when
+# the process ends, however it ends, so an unlocked file belongs to no session. See
+# docs/decisions/0021-sessions-on-one-machine.md.
 
 FOLDER = "slotwise-sessions"
 """The name of the folder; outside of the user's runtime folder, with the user's number."""
@@ -168,20 +167,20 @@ class OtherSession(NamedTuple):
 
 
 class ClaimOfCores:
-    """The entry of one session. Without a usable folder, sessions do not know of each other."""
+    """The entry of one session. It has no effect without a usable folder."""
 
     def __init__(self, file: int = -1, path: Path | None = None) -> None:
         self._file, self._path = file, path
 
     def update(self, slots: int) -> None:
-        """The session has another number of slots now."""
+        """Record the new number of slots of the session."""
         if self._file >= 0:
             with suppress(OSError):
                 os.pwrite(self._file, f"{os.getpid():10} {slots:10}\n".encode(), 0)
 
     def close(self) -> None:
         """Remove the entry. Idempotent."""
-        file, self._file = self._file, -1  # First: two threads may close it.
+        file, self._file = self._file, -1  # First, because two threads may close it.
         if self._path is not None and file >= 0:
             with suppress(OSError):
                 self._path.unlink()
@@ -191,8 +190,8 @@ class ClaimOfCores:
 def claim_cores(wanted: int | None, cores: int) -> tuple[int, ClaimOfCores]:
     """The number of slots of a new session, and its entry. Warns of other sessions.
 
-    It is the wanted number if one is given, with a warning if all sessions together have more
-    slots than there are cores. Otherwise it is that of the cores that the others leave, and at
+    The number is `wanted` if given, with a warning if all sessions together have more slots
+    than there are cores. Otherwise it is the number of cores that the other sessions leave, at
     least 1.
     """
     folder = folder_of_user()
@@ -212,8 +211,8 @@ def claim_cores(wanted: int | None, cores: int) -> tuple[int, ClaimOfCores]:
 def folder_of_user() -> Path | None:
     """The folder with the entries of this user's sessions.
 
-    None, with a warning, if it cannot be made, or if it is not a folder that only this user can
-    change: another user could have made it first.
+    None, with a warning, if it cannot be created, or if other users can change it: another user
+    may have created it first.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     user = os.getuid()
@@ -241,7 +240,7 @@ def folder_of_user() -> Path | None:
 
 
 def other_sessions(folder: Path) -> list[OtherSession]:
-    """The sessions that are open; removes the entries of those that have ended abruptly."""
+    """The open sessions; removes the entries of sessions that have ended abruptly."""
     found = []
     for path in sorted(folder.glob("*.session")):
         try:
@@ -264,7 +263,7 @@ def other_sessions(folder: Path) -> list[OtherSession]:
 
 
 def _enter(folder: Path, slots: int) -> ClaimOfCores:
-    """Make an entry; the folder is locked."""
+    """Create an entry; the caller holds the lock of the folder."""
     try:
         file, name = tempfile.mkstemp(".session", f"{os.getpid()}-", folder)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -277,7 +276,7 @@ def _enter(folder: Path, slots: int) -> ClaimOfCores:
 
 
 def _lock_of(folder: Path | None) -> int:
-    """A descriptor that holds the lock of the folder, so that sessions open one by one."""
+    """A descriptor with the lock of the folder, so that sessions open one by one; -1: none."""
     if folder is None:
         return -1
     try:
@@ -310,11 +309,11 @@ def _slots(count: int) -> str:
 
 def _warn_of(folder: Path, problem: str) -> None:
     warn_user(
-        f"sessions on this machine cannot tell each other their slots: {folder}: {problem}"
+        f"sessions on this machine cannot share the numbers of their slots: {folder}: {problem}"
     )
 
 
-# Whether what users give to a session has the right type; other code checks its values.
+# Checks of the types of arguments of a session; other code checks the values.
 
 
 def check_slots(slots: object) -> None:
@@ -335,32 +334,34 @@ def check_pools(pools: Any) -> tuple[Pool, ...]:
         if not wrong:
             return given
         pools = wrong[0]
-    raise InputError(f"pools: {pools!r} is no pool; give a list such as [slotwise.Pool('a')]")
+    raise InputError(
+        f"pools: {pools!r} is not a pool; expected a list such as [slotwise.Pool('a')]"
+    )
 
 
 def refuse_shuffle(options: Options) -> None:
     """InputError for an option of runs that a session does not have."""
     if options.get("shuffle") is not None:
         raise InputError(
-            "shuffle is no option of a session, where reduces begin when all maps are done;"
+            "shuffle is not an option of a session, whose reduces begin when all maps are done;"
             " leave it out, or use slotwise.run"
         )
 
 
 def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
-    """The job that `Session.run` was given, perhaps as a mapping.
+    """The job for `Session.run`, which may be a mapping.
 
-    InputError unless it is of a kind that `run` takes. The classes `Job`, `Phase` and `Tasks`
+    InputError unless it is of a type that `run` accepts. The classes `Job`, `Phase` and `Tasks`
     check their own values.
     """
     if not isinstance(folder, str | os.PathLike):
-        raise InputError(f"folder is {folder!r}; give a path, as a text or a Path")
+        raise InputError(f"folder is {folder!r}; expected a path, as a string or a Path")
     if isinstance(entry, Mapping):
         entry = read_job(entry, slots, Path(folder))
     stated = entry if isinstance(entry, Job | Described) else getattr(entry, "job", None)
     if not isinstance(stated, Job | Described) or isinstance(entry, type):
         raise InputError(
-            f"{_short(entry)} is no job; give one of slotwise.mapreduce(...),"
+            f"{_short(entry)} is not a job; expected one of slotwise.mapreduce(...),"
             " slotwise.command(...), slotwise.Calls(...), slotwise.Job(...) and the job(...) of"
             " a slotwise.Dataflow, or a mapping like an entry of `jobs` in a workload file."
             " `submit` takes functions"
@@ -375,7 +376,7 @@ def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
         check_seconds(f"{job}deadline", stated.deadline)
     for step in stated.steps:
         if not isinstance(step, tuple | list) or len(step) != 2:
-            raise InputError(f"{job}step {step!r} is no pair; give (seconds, cost)")
+            raise InputError(f"{job}step {step!r} is not a pair; expected (seconds, cost)")
         for number in step:
             check_number(f"{job}step {step!r}: {number!r}", number)
     return cast(Entry, entry)
@@ -386,13 +387,13 @@ def check_mapping(
 ) -> None:
     """InputError unless these are a function, iterables and whole numbers or None."""
     if not callable(fn):
-        raise InputError(f"fn is {fn!r}; give a function")
+        raise InputError(f"fn is {fn!r}; expected a function")
     items = list(iterables)
     if not items:
-        raise InputError("map has no iterables; give one for each argument of the function")
+        raise InputError("map has no iterables; expected one for each argument of the function")
     for one in items:
         if not isinstance(one, Iterable) and not hasattr(one, "__getitem__"):
-            raise InputError(f"{_short(one)} is no iterable; give a list, a range or the like")
+            raise InputError(f"{_short(one)} is not an iterable; expected a list or the like")
     if chunksize is not None:
         check_whole("chunksize", chunksize)
     if ahead is not None:
@@ -400,7 +401,7 @@ def check_mapping(
 
 
 def check_names(function: str, given: Iterable[str], known: Collection[str]) -> None:
-    """TypeError for an option that the public function does not have, as Python raises it."""
+    """TypeError, like that of Python, for an option that `function` does not have."""
     for name in given:
         if name not in known:
             raise TypeError(

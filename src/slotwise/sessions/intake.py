@@ -1,4 +1,4 @@
-"""What a session holds for its calls and jobs while they are not over."""
+"""The core of a session: its open calls and jobs, and what it learns and shows of them."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from slotwise.sources import Described, Entry
 
 
 class SessionCore:
-    """Accepts calls and jobs, gives them to the loop, and tells their futures how they end.
+    """Accepts calls and jobs, passes them to the loop, and settles their futures.
 
-    It is what calls and futures see of a session (`CallHost`).
+    It is the interface of a session for calls and futures (`CallHost`).
     """
 
     def __init__(
         self,
         header: Header,
-        learning: Learning,
+        learning: ProgramHistory,
         place: SessionPlace,
         progress: Record | None,
         log: str | Path | None,
@@ -65,7 +65,7 @@ class SessionCore:
         self.display: LiveDisplay | None = None
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
-        records = [*filter(None, (learning.record, progress)), self._hear]
+        records = [*filter(None, (learning.record, progress)), self._on_turn]
         self.files = CallFiles(is_local=place.claim is not None)  # Else, on other hosts.
         self._claimed = header.cluster
         self.loop = LoopThread(header, place.backend, records, log)
@@ -91,7 +91,7 @@ class SessionCore:
         )
 
     def run(self, execution: Execution) -> Future[Any]:
-        """Let a job arrive; the result of the future is that of the job."""
+        """Submit a job; the result of the future is that of the job."""
         job = execution.job
         self.check_job(job)
         execution.open()
@@ -109,7 +109,7 @@ class SessionCore:
         return future
 
     def warn_of_pool(self, pool: str) -> None:
-        """Warn, once for each name, of a pool that is none of those given to the session."""
+        """Warn, once for each name, of a pool that the session does not have."""
         known = self.pools
         if not known or pool in known or pool == "default" or pool in self._warned_of:
             return
@@ -122,7 +122,7 @@ class SessionCore:
         )
 
     def end_jobs(self) -> None:
-        """Tell the loop if no more jobs come; the caller holds the lock."""
+        """Close the inbox of the loop if no more jobs can come; the caller holds the lock."""
         if self.is_closed and not self.waiting and not self._has_ended_jobs:
             self._has_ended_jobs = True
             for calls in list(self._calls.values()):
@@ -133,7 +133,7 @@ class SessionCore:
         """Cancel the jobs that are not over."""
         for future in self._pending():
             future.cancel()
-        with self.lock:  # Also where no host could run, and so end, a cancelled call.
+        with self.lock:  # A cancelled call may never be launched, and thus never end its job.
             for job in list(self._calls):  # The loop removes those that are over.
                 self.put(JobCancelled(self.now, job))
 
@@ -146,7 +146,7 @@ class SessionCore:
     # For calls (`CallHost`).
 
     def put(self, entry: Put) -> None:
-        """Give an entry to the loop; the caller holds the lock."""
+        """Put an entry into the inbox of the loop; the caller holds the lock."""
         if not self.is_ended:
             self.loop.backend.put(entry)
 
@@ -155,13 +155,13 @@ class SessionCore:
         self._calls[calls.job] = calls
 
     def check_job(self, job: Job) -> None:
-        """InputError for a job without what the pools or the objective need now."""
+        """InputError for a job that the present pools or objective do not allow."""
         self.pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
         check_jobs([job], self.state.cluster, self.objective, self.pools)
 
     def check_open(self, *, had_waited: bool) -> None:
-        """RuntimeError if no more calls are accepted; those that waited still are."""
+        """RuntimeError if no more calls are accepted; calls that have waited still are."""
         self.loop.check_process()
         if self._error is not None:
             raise SlotwiseError(f"the session has failed: {self._error}") from self._error
@@ -172,11 +172,11 @@ class SessionCore:
             )
 
     def settle(self, future: Future[Any], result: CallResult) -> None:
-        """Give a future its result at the end of the turn."""
+        """Set the result of a future at the end of the turn."""
         self._settled.append((future, result))
 
     def waits(self, more: int) -> None:
-        """Count calls that wait for the results of others."""
+        """Add to the number of calls that wait for the results of others."""
         with self.lock:
             self.waiting += more
             self.end_jobs()
@@ -193,7 +193,7 @@ class SessionCore:
                 self.put(JobCancelled(self.now, future.job))
 
     def explain(self, job: str | Future[Any]) -> Explanation:
-        """The slots that a job holds, and why. InputError for a job that is not under way."""
+        """The slots that a job holds, and why. InputError for a job that is not active."""
         if isinstance(job, Future) and not job.is_of(self):
             raise InputError("this future is of another session; call its own `explain`")
         name = job.job if isinstance(job, Future) else job
@@ -205,7 +205,7 @@ class SessionCore:
                 return found
             if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
                 raise InputError(
-                    f"no job {name!r} is under way; jobs() of the session lists those that are"
+                    f"job {name!r} is not active; jobs() of the session lists the active jobs"
                 )
             is_waiting = isinstance(job, Future) and not name and not job.done()
             text = "waits for the results of other calls" if is_waiting else "over"
@@ -228,16 +228,16 @@ class SessionCore:
         )
 
     def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
-        """What a call that runs has reported; None unless it runs and has reported."""
+        """The progress that a running call has reported, or None."""
         phase = PhaseId(job, PHASE)
         return self.loop.ask(lambda: self.loop.backend.progress(phase, task))
 
     def call_back(self, calls: Callable[[], None]) -> None:
-        """Make callbacks outside the thread of the loop."""
+        """Run callbacks outside the thread of the loop."""
         self.loop.call_back(calls)
 
     def take_step(self, step: Callable[[], None]) -> None:
-        """Go on with a call whose inputs are done."""
+        """Continue a call whose inputs are done."""
         self.loop.take_step(step)
 
     # In the thread of the loop.
@@ -250,25 +250,27 @@ class SessionCore:
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
     def free(self) -> None:
-        """Remove what the session has put elsewhere. Idempotent."""
+        """Remove the files and claims of the session. Idempotent."""
         self.files.close()
         if self.claim is not None:
             self.claim.close()
         if self.cells is not None:
             self.cells.close()
-        if self.display is not None and self.is_ended:  # Otherwise, nobody would draw it.
+        if self.display is not None and self.is_ended:  # Draw the final state.
             self.display.close()
 
     def _ended(self, error: BaseException | None) -> None:
-        """The loop has ended: after `close`, or by an error."""
+        """Fail the remaining futures after the end of the loop, by `close` or an error."""
         with self.lock:
             self._error, self.is_ended = error, True
         for future in self._pending():
             future.fail(SlotwiseError(f"the session has failed: {error}"))
         self.free()
 
-    def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
-        """Tell futures what ended in a turn, after new tasks were started."""
+    def _on_turn(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Settle the futures of what ended in a turn, after new tasks were started."""
         self.turns += 1
         if self.state.cluster is not self._claimed:
             self._claimed = self.state.cluster
@@ -309,13 +311,10 @@ class SessionCore:
             future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
 
 
-# A job as it arrives in a session: now, and with an id of its own.
-
-
 def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
-    """The job as it arrives now, with an id from `unused`, which no job has had.
+    """The job with arrival `now`, and an id from `unused` that no other job has had.
 
-    Its deadline and steps are as long after its arrival as before.
+    Its deadline and steps keep their distance from the arrival.
     """
     if isinstance(entry, Job | Described):
         return cast(Entry, _moved(entry, now, unused))
@@ -327,11 +326,11 @@ class Names:
     """The ids of the jobs of a session."""
 
     def __init__(self) -> None:
-        self._last: dict[str, int] = {}  # the last number behind each name
+        self._last: dict[str, int] = {}  # the last number appended to each name
         self._lock = threading.Lock()
 
     def unused(self, name: str) -> str:
-        """A name that no job of this session has had: the wanted one, or a number behind it."""
+        """A name that no job of this session has had: `name`, or with a number appended."""
         base, _, number = name.rpartition("-")
         if not (base and number.isdecimal()):
             base, number = name, "1"
@@ -352,13 +351,10 @@ def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:
     )
 
 
-# What a session knows of programs from earlier runs, and adds for later ones.
+class ProgramHistory:
+    """Estimates from a history, and the record that adds finished tasks of programs to it.
 
-
-class Learning:
-    """Estimates by a history, and the record that adds finished tasks of programs to it.
-
-    rates   the estimates; none without a history
+    rates   the estimates; empty without a history
     record  the record for the loop; None without a history
     """
 
@@ -373,16 +369,16 @@ class Learning:
             self.record = HistoryWriter(history, self._programs, cluster)
 
     def begin(self, execution: Execution) -> None:
-        """A job is about to arrive: its finished tasks are remembered."""
+        """Record the finished tasks of a job that is about to arrive."""
         if self.record is not None and isinstance(execution, HasInputSizes):
             self._programs[execution.job.id] = (execution.program, execution.sizes)
 
     def end(self, job: str) -> None:
-        """A job is over."""
+        """Forget a job that is over."""
         self._programs.pop(job, None)
 
 
-# What a session shows of its jobs; all functions are called in the thread of the loop.
+# Views of the jobs of a session. Call these functions in the thread of the loop.
 
 
 def names_left(state: State) -> Iterator[str]:

@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs the loop on a backend, and makes the callbacks of futures in another thread.
+    """Runs the loop on a backend, and the callbacks of futures in another thread.
 
-    The state belongs to the thread of the loop; others see it by `ask`.
+    The state belongs to the thread of the loop; other threads read it by `ask`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LoopThread:
         records: Iterable[Record],
         log: str | Path | None,
     ) -> None:
-        """`records` get each turn. InputError for a log that cannot be written."""
+        """`records` are called for each turn. InputError for a log that cannot be written."""
         self.state = initial_state(header)
         self.scheduler_name: str = header.scheduler["name"]
         self._scheduler = make_scheduler(
@@ -49,7 +49,7 @@ class LoopThread:
         self._steps = CallThread("slotwise steps")
         self._is_over = False
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # A question may ask another one.
+        self._lock = threading.RLock()  # A function of `ask` may call `ask`.
         with ExitStack() as stack:
             for record in given:
                 if isinstance(record, AbstractContextManager):
@@ -61,7 +61,7 @@ class LoopThread:
             self._held = stack.pop_all()
 
     def start(self, ended: Callable[[BaseException | None], None]) -> None:
-        """Begin. `ended` is called at the end, with the error if one has ended the loop."""
+        """Start the threads. `ended` is called after the loop, with its error or None."""
         self._thread = threading.Thread(
             target=self._run, args=(ended,), name="slotwise loop", daemon=True
         )
@@ -69,7 +69,7 @@ class LoopThread:
             thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the loop, and of all callbacks. Whether they have ended."""
+        """Wait for the end of the loop and all callbacks; return whether they have ended."""
         until = time.monotonic() + timeout
         for thread in (self._thread, self._steps, self._callbacks):
             if threading.current_thread() is not thread:
@@ -80,7 +80,7 @@ class LoopThread:
 
     @property
     def is_local(self) -> bool:
-        """Whether the loop belongs to this process; a fork copies no threads."""
+        """Whether the loop belongs to this process. A fork does not copy threads."""
         return os.getpid() == self._pid
 
     def check_process(self) -> None:
@@ -92,10 +92,10 @@ class LoopThread:
             )
 
     def ask(self, question: Callable[[], T]) -> T:
-        """The answer of a function that is called in the thread of the loop.
+        """Call a function in the thread of the loop, and return its result.
 
-        In that thread, and after the end of the loop, it is called here. SlotwiseError in a
-        forked process.
+        It is called directly if this is that thread, or after the end of the loop.
+        SlotwiseError in a forked process.
         """
         self.check_process()
         if threading.current_thread() is self._thread:
@@ -116,16 +116,16 @@ class LoopThread:
         return answer.result()
 
     def on_event(self, event: Request | HostChange) -> None:
-        """Tell the state of an event, in a function that `ask` calls; none after the end."""
+        """Apply an event, in a function that `ask` calls; no effect after the end."""
         if not self._is_over:
             self.backend.on_event(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
-        """Make callbacks of users, in a thread of their own."""
+        """Run callbacks of users, in a separate thread."""
         self._callbacks.call(calls)
 
     def take_step(self, step: Callable[[], None]) -> None:
-        """Go on with a call that has waited, in a thread where no user code runs."""
+        """Continue a call that has waited, in a thread that runs no user code."""
         self._steps.call(step)
 
     def _run(self, ended: Callable[[BaseException | None], None]) -> None:
@@ -147,16 +147,16 @@ class LoopThread:
 
 
 class CallThread(threading.Thread):
-    """Makes calls one after another. After its end, they are made where they are given."""
+    """Runs calls one after another. After its end, `call` runs them directly."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = threading.RLock()  # The garbage collector may call while it is held.
+        self._lock = threading.RLock()  # The garbage collector may call `call` within it.
         self._is_over = False
 
     def call(self, call: Callable[[], None]) -> None:
-        """Make a call, in this thread before its end. May be called from any thread."""
+        """Run a call, in this thread before its end. May be called from any thread."""
         with self._lock:
             if not self._is_over:
                 self._queue.put(call)
@@ -164,11 +164,11 @@ class CallThread(threading.Thread):
         call()
 
     def end(self) -> None:
-        """Let the thread end when no calls are left, also none that the last ones give."""
+        """Let the thread end when no calls are left, including those that the last ones add."""
         self._queue.put(None)
 
     def run(self) -> None:
-        """Make calls until the end."""
+        """Run calls until the end."""
         is_ending = False
         while not (is_ending and self._is_empty()):
             call = self._queue.get()
@@ -177,12 +177,12 @@ class CallThread(threading.Thread):
                 continue
             try:
                 call()
-            except BaseException:  # Of a user's callback, even SystemExit: others go on.
+            except BaseException:  # Of a user's callback, even SystemExit: others continue.
                 traceback.print_exc()
             del call  # What it refers to may be large.
 
     def _is_empty(self) -> bool:
-        """Whether no call is left. Then none is added any more."""
+        """Whether no call is left; if so, no more are accepted."""
         with self._lock:
             self._is_over = self._queue.empty()
             return self._is_over

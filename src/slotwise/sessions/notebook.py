@@ -1,4 +1,4 @@
-"""A session in a notebook: it shows itself, and an interrupted cell cancels its own jobs."""
+"""A session in a notebook: its live display, and cells whose interrupt cancels their jobs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from slotwise.insight.report.notebook import Show
 
 REDRAW_SECONDS = 0.5
-"""Seconds between two looks at whether the display of a session has changed."""
+"""Seconds between two checks whether the display of a session has changed."""
 
 
 class NotebookCells:
     """The futures that were created while the current cell of a notebook runs.
 
-    If the cell is interrupted, those that are not done are cancelled. A cell that awaits ends
-    with CancelledError of asyncio then, and any other cell with KeyboardInterrupt.
+    If the cell is interrupted, those that are not done are cancelled. The cell then ends with
+    CancelledError of asyncio if it awaits, otherwise with KeyboardInterrupt.
     """
 
     def __init__(self, shell: Any) -> None:
-        """The shell of IPython, in which a cell runs already."""
+        """`shell` is the shell of IPython, in which a cell already runs."""
         self._shell, self._events = shell, shell.events
         self._session: Callable[[], object] = lambda: None
         self._created: weakref.WeakSet[futures.Future[Any]] | None = weakref.WeakSet()
@@ -33,16 +33,16 @@ class NotebookCells:
             self._events.register(name, handler)
 
     def add(self, future: futures.Future[Any]) -> None:
-        """Note a new future, in any thread."""
+        """Record a new future; may be called from any thread."""
         if (created := self._created) is not None:
             created.add(future)
 
     def watch(self, session: object) -> None:
-        """Let no output of a cell alone keep this session, which has a name of the user."""
+        """Do not let the outputs of cells keep a session alive that a variable refers to."""
         self._session = weakref.ref(session)
 
     def close(self) -> None:
-        """Hear of no more cells. Idempotent."""
+        """Unregister the handlers of cells. Idempotent."""
         for name, handler in self._handlers.items():
             with suppress(ValueError):
                 self._events.unregister(name, handler)
@@ -63,10 +63,10 @@ class NotebookCells:
 
 
 def forget_output(shell: Any, value: object) -> None:
-    """Let IPython forget an output that a variable of the user has, too.
+    """Let IPython forget an output that is also the value of a variable of the user.
 
-    Otherwise its lists of outputs would keep each session that a cell has shown, also when the
-    cell is run again.
+    Otherwise its lists of outputs would keep each session alive that a cell has shown, also
+    when the cell is run again.
     """
     names: dict[str, Any] = getattr(shell, "user_ns", {})
     found = [name for name, known in list(names.items()) if known is value]
@@ -84,17 +84,17 @@ def forget_output(shell: Any, value: object) -> None:
 
 
 def cells_of_notebook() -> NotebookCells | None:
-    """What hears of the cells of IPython; None if this process does not run it."""
+    """The cells of the IPython shell; None if this process does not run IPython."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
     return None if getattr(shell, "events", None) is None else NotebookCells(shell)
 
 
 class LiveDisplay:
-    """Shows HTML in a cell, and again whenever it has changed, until it is closed."""
+    """Shows HTML in a cell, and updates it when it has changed, until it is closed."""
 
     def __init__(self, show: Show, html: Callable[[], str], turns: Callable[[], int]) -> None:
-        """`turns` is cheap, and differs when `html` may differ."""
+        """`turns` is cheap, and returns another number when `html` may have changed."""
         self._show, self._html, self._turns = show, html, turns
         self._drawn = turns()
         show(html())
@@ -104,7 +104,7 @@ class LiveDisplay:
         self._thread.start()
 
     def close(self) -> None:
-        """Show the end, and no more. Idempotent."""
+        """Show the final state, and stop updating. Idempotent."""
         if not self._is_closed.is_set():
             self._is_closed.set()
             self._thread.join()

@@ -34,14 +34,20 @@ from slotwise.sessions.hosts import (
     checked_entry,
     refuse_shuffle,
 )
-from slotwise.sessions.intake import Learning, SessionCore, arriving, explained, names_left
+from slotwise.sessions.intake import (
+    ProgramHistory,
+    SessionCore,
+    arriving,
+    explained,
+    names_left,
+)
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
 
 REST_SECONDS = 0.05
-"""Seconds between allocations that arrivals and ends cause."""
+"""The least seconds between allocations that arrivals and ends cause."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,27 +58,27 @@ class Session:
 
     The processes are on this machine, or on the hosts of a Dask cluster.
 
-    Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
-    cancels them first. A session that is still open at the end of the program waits, too. One
-    to which the program refers no more, also not by an executor or an iterator of `map`, ends
-    when its jobs are over.
+    Use it as a context manager: at the end of the block it waits for all jobs; if the block
+    raises, it cancels them first. A session that is open at the end of the program also waits
+    for its jobs. A session that is no longer referenced, by the program, an executor or an
+    iterator of `map`, ends when its jobs are over.
 
     slots           the number of worker processes, or their number by kind; by default, the
                     number of processors that other sessions of the same user leave, with a
                     warning if there are any. Or a `Cluster`, whose hosts are emulated on this
                     machine
-    dask            instead of slots of this machine, those of a Dask cluster: a
+    dask            a Dask cluster whose slots are used instead of this machine's: a
                     `distributed.Client`, or the address of a scheduler. Each thread of a worker
                     is a slot, and an agent beside the worker runs the tasks
-    dask_slots      at most so many slots of each Dask worker; its other threads run tasks of
-                    Dask. By default these wait until the session ends
+    dask_slots      the most slots of each Dask worker; its other threads run tasks of Dask. By
+                    default all threads are slots, and tasks of Dask wait until the session ends
     scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
-    pools           the pools with their shares; jobs may also name others, with a warning if
-                    some are given here
-    history         a database of earlier runs, created if it is missing: it gives the estimated
-                    work of programs, and each task of a program that ends is added to it
+    pools           the pools with their shares; jobs may also name other pools, with a warning
+                    if any are given here
+    history         a database of earlier runs, created if it is missing. It gives the estimated
+                    work of programs, and finished tasks of programs are added to it
     objective       what to minimize: an `Objective`, or the name of a penalty
-    preemption      a `Preemption`: when pools take slots back, as far as they do not state it
+    preemption      a `Preemption`: when pools take slots back, unless they state it themselves
     assigner        "greedy", "delay" or "flow"
     waits           of delay and flow, two waits in seconds: for the rack, for any slot
     levels          of delay and flow, "persist" or "restart": whether the level of a launch
@@ -81,13 +87,14 @@ class Session:
                     host of the same rack
     move_within     of flow, seconds for which a task may move to a free slot beside its input
     epoch_seconds   seconds between decisions on the allocation
-    budget_seconds  about how long flex may search at each decision; None: flex decides
+    budget_seconds  the approximate time for which flex may search at each decision; None: flex
+                    decides
     attempts_max    how often a task may fail before its job does
     log             file to write the log to
     progress        called for every turn of the loop, with the instant, events and decisions
 
-    From `objective` on, these are options of `slotwise.run`. InputError for options that do not
-    fit; SlotwiseError if the workers cannot be started.
+    From `objective` on, these are options of `slotwise.run`. InputError for invalid options;
+    SlotwiseError if the workers cannot be started.
     """
 
     def __init__(
@@ -106,14 +113,14 @@ class Session:
         refuse_log(history, options)
         if scheduler in QUEUEINGS:
             raise InputError(
-                f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
-                f" take one of {', '.join(ALLOCATORS)} for a session"
+                f"{scheduler} needs the work of all tasks, and that of calls is unknown;"
+                f" expected one of {', '.join(ALLOCATORS)} for a session"
             )
         check_slots(slots)
         workload = Workload((), pools=check_pools(pools), preemption=options.get("preemption"))
         place = hosts.place_for(slots, dask, dask_slots)
         try:
-            learning = Learning(history, place.cluster)
+            learning = ProgramHistory(history, place.cluster)
             source = Source(workload, ())
             spec = RunSpec(scheduler, "live", (), place.cluster, source, options, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
@@ -130,11 +137,11 @@ class Session:
             self._intake.cells.watch(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
+        """Call `fn(*args, **kwargs)` in a worker process, as a job; return at once.
 
         Futures of this session anywhere within the arguments are replaced by their results, and
-        the call waits for these. They pass from worker to worker without being unpickled here.
-        For many small calls an `executor` takes less time: they are tasks of one job there.
+        the call waits for these. Results are not unpickled in this process. For many small
+        calls an `executor` takes less time, because its calls are tasks of one job.
         """
         return self._single.submit(fn, args, kwargs)
 
@@ -153,10 +160,10 @@ class Session:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
         deadline   seconds after the first call
-        slots      the slots of one host that each call occupies; it has as many processors
+        slots      the slots of one host that each call occupies, with as many processors
         slots_max  the most slots that its calls hold at once
         ahead      how many calls Dask submits before the first of them ends; by default the
-                   number of slots, with which the scheduler does not see how large a job is
+                   number of slots, with which the scheduler does not know the size of the job
 
         InputError for values that no job can have, and for more slots than a host or the pool
         has.
@@ -180,10 +187,10 @@ class Session:
     ) -> Iterator[T]:
         """The results of `fn` for the items of the iterables, in order, as one job.
 
-        Items are read as results are asked for: `ahead` tasks are submitted before that (by
-        default four for each slot), so that memory is bounded also for endless iterables. A
-        task makes `chunksize` calls; by default, as many as take about 10 ms. The other options
-        are those of `executor`. If the iterator is closed, the remaining calls are cancelled.
+        Items are read as results are taken. `ahead` tasks are submitted before that, by default
+        four for each slot, so that memory is bounded also for endless iterables. A task makes
+        `chunksize` calls; by default, as many as take about 10 ms. The other options are those
+        of `executor`. If the iterator is closed, the remaining calls are cancelled.
         """
         check_mapping(fn, iterables, chunksize, ahead)
         check_names("Session.map", binding, Binding.__dataclass_fields__)
@@ -199,11 +206,11 @@ class Session:
         id: str = "command",
         **options: Any,
     ) -> Future[str]:
-        """Run a command in each task of a job: a list of words, or a text for /bin/sh.
+        """Run a command in each task of a job: a list of words, or a string for /bin/sh.
 
-        output  the folder for what the tasks print, `task-00000.out` and `task-00000.err` and
-                so on. By default a temporary folder, which is removed when the session closes;
-                hosts on other machines need a folder that all of them see
+        output  the folder for the output of tasks: `task-00000.out`, `task-00000.err` and so
+                on. By default a temporary folder, which is removed when the session closes.
+                Hosts on other machines need a folder that all of them see
 
         The result of the future is this folder. The other options are those of
         `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
@@ -217,16 +224,18 @@ class Session:
         """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
 
         It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
-        and its deadline and steps move with it. If its id was used before, it gets a number
-        behind it. The result of the future is that of the job: the results of `Calls`, the
-        output of a program or of commands, or None. Relative paths begin at `folder`.
-        InputError for a job that cannot be run; the future of a job that fails has a
-        SlotwiseError with the reason.
+        and its deadline and steps move with it. A number is appended to an id that was used
+        before. The result of the future is that of the job: the results of `Calls`, the output
+        of a program or of commands, or None. Relative paths begin at `folder`. InputError for a
+        job that cannot be run; the future of a job that fails has a SlotwiseError with the
+        reason.
         """
         entry = checked_entry(entry, folder, self.slots)
         intake = self._intake
         if any(execution is entry for _, execution in list(intake.jobs.values())):
-            raise InputError("this job runs already; make another object to run it again")
+            raise InputError(
+                "this job is already running; create another object to run it again"
+            )
         entry = arriving(entry, intake.now, intake.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,), intake.learning.rates)
         cluster = intake.state.cluster
@@ -236,10 +245,10 @@ class Session:
         return intake.run(execution)
 
     def close(self, *, cancels: bool = False) -> None:
-        """Accept no more jobs, wait for those that were submitted, and end the workers.
+        """Accept no more jobs, wait for submitted jobs, and end the workers. Idempotent.
 
-        With `cancels`, jobs that are not over are cancelled first. Ctrl-C cancels them, too; a
-        further one ends the wait. Then KeyboardInterrupt is raised. Idempotent.
+        With `cancels`, jobs that are not over are cancelled first. Ctrl-C also cancels them; a
+        second Ctrl-C ends the wait. Then KeyboardInterrupt is raised.
         """
         close(self._intake, cancels=cancels)
 
@@ -254,45 +263,45 @@ class Session:
         pool: str | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Change properties of a job while it runs; those not given stay.
+        """Change the given properties of a job while it runs.
 
-        `deadline` in seconds from now. Tasks that run continue. No effect on a job that is
+        `deadline` is in seconds from now. Running tasks continue. No effect on a job that is
         over. InputError for a value that no job can have.
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)
 
     def set_pools(self, pools: Iterable[Pool]) -> None:
-        """Replace the pools, with their weights and shares; jobs keep theirs by name.
+        """Replace the pools, with their weights and shares; jobs keep their pools by name.
 
-        InputError for pools that do not fit together, that leave a pool of a job without jobs
-        of its own, or whose max share is smaller than a task of a job.
+        InputError for inconsistent pools, for a pool with jobs that gets pools below it, or for
+        a max share that is smaller than a task of a job.
         """
         changes.set_pools(self._intake, pools)
 
     def set_objective(self, objective: Objective | str) -> None:
         """Replace the objective.
 
-        InputError for a name that is no penalty, or if a job lacks the deadline that it needs.
+        InputError for an unknown penalty, or if a job lacks the deadline that it needs.
         """
         changes.set_objective(self._intake, objective)
 
     def add_host(self, name: str, slots: Slots, speed: float = 1.0, rack: str = "rack") -> None:
-        """Add a host with its own worker processes; tasks begin there from now on.
+        """Add a host with its own worker processes, on which tasks can now start.
 
         slots  the number of its worker processes, or their number by kind
         speed  the part of the time for which they run while they have tasks, at most 1
 
-        InputError for a name that is taken, or for slots or a speed that no host here can have;
+        InputError for a name in use, or for slots or a speed that cannot be emulated;
         SlotwiseError if the workers cannot be started.
         """
         hosts.add_host(self._intake.loop, name, slots, speed, rack)
 
     def remove_host(self, name: str, drain: bool = True) -> None:
-        """Let nothing more begin on a host; with `drain` its tasks continue to their ends.
+        """Start no more tasks on a host; with `drain` its running tasks continue to their ends.
 
-        Otherwise its worker processes are killed at once, and its tasks begin again elsewhere.
-        Does not wait for these. Without any host, jobs wait for the next one. To drain a host
-        again has no effect. InputError for an unknown name.
+        Without `drain`, its worker processes are killed at once, and its tasks are restarted
+        elsewhere. Returns without waiting for tasks. Without any host, jobs wait for the next
+        one. Draining a host again has no effect. InputError for an unknown name.
         """
         hosts.remove_host(self._intake.loop, name, drain=drain)
 
@@ -309,7 +318,7 @@ class Session:
         return self._intake.slots
 
     def hosts(self) -> list[Host]:
-        """The hosts that are present; a drained one until its last task has ended."""
+        """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
 
     def jobs(self) -> Explanations:
@@ -323,9 +332,9 @@ class Session:
         )
 
     def explain(self, job: str | Future[Any]) -> Explanation:
-        """The slots that a job holds now, and why; the job may be given by a future.
+        """The slots that a job holds now, and why; the job is given by id or by a future.
 
-        InputError for the id of a job that is not under way.
+        InputError for the id of a job that is not active.
         """
         return self._intake.explain(job)
 
@@ -339,7 +348,7 @@ class Session:
 
     def _ipython_display_(self) -> None:
         show = notebook_display()
-        if show is None:  # IPython in a terminal: it shows the `repr`.
+        if show is None:  # IPython in a terminal then shows the `repr`.
             raise NotImplementedError
         intake = self._intake
         if intake.display is not None:
@@ -365,15 +374,15 @@ class Session:
 
 # The end of a session: by `close`, at the end of its block, or at the end of the program.
 
-LOOK_SECONDS = 0.05
-"""Seconds between two looks at whether an interrupt has come while `close` waits."""
+POLL_SECONDS = 0.05
+"""Seconds between two checks for an interrupt while `close` waits."""
 
 LEAVE_SECONDS = 1.0
-"""Seconds for which `close` still waits when it is interrupted after jobs were cancelled."""
+"""Seconds for which `close` still waits after an interrupt when jobs were cancelled."""
 
 
 def close(intake: SessionCore, *, cancels: bool) -> None:
-    """Accept no more jobs, wait for those that were submitted, and end the workers.
+    """Accept no more jobs, wait for submitted jobs, and end the workers.
 
     With `cancels`, or at an interrupt, the jobs that are not over are cancelled first.
     """
@@ -384,18 +393,18 @@ def close(intake: SessionCore, *, cancels: bool) -> None:
 def close_at_exit(intake: SessionCore) -> None:
     """Wait for a session if it is still open at the end of the program.
 
-    If that ends by an interrupt, cancel its jobs.
+    Its jobs are cancelled if the program ends by an interrupt.
     """
     _OPEN.add(intake)
-    # Anew, so that it is called before what was registered since: the removal of their files.
+    # Register again, to run before later registrations, which remove the files of sessions.
     atexit.unregister(_close_all)
     atexit.register(_close_all)
 
 
 def close_unused(intake: SessionCore) -> None:
-    """Let a session to which the program refers no more end when its jobs are over.
+    """Let a session that is no longer referenced end when its jobs are over.
 
-    The garbage collector may call it, in any thread and within any operation, so the session is
+    The garbage collector may call it in any thread and within any operation, so the session is
     closed in another thread.
     """
     if intake.loop.is_local and not intake.is_closed:
@@ -413,14 +422,14 @@ _OPEN: weakref.WeakSet[SessionCore] = weakref.WeakSet()
 
 def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
     if not intake.loop.is_local:
-        return  # A forked child owns nothing of it, and a thread may have held the lock.
+        return  # A forked child does not own it, and the lock may be held forever.
     with intake.lock:
         intake.is_closed = True
     if cancels:
         intake.cancel_jobs()
     _accept_no_more(intake)
     is_cancelled, until = cancels, inf
-    while not intake.loop.join(LOOK_SECONDS) and time.monotonic() < until:
+    while not intake.loop.join(POLL_SECONDS) and time.monotonic() < until:
         if held.count and not is_cancelled:
             is_cancelled = True
             intake.cancel_jobs()
@@ -433,7 +442,7 @@ def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
 def _close_all() -> None:
     try:
         _close_open(cancels=_ends_by_interrupt())
-    except KeyboardInterrupt:  # It may have come before interrupts were held back.
+    except KeyboardInterrupt:  # It may come before interrupts are delayed.
         _close_open(cancels=True)
         raise
 
@@ -445,6 +454,6 @@ def _close_open(*, cancels: bool) -> None:
 
 
 def _ends_by_interrupt() -> bool:
-    """Whether a KeyboardInterrupt that nobody has caught ends the program."""
-    is_interactive = hasattr(sys, "ps1")  # There, it has only ended a statement.
+    """Whether an uncaught KeyboardInterrupt ends the program."""
+    is_interactive = hasattr(sys, "ps1")  # It has then only ended a statement.
     return not is_interactive and getattr(sys, "last_type", None) is KeyboardInterrupt

@@ -164,7 +164,7 @@ def test_a_task_is_asked_to_stop(workers: Workers) -> None:
 
     workers.start(0, "runs", runs, ())
     workers.wait(0.5)
-    workers.tell(0, time.monotonic() + 600)
+    workers.request_stop(0, time.monotonic() + 600)
     (reply,) = replies(workers)
     assert reply.status == "stopped"
     assert isinstance(reply.value, bytes)
@@ -204,7 +204,7 @@ def test_a_lost_agent_is_noticed_and_its_processes_end(
     while not gone:
         assert time.monotonic() < end
         workers.wait(0.1)
-        gone = agents.take_gone()
+        gone = agents.take_disconnected()
     assert gone == ["a"]
     workers.remove([0, 1])
     until(lambda: not exists(int((tmp_path / "pid").read_text())))

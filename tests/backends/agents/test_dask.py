@@ -158,11 +158,11 @@ def test_a_worker_whose_agent_cannot_start_is_left_out(
     def speed() -> float:
         asked.append(True)
         if len(asked) != 2 and not is_corrected.is_set():  # The second one is right.
-            raise InputError("slotwise-agent.speed is 7; give a number from 0.001 to 1")
+            raise InputError("slotwise-agent.speed is 7; expected a number from 0.001 to 1")
         return 1.0
 
-    monkeypatch.setattr(plugin, "_speed_here", speed)
-    monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(plugin, "_configured_speed", speed)
+    monkeypatch.setattr(dask_workers, "POLL_SECONDS", 0.1)
     monkeypatch.setattr(asking, "MIN_PAUSE", 0.1)
     threads = Threads(workers=2)
     try:
@@ -177,7 +177,7 @@ def test_a_worker_whose_agent_cannot_start_is_left_out(
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
         r"slotwise: a worker of the Dask cluster is left out: host '?[01]'?:"
-        r" slotwise-agent.speed is 7; give a number from 0.001 to 1",
+        r" slotwise-agent.speed is 7; expected a number from 0.001 to 1",
         line,
     )
 
@@ -188,14 +188,14 @@ def test_a_worker_on_a_full_disk_is_left_out_with_this_reason(
     """Its agent has no folder for files. The folder is named, and what to do."""
     place = tmp_path / "a file"  # There can be no folder in it, as on a full disk.
     place.touch()
-    given = plugin.AgentPlugin._given
+    given = plugin.AgentPlugin._config
 
     def elsewhere(self: plugin.AgentPlugin, worker: Any) -> AgentConfig:
         return replace(given(self, worker), folder=str(place))
 
-    monkeypatch.setattr(plugin.AgentPlugin, "_given", elsewhere)
+    monkeypatch.setattr(plugin.AgentPlugin, "_config", elsewhere)
     threads = Threads(workers=1)
-    told = rf"its agent cannot put files into {place}: File exists; make room there, or give"
+    told = rf"its agent cannot write to {place}: File exists; free space there, or start"
     try:
         with pytest.raises(SlotwiseError, match=told):
             Session(dask=threads.client())
@@ -246,7 +246,7 @@ def test_a_port_on_which_another_program_listens_is_refused_soon(says: bytes) ->
         answered = threads.submit(answer)
         with (
             dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
-            pytest.raises(InputError, match="what listens there does not answer as Dask does"),
+            pytest.raises(InputError, match="does not answer like a Dask scheduler"),
         ):
             dask_workers.DaskWorkers(f"tcp://127.0.0.1:{other.getsockname()[1]}")
         answered.result(TIMEOUT)
@@ -493,7 +493,7 @@ def test_the_command_on_a_cluster_that_ends(tmp_path: Path) -> None:
             run, cwd=tmp_path, timeout=TIMEOUT, capture_output=True, text=True, check=False
         )
         assert found.returncode != 0
-        assert "there is no Dask scheduler at" in found.stderr
+        assert "no Dask scheduler at" in found.stderr
         assert "Traceback" not in found.stderr
     finally:
         for process in (scheduler, *workers):

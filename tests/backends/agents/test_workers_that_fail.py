@@ -23,7 +23,7 @@ from slotwise.backends.agents import dask_workers
 from slotwise.backends.local.worker import summary
 from slotwise.core.errors import InputError, SlotwiseError
 
-LACKS = r"host 'bare': slotwise is not installed there; install it .* pip install 'slotwise"
+LACKS = r"host 'bare': slotwise is not installed; install it .* pip install 'slotwise"
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -59,14 +59,14 @@ def test_that_no_host_is_left_is_told_once(
         assert f"`dask worker {cluster.address}`" in line
         cluster.start("c")
         assert [call.result(TIMEOUT) for call in calls] == [None] * 4
-    assert lines(capsys, told)[1:] == ["slotwise: a host is there again: jobs go on"]
+    assert lines(capsys, told)[1:] == ["slotwise: a host reconnected; jobs continue"]
 
 
 def test_a_killed_agent_is_told_once_and_asked_for_seldom(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its Dask worker goes on, whose log is not filled."""
-    monkeypatch.setattr(dask_workers, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dask_workers, "POLL_SECONDS", 0.05)
     told: list[str] = []
     with (
         dask_processes(tmp_path, "a", "b") as cluster,
@@ -227,7 +227,9 @@ def test_a_client_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
     async def begin(address: str) -> None:
         async with Client(address, asynchronous=True, set_as_default=False) as client:
-            with pytest.raises(InputError, match="dask is asynchronous; give a distributed"):
+            with pytest.raises(
+                InputError, match="dask is asynchronous; expected a distributed"
+            ):
                 Session(dask=client)
 
     with dask_processes(tmp_path) as cluster:

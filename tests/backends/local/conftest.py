@@ -42,7 +42,7 @@ def fifo(tmp_path: Path) -> str:
 @pytest.fixture
 def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend checks more often than usual whether hosts respond."""
-    monkeypatch.setattr("slotwise.backends.local.unresponsive.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("slotwise.backends.local.unresponsive.CHECK_SECONDS", 0.1)
 
 
 @pytest.fixture

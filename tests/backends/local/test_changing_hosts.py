@@ -34,7 +34,7 @@ HOSTS = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1})), grace=600.0)
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """An open backend with a job of four tasks that last until their processes are let go."""
-    monkeypatch.setattr("slotwise.backends.local.unresponsive.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("slotwise.backends.local.unresponsive.CHECK_SECONDS", 0.05)
     calls = Calls(Job("j", (Phase("p", Tasks(4)),)), marking(tmp_path))
     with LocalBackend([calls], HOSTS, is_open=True) as backend:
         backend.wait(1.0)

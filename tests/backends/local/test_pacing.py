@@ -227,7 +227,7 @@ def test_a_paused_worker_gets_a_stop_request(workers: Workers) -> None:
     for _ in range(3):
         workers.start(2, "work", work, ())
         wait_for_stop(workers, 2)
-        workers.tell(2, time.monotonic() + TIMEOUT)
+        workers.request_stop(2, time.monotonic() + TIMEOUT)
         (outcome,) = workers.wait(TIMEOUT)
         assert outcome.status == "stopped"
 

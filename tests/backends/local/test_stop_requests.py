@@ -25,7 +25,7 @@ def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
 
 def ask_to_stop(workers: Workers, seconds: float = 600.0) -> None:
     """Asks the task to stop within the given seconds."""
-    workers.tell(0, time.monotonic() + seconds)
+    workers.request_stop(0, time.monotonic() + seconds)
 
 
 def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -> Reply:

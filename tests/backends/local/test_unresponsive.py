@@ -50,19 +50,19 @@ def test_the_grace_of_an_unresponsive_host_ends_on_time(
     monkeypatch.setattr("slotwise.backends.local.unresponsive.SOON_SECONDS", 1 / 16)
     stopped: set[int] = set()
     stop_host = ResponseMonitor({"a": [0, 1], "b": [2]}, 0.2, stopped.__contains__)
-    assert stop_host.look(1.0) == []
+    assert stop_host.check(1.0) == []
     stopped |= {0, 1}
-    assert stop_host.look(2.0) == [("a", ResponseChange.LOST)]
-    looks = [stop_host.next_look]
-    while stop_host.next_look < 2.2:
-        assert stop_host.look(stop_host.next_look) == []
-        looks.append(stop_host.next_look)
+    assert stop_host.check(2.0) == [("a", ResponseChange.LOST)]
+    looks = [stop_host.next_check]
+    while stop_host.next_check < 2.2:
+        assert stop_host.check(stop_host.next_check) == []
+        looks.append(stop_host.next_check)
     assert looks == [2.0625, 2.125, 2.1875, 2.2]
-    assert stop_host.look(2.2) == [("a", ResponseChange.OVERDUE)]
-    assert stop_host.look(2.25) == []
+    assert stop_host.check(2.2) == [("a", ResponseChange.OVERDUE)]
+    assert stop_host.check(2.25) == []
     assert stop_host.seconds("a", 2.25) == 0.25
     stopped.clear()
-    assert stop_host.look(2.5) == [("a", ResponseChange.JOINED)]
+    assert stop_host.check(2.5) == [("a", ResponseChange.JOINED)]
     seconds = [stop_host.take_stopped(slot) for slot in (0, 1, 2)]
     assert seconds == pytest.approx([0.25, 0.25, 0])
 

@@ -131,5 +131,5 @@ def test_a_block_is_read_from_a_host_that_is_there() -> None:
 def test_a_host_of_a_network_keeps_its_rack() -> None:
     """Its links are those of its rack."""
     again = HostAdded(2.0, Host("h1", {"task": 1}, "other"))
-    with pytest.raises(InputError, match="host 'h1' comes back in rack 'other' at 2 s"):
+    with pytest.raises(InputError, match="host 'h1' is added again in rack 'other' at 2 s"):
         backend_of(HostRemoved(1.0, "h1"), again, network=Network(1.0))

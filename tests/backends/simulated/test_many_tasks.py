@@ -7,7 +7,7 @@ import pytest
 import slotwise
 from slotwise import InputError, Job, Phase, Tasks
 from slotwise.backends.simulated import many_tasks
-from slotwise.backends.simulated.many_tasks import LOOK_SECONDS, Duration
+from slotwise.backends.simulated.many_tasks import ESTIMATE_SECONDS, Duration
 from slotwise.core.events import TaskFinished
 from slotwise.core.job import PhaseId
 
@@ -28,8 +28,8 @@ def test_the_duration_is_told_once(
         now += 1
         duration(now, [ENDED] * rate, [])
     assert capsys.readouterr().err == (
-        f"slotwise: simulating 100,000,000 tasks takes {words}, if it goes on as in the first"
-        f" 5 s, with {rate:,} tasks a second\n"
+        f"slotwise: simulating 100,000,000 tasks takes {words} at the rate of the first 5 s,"
+        f" {rate:,} tasks a second\n"
     )
 
 
@@ -38,7 +38,7 @@ def test_a_short_simulation_tells_nothing(capsys: pytest.CaptureFixture[str]) ->
     now = 0.0
     duration = Duration(100, lambda: now)
     duration(0.0, [], [])
-    now = LOOK_SECONDS
+    now = ESTIMATE_SECONDS
     duration(now, [ENDED] * 50, [])
     assert capsys.readouterr().err == ""
 

@@ -339,14 +339,14 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Outage("h1", -1, 2), "outage h1=-1+2: it begins at -1; give seconds >= 0"),
-        (lambda: Outage("h1", float("nan"), 2), "it begins at nan; give seconds >= 0"),
-        (lambda: Outage("h1", 1, 0), "outage h1=1+0: it lasts 0 s; give seconds > 0"),
-        (lambda: Outage("h1", 1, float("inf")), "it lasts inf s; give seconds > 0"),
-        (lambda: Outage("h1", 1e308, 1e308), "it begins at 1e+308; give seconds >= 0"),
+        (lambda: Outage("h1", -1, 2), "outage h1=-1+2: it begins at -1; expected seconds >= 0"),
+        (lambda: Outage("h1", float("nan"), 2), "it begins at nan; expected seconds >= 0"),
+        (lambda: Outage("h1", 1, 0), "outage h1=1+0: it lasts 0 s; expected seconds > 0"),
+        (lambda: Outage("h1", 1, float("inf")), "it lasts inf s; expected seconds > 0"),
+        (lambda: Outage("h1", 1e308, 1e308), "it begins at 1e+308; expected seconds >= 0"),
         (
             lambda: Simulation(outages=(Outage("h1", 3, 2), Outage("h1", 1, 2.5))),
-            "outage h1=1+2.5 and outage h1=3+2 overlap; make them one",
+            "outage h1=1+2.5 and outage h1=3+2 overlap; combine them into one",
         ),
         (
             lambda: Simulation(speeds={"h1": 0.0}),
@@ -354,12 +354,12 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
         ),
         (lambda: Simulation(speeds={"h1": float("inf")}), "is inf; give a number > 0"),
         (lambda: Simulation(speeds=cast("Any", {"h1": "x"})), "is 'x'; give a number > 0"),
-        (lambda: Simulation(speeds=cast("Any", 5)), "speeds is 5; give a mapping of hosts"),
-        (lambda: Simulation(outages=cast("Any", 5)), "outages is 5; give a tuple of"),
-        (lambda: Simulation(outages=cast("Any", (5,))), "outages is (5,); give a tuple of"),
+        (lambda: Simulation(speeds=cast("Any", 5)), "speeds is 5; expected a mapping of hosts"),
+        (lambda: Simulation(outages=cast("Any", 5)), "outages is 5; expected a tuple of"),
+        (lambda: Simulation(outages=cast("Any", (5,))), "outages is (5,); expected a tuple of"),
         (
             lambda: Simulation(remote_factor=cast("Any", "x")),
-            "remote_factor is 'x'; it must be",
+            "remote_factor is 'x'; expected a",
         ),
         (
             lambda: Simulation(save_seconds=cast("Any", "x")),
@@ -367,16 +367,19 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
         ),
         (
             lambda: Simulation(seed=cast("Any", float("nan"))),
-            "seed is nan; give a whole number >= 0",
+            "seed is nan; expected a whole number >= 0",
         ),
-        (lambda: Simulation(seed=cast("Any", "x")), "seed is 'x'; give a whole number >= 0"),
+        (
+            lambda: Simulation(seed=cast("Any", "x")),
+            "seed is 'x'; expected a whole number >= 0",
+        ),
         (
             lambda: Simulation(noise=cast("Any", "x")),
-            "noise is 'x'; it must be between 0 and 10",
+            "noise is 'x'; expected a number from 0 to 10",
         ),
         (
             lambda: Simulation(hide_work=cast("Any", "no")),
-            "hide_work is 'no'; give True or False",
+            "hide_work is 'no'; expected True or False",
         ),
         (lambda: simulated(Simulation(), slots=2.5), "slots is 2.5; give a whole number >= 1"),
         (lambda: simulated(Simulation(), slots="2"), "slots is '2'; give a whole number >= 1"),

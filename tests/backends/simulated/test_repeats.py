@@ -108,7 +108,7 @@ def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
 def test_a_repeat_needs_a_time() -> None:
     """It may not come before the launch."""
     backend = backend_of(repeats=lambda _: -1.0)
-    with pytest.raises(InputError, match=r"repeats gives -1.0 .*; let it give seconds >= 0"):
+    with pytest.raises(InputError, match=r"repeats returns -1.0 .*; expected seconds >= 0"):
         backend.perform(launch(0))
 
 

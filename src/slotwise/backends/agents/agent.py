@@ -1,9 +1,10 @@
 """An agent: runs the worker processes of its host for a manager that connects to it.
 
-`python -m slotwise.backends.agents.agent` reads a line of JSON from its standard input, which
-is an `AgentConfig`, prints a line with its port, or why it cannot begin, and serves one manager
-after another. When a manager is gone, its worker processes are ended at once. The agent ends
-when its standard input does, or when no manager has come for some time.
+`python -m slotwise.backends.agents.agent` reads an `AgentConfig` as a line of JSON from its
+standard input. It prints a line with its port, or with the reason why it cannot start, and
+serves one manager after another. When a manager disconnects, its worker processes are killed at
+once. The agent exits when its standard input is closed, or when no manager connects for some
+time.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from slotwise.jobs.hosts.sockets import (
 from slotwise.jobs.work_folder import NAME, WorkFolder, temporary_folder, work_folder_name
 
 BEAT_SECONDS = 1.0
-"""How often an agent tells that it is there, and what its workers are doing."""
+"""The interval of the heartbeats of an agent, which report the state of its workers."""
 
 FULL_SECONDS = 0.002
-"""The pause when nobody can be accepted because the process has no descriptor left."""
+"""The pause after a failed accept because the process has no file descriptor left."""
 
 LINGER_SECONDS = 60.0
 """How long an agent waits for a manager, by default."""
@@ -64,19 +65,19 @@ LINGER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What an agent is told at its start.
+    """The configuration of an agent.
 
     slots    the number of its slots
     name     the name of its host
     listen   the address to listen on; the port is any free one
-    token    what a manager must know, in hexadecimal digits; or
-    tls      "ca_file", "cert" and "key": paths, or the texts of the files
-    lingers  seconds after which it ends without a manager
-    folder   where the files of jobs are put, in a folder of their own; by default that of the
-             system for temporary files
+    token    the secret that a manager must know, in hexadecimal digits, unless there is TLS
+    tls      "ca_file", "cert" and "key": paths, or the contents of the files
+    lingers  seconds without a manager after which the agent exits
+    folder   parent of the folder for the files of jobs; by default the temporary folder of the
+             system
     speed    the part of the time for which workers run while they have tasks; below 1 only to
              emulate a slow host
-    beats    seconds between its reports
+    beats    seconds between heartbeats
     """
 
     slots: int
@@ -90,51 +91,52 @@ class AgentConfig:
     beats: float = BEAT_SECONDS
 
     def security(self) -> Security:
-        """What proves that a manager may use this agent. SlotwiseError if nothing does."""
+        """The credentials that authenticate a manager. SlotwiseError if there are none."""
         if self.tls is not None:
             return tls_context(self.tls, ssl.Purpose.CLIENT_AUTH)
         if not self.token:
-            raise SlotwiseError("an agent needs a token or TLS; nobody may connect without")
+            raise SlotwiseError("an agent needs a token or TLS to authenticate managers")
         return bytes.fromhex(self.token)
 
 
 class Agent:
     """Listens for managers, and serves one at a time.
 
-    Connections are greeted in threads of their own, so that nobody who connects and says
-    nothing keeps others waiting. The number of those that are greeted is limited.
+    Each connection is authenticated in a thread, so that a silent peer does not block others.
+    The number of connections in authentication is limited.
     """
 
-    def __init__(self, given: AgentConfig) -> None:
-        self._given, self._security = given, given.security()
-        self._listener = listening(given.listen)
+    def __init__(self, config: AgentConfig) -> None:
+        self._config, self._security = config, config.security()
+        self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
-        self._greeted: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
+        self._authenticated: queue.SimpleQueue[tuple[socket.socket, dict[str, Any]]] = (
             queue.SimpleQueue()
         )
         self._unknown = UnknownPeers(_cut)
         self._refusals = RefusalLog("slotwise agent")
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_over = False
 
     def open_folder(self) -> WorkFolder:
-        """A new folder for files of jobs. SlotwiseError if there can be none."""
-        root = Path(self._given.folder or temporary_folder())
+        """Create a folder for files of jobs. SlotwiseError if that fails."""
+        root = Path(self._config.folder or temporary_folder())
         folder = WorkFolder(root / work_folder_name())
         try:
             folder.open("an agent")
         except OSError as error:
             raise SlotwiseError(
-                f"its agent cannot put files into {root}: {error.strerror}; make room there, or"
-                " give its Dask worker another --local-directory"
+                f"its agent cannot write to {root}: {error.strerror}; free space there, or"
+                " start its Dask worker with another --local-directory"
             ) from error
         return folder
 
     def serve(self, lifeline: int, first: WorkFolder) -> None:
-        """Serve managers until the lifeline, a descriptor that is never written to, ends.
+        """Serve managers until the lifeline, a descriptor that is never written to, is closed.
 
-        `first` is the folder for the first of them. SlotwiseError if there is none for another.
+        `first` is the folder for the first manager. SlotwiseError if no folder can be created
+        for a later one.
         """
         folder: WorkFolder | None = first
         while not self._is_over:
@@ -144,7 +146,7 @@ class Agent:
             try:
                 processes.attend(lifeline, select.POLLIN, self._end)
                 processes.attend(self._listener.fileno(), select.POLLIN, self._accept)
-                processes.attend(self._bell, select.POLLIN, lambda _: None)
+                processes.attend(self._wakeup, select.POLLIN, lambda _: None)
                 self._serve_next(processes)
             finally:
                 processes.close()
@@ -152,41 +154,41 @@ class Agent:
             folder = None
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        """What tasks need to put files where this agent serves them, and to fetch others."""
-        security: dict[str, Any] = {"tls": self._given.tls}
+        """Variables with which tasks write files that this agent serves, and fetch others."""
+        security: dict[str, Any] = {"tls": self._config.tls}
         if isinstance(self._security, bytes):
             security = {"token": reader_token(self._security).hex()}
         return {
             FOLDER_VARIABLE: str(folder),
-            NAME_VARIABLE: self._given.name,
-            ADDRESS_VARIABLE: join_address(self._given.listen, self.port),
+            NAME_VARIABLE: self._config.name,
+            ADDRESS_VARIABLE: join_address(self._config.listen, self.port),
             SECURITY_VARIABLE: json.dumps(security),
         }
 
     def _serve_next(self, processes: Processes) -> None:
-        """Wait for a manager, and serve it until it is gone."""
-        until = time.monotonic() + self._given.lingers
+        """Wait for a manager, and serve it until it disconnects."""
+        until = time.monotonic() + self._config.lingers
         while not self._is_over:
             if (left := until - time.monotonic()) <= 0:
                 self._is_over = True
                 return
             processes.wait(left)
             with suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
-            while not self._greeted.empty():
-                connected, hello = self._greeted.get()
-                service = Service(connected, hello, processes, self._given, self._files)
+                os.eventfd_read(self._wakeup)
+            while not self._authenticated.empty():
+                connected, hello = self._authenticated.get()
+                service = Service(connected, hello, processes, self._config, self._files)
                 service.run(self._goes_on)
                 self._is_over |= service.is_dismissed
                 return
 
     def _goes_on(self) -> bool:
-        """Whether the manager that is served may go on.
+        """Whether to continue to serve the current manager.
 
-        It may not when one has come again, because its connection was lost: this one need not
-        have heard of that.
+        Not if a manager has connected meanwhile. It has lost its earlier connection, and this
+        side may not have detected the loss.
         """
-        return not self._is_over and self._greeted.empty()
+        return not self._is_over and self._authenticated.empty()
 
     def _end(self, event: int) -> None:
         self._is_over = True
@@ -196,23 +198,23 @@ class Agent:
             connected, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
             return
-        except OSError:  # There is no descriptor left.
+        except OSError:  # No descriptor is left.
             self._unknown.drop_oldest()
             time.sleep(FULL_SECONDS)
             return
         try:
             tune(connected)
             connected = secured(connected, self._security, is_agent=True)
-        except (OSError, ValueError):  # It is gone.
+        except (OSError, ValueError):  # The peer has disconnected.
             connected.close()
             return
         self._unknown.add(connected)
-        threading.Thread(target=self._greet, args=(connected,), daemon=True).start()
+        threading.Thread(target=self._authenticate, args=(connected,), daemon=True).start()
 
-    def _greet(self, connected: socket.socket) -> None:
-        """Serve a reader, or let `serve` serve a manager."""
+    def _authenticate(self, connected: socket.socket) -> None:
+        """Authenticate a peer. Serve a reader; queue a manager for `serve`."""
         hello = {
-            "slots": self._given.slots,
+            "slots": self._config.slots,
             "python": platform.python_version(),
             "slotwise": __version__,
             "pid": os.getpid(),
@@ -228,35 +230,36 @@ class Agent:
             elif theirs["role"] == "notes":
                 serve_notes(connected, self._files)
             else:
-                self._greeted.put((connected, theirs))
-                os.eventfd_write(self._bell, 1)
+                self._authenticated.put((connected, theirs))
+                os.eventfd_write(self._wakeup, 1)
         except RefusedError as error:
             self._refusals.add(error)
             connected.close()
 
 
 def _cut(connected: socket.socket) -> None:
-    """End the wait of the thread that greets a peer; it closes the connection."""
+    """Wake up the thread that authenticates a peer, which then closes the connection."""
     with suppress(OSError):
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)  # TLS would take part otherwise.
+        # The method of an SSL socket would also reset its TLS state.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 class Service:
-    """What an agent does for one manager."""
+    """Serves one manager: executes its messages, and sends answers and heartbeats."""
 
     def __init__(
         self,
         connected: socket.socket,
         hello: Mapping[str, Any],
         processes: Processes,
-        given: AgentConfig,
+        config: AgentConfig,
         files: Path,
     ) -> None:
         self._processes = processes
         self._stream = MessageStream(connected)
-        self._is_over = self._has_heard = False
-        self.is_dismissed = False  # by the manager; nobody else will come
-        self._given, self._files = given, files
+        self._is_over = self._has_input = False
+        self.is_dismissed = False  # by the manager: no other one will connect
+        self._config, self._files = config, files
         # The number of the attempt that each slot runs, as the manager counts them.
         self._attempts: dict[int, int] = {}
         options = hello.get("options", ())
@@ -264,47 +267,48 @@ class Service:
         processes.options = tuple(options)
         folder = hello.get("folder")
         if isinstance(folder, str):
-            with suppress(OSError):  # Then workers begin where the agent did.
+            with suppress(OSError):  # Then workers start in the folder of the agent.
                 os.chdir(folder)
 
     def run(self, goes_on: Callable[[], bool]) -> None:
-        """Serve until the manager is gone."""
+        """Serve until the manager disconnects, or `goes_on` returns False."""
         processes, stream = self._processes, self._stream
         try:
-            processes.add([self._given.speed] * self._given.slots)
+            processes.add([self._config.speed] * self._config.slots)
             beats_at, awaited = 0.0, 0
             while not self._is_over and goes_on():
                 if (now := time.monotonic()) >= beats_at:
                     self._beat()
-                    beats_at = now + self._given.beats
+                    beats_at = now + self._config.beats
                 stream.flush()
                 if awaited != stream.events:
                     awaited = stream.events
-                    processes.attend(stream.channel, awaited, self._hear)
+                    processes.attend(stream.channel, awaited, self._on_readable)
                 for answer in processes.wait(beats_at - now):
                     self._pass_on(answer)
-                if self._has_heard:  # Not before: an answer must not pass for a later task's.
-                    self._has_heard = False
+                # After the answers: a new task in a slot must not get the answer of the last.
+                if self._has_input:
+                    self._has_input = False
                     self._receive()
         except SlotwiseError as error:
             stream.send(["failed", str(error)])
             stream.flush()
         finally:
-            processes.attend(stream.channel, 0, self._hear)
+            processes.attend(stream.channel, 0, self._on_readable)
             stream.close()
 
-    def _hear(self, event: int) -> None:
-        self._has_heard |= bool(event & ~select.POLLOUT)
+    def _on_readable(self, event: int) -> None:
+        self._has_input |= bool(event & ~select.POLLOUT)
 
     def _receive(self) -> None:
         try:
             for message in self._stream.receive():
-                self._obey(message)
+                self._handle(message)
         except EOFError:
             self._is_over = True
 
-    def _obey(self, message: Message) -> None:
-        """Do what the manager says."""
+    def _handle(self, message: Message) -> None:
+        """Execute a message of the manager."""
         what, *details = message
         processes = self._processes
         if what == "start":
@@ -329,23 +333,23 @@ class Service:
             assert what == "tell"
             slot, attempt, seconds = details
             if self._attempts.get(slot) == attempt:
-                processes.tell(slot, time.monotonic() + seconds)
+                processes.request_stop(slot, time.monotonic() + seconds)
 
     def _pass_on(self, answer: Answer) -> None:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
             slot, status, body, _, seconds = answer
             if status == "error":
-                self._check_folder()  # Then it is no error of the task.
+                self._check_folder()  # If it was removed, the task is not at fault.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
             self._stream.send(["answer", slot, attempt, status, body, seconds])
 
     def _beat(self) -> None:
-        """Tell which workers are stopped, and what tasks have reported."""
+        """Send the workers that are stopped, and the progress of tasks."""
         self._check_folder()
         processes = self._processes
-        stopped = [slot for slot in range(self._given.slots) if processes.is_stopped(slot)]
+        stopped = [slot for slot in range(self._config.slots) if processes.is_stopped(slot)]
         reports = [
             [slot, attempt, *progress]
             for slot, attempt in self._attempts.items()
@@ -354,18 +358,18 @@ class Service:
         self._stream.send(["beat", stopped, reports])
 
     def _check_folder(self) -> None:
-        """SlotwiseError if the folder for files has been removed: so is what tasks left there.
+        """SlotwiseError if the folder was removed, and with it the output of tasks.
 
-        The host is lost then. The agent serves the next manager with a new folder.
+        The host is then lost. The agent serves the next manager with a new folder.
         """
         if not self._files.is_dir():
             raise SlotwiseError(
-                f"has lost its folder {self._files}, which somebody has removed"
+                f"has lost its folder {self._files}, which was removed by another program"
             )
 
 
 def main() -> None:
-    """Serve as the line of JSON on the standard input says."""
+    """Run the agent that the line of JSON on the standard input describes."""
     reset_signals()
     agent = Agent(AgentConfig(**json.loads(sys.stdin.readline())))
     try:
@@ -380,9 +384,9 @@ def main() -> None:
         print(f"slotwise agent: {error}", file=sys.stderr)
 
 
-def line_for(given: AgentConfig) -> str:
-    """The line that starts an agent."""
-    return json.dumps(asdict(given)) + "\n"
+def line_for(config: AgentConfig) -> str:
+    """The configuration as the line that an agent reads at its start."""
+    return json.dumps(asdict(config)) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Asks the workers of a Dask cluster for the agents beside them."""
+"""Starts agents beside the workers of a Dask cluster, and connects to them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from slotwise.core.errors import SlotwiseError
 from slotwise.jobs.hosts.auth import RefusedError, Security
 
 MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
-"""Seconds after which a worker that cannot be used is asked again; doubled each time."""
+"""Seconds until a worker that cannot be used is asked again; doubled each time."""
 
 
 @dataclass(slots=True)
 class Question:
-    """A worker that was asked.
+    """A pending or answered request to a worker.
 
-    name    of the worker
-    answer  the connection to its agent, or why there is none
-    pause   seconds after a refusal until it is asked again
-    due     when this is, as `time.monotonic()`; not yet known before it has answered
+    name    the name of the worker
+    answer  the connection to its agent, or an error
+    pause   seconds from a refusal to the next request
+    due     the time of the next request, as `time.monotonic()`; inf before the answer
     """
 
     name: str
@@ -40,11 +40,10 @@ class Question:
 
 
 class RunInLoop:
-    """Has agents started beside Dask workers, and connects to them.
+    """Starts agents beside Dask workers, and connects to them, in the event loop of the client.
 
-    Each worker is asked on its own, so that one that is frozen delays no other. It is not asked
-    again before it has answered. A worker that cannot be used is asked again after a pause,
-    which grows.
+    Each worker is asked separately, so that a frozen one does not delay others, and not again
+    before it has answered. A worker that cannot be used is asked again after a growing pause.
     """
 
     def __init__(self, client: Client, order: AgentOrder, security: Security) -> None:
@@ -53,12 +52,12 @@ class RunInLoop:
         self._begun: set[str] = set()  # the addresses of workers whose answers were taken
 
     def ask(self, names: Mapping[str, str]) -> None:
-        """Ask those of these workers, by address, that are due; forget all others."""
+        """Ask the workers that are due, given by address; forget all other workers."""
         for address in self._questions.keys() - names.keys():
             _drop(self._questions.pop(address))
         for address, name in names.items():
             before = self._questions.get(address)
-            if before and before.answer.cancelled():  # By Dask, with all that its client does.
+            if before and before.answer.cancelled():  # By Dask, with all tasks of its client.
                 before = None
             if before is None or before.due <= time.monotonic():
                 pause = MIN_PAUSE if before is None else min(2 * before.pause, MAX_PAUSE)
@@ -69,13 +68,13 @@ class RunInLoop:
                 self._questions[address] = Question(name, answer, pause)
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so long until all workers that were asked have answered."""
+        """Wait at most `seconds` until all workers that were asked have answered."""
         wait([question.answer for question in self._questions.values()], seconds)
 
     def answers(self) -> dict[str, AgentHost | SlotwiseError | OSError]:
-        """The answers that have come since the last call, by address.
+        """The answers since the last call, by address.
 
-        A SlotwiseError says why a worker cannot be used, an OSError that it is perhaps gone.
+        A SlotwiseError says why a worker cannot be used. With an OSError, it may be leaving.
         """
         found: dict[str, AgentHost | SlotwiseError | OSError] = {}
         for address, question in list(self._questions.items()):
@@ -96,23 +95,23 @@ class RunInLoop:
         return {address: question.name for address, question in silent}
 
     def close(self) -> None:
-        """Ask no more; connections that nobody has taken end."""
+        """Cancel all requests, and close the connections that were not returned."""
         for address, question in self._questions.items():
             if question.answer.done():
                 self._begun.add(address)
             _drop(question)
 
     def end(self, known: Iterable[str]) -> None:
-        """End the agents beside these workers, as far as they have answered.
+        """End the agents beside the `known` workers that have answered.
 
-        The agent of a worker that does not answer ends later by itself.
+        The agent of a worker that does not answer exits later by itself.
         """
         self._client.sync(  # type: ignore[no-untyped-call]
             self._end, list(self._begun.intersection(known)), callback_timeout=END_SECONDS + 1
         )
 
     async def _host(self, address: str, name: str) -> AgentHost:
-        """Have an agent started beside a worker, and connect to it."""
+        """Start an agent beside a worker, and connect to it."""
         found = await self._client.run(
             begin_agent, self._order, workers=[address], on_error="return"
         )
@@ -128,21 +127,21 @@ class RunInLoop:
 
 
 def _drop(question: Question) -> None:
-    """Cancel a question. If it was answered, nobody will use the connection: it ends."""
+    """Cancel a request; if it was answered, close its connection."""
     answer = question.answer
     if not answer.cancel() and answer.exception() is None:
         answer.result().stream.close()
 
 
 def _reason(name: str, error: Exception) -> SlotwiseError | OSError:
-    """Why a worker cannot be used."""
+    """The error for a worker that cannot be used, with the host and a remedy."""
     if isinstance(error, SlotwiseError | OSError):
         return error
     place = f"host {name!r}"
     if missing := re.search(r"No module named '(\w+)", str(error)):  # Dask sends the text only.
         return RefusedError(
-            f"{place}: {missing[1]} is not installed there; install it in the environment of"
-            f" this Dask worker: pip install 'slotwise[dask]=={__version__}'"
+            f"{place}: {missing[1]} is not installed; install it in the environment of this"
+            f" Dask worker: pip install 'slotwise[dask]=={__version__}'"
         )
     return RefusedError(
         f"{place}: its agent cannot be started: {error}; it needs the version of slotwise that"

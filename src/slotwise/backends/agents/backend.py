@@ -1,4 +1,4 @@
-"""The backend of many hosts: an agent on each of them runs its worker processes."""
+"""The backend for several hosts, with an agent on each that runs its worker processes."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import lacking
 
 GRACE = 10.0
-"""Seconds for which a host may be silent before its tasks begin again elsewhere."""
+"""Seconds for which a host may be silent before its tasks are restarted elsewhere."""
 
 
 class HostSource(Protocol):
-    """Where hosts with agents come from, such as the workers of a Dask cluster."""
+    """A source of hosts with agents, such as the workers of a Dask cluster."""
 
     def connect(self) -> Sequence[AgentHost]:
-        """The hosts that are there now. SlotwiseError if there are none."""
+        """The hosts that are present now. SlotwiseError if there are none."""
         ...
 
     def watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
-        """Call `join` in another thread for each host that comes later, until `close`.
+        """Call `join` in another thread for each host that is added later, until `close`.
 
-        Call `end` there with the reason if no more hosts can come.
+        Call `end` in that thread with the reason if no more hosts can join.
         """
         ...
 
     def left(self, name: str) -> None:
-        """The connection to a host has ended. It may come again."""
+        """Record that the connection to a host has ended. The host may reconnect."""
         ...
 
     @property
     def remedy(self) -> str:
-        """What a user can do to have another host."""
+        """What a user can do to add a host."""
         ...
 
     def close(self) -> None:
@@ -52,8 +52,8 @@ class HostSource(Protocol):
 class AgentsBackend(LiveBackend):
     """Runs launches in the worker processes of agents.
 
-    A host whose connection ends leaves, and its tasks begin again elsewhere. It may come back.
-    A host that is silent is unresponsive. The source of the hosts is closed with the backend.
+    A host is removed when its connection ends, and its tasks are restarted elsewhere. It may
+    reconnect. A silent host is unresponsive. `close` also closes the source of the hosts.
     """
 
     is_local = False
@@ -67,13 +67,13 @@ class AgentsBackend(LiveBackend):
         grace: float = GRACE,
         is_open: bool = False,
     ) -> None:
-        """Begin with these hosts, which `source` has connected."""
+        """Start with `hosts`, to which `source` has connected."""
         self._source, self._is_open = source, is_open
         self._agents = AgentSlots()
         self._joining = {host.name: host for host in hosts}
         self._waiting: list[AgentHost] = []  # until commits on these hosts have ended
-        self._is_told = False  # that no host is left
-        self._none_come = ""  # why no more hosts can come, as soon as this is so
+        self._is_reported = False  # that no host is left
+        self._end_reason = ""  # why no more hosts can join; empty while they can
         super().__init__(executions, cluster_of(hosts, grace), self._agents, is_open=is_open)
         source.watch(
             lambda host: self.put(Ask(partial(self._join, host))),
@@ -89,8 +89,8 @@ class AgentsBackend(LiveBackend):
     def _join(self, host: AgentHost) -> None:
         """Add a host, or replace its earlier connection.
 
-        While the output of a job is being committed whose last task ran on this host, the
-        scheduler still counts it as there. It joins when that is over.
+        If the output of a job whose last task ran on this host is being committed, the
+        scheduler still counts the host as present. It is then added after the commit.
         """
         self._agents.leave(host)
         self._change_hosts(HostRemoved(self.now, host.name), "has connected again")
@@ -101,7 +101,7 @@ class AgentsBackend(LiveBackend):
         self._change_hosts(HostAdded(self.now, _host(host)))
 
     def _end_joining(self, why: str) -> None:
-        self._none_come = why
+        self._end_reason = why
         if self._slots.of_host:
             print(f"slotwise: {why}: no more hosts can join", file=sys.stderr)
 
@@ -126,21 +126,21 @@ class AgentsBackend(LiveBackend):
         super()._remove(host, why)
         self._jobs.lost_files(host)
 
-    def _look_for_hosts(self) -> None:
-        """Say once when no host is left that responds, and when one is there again.
+    def _check_hosts_left(self) -> None:
+        """Print once when no host responds any more, and when one responds again.
 
-        HostsLostError if no host is left, and none can join.
+        HostsLostError if no host is left and none can join.
         """
-        if self._none_come and not self._slots.of_host:
+        if self._end_reason and not self._slots.of_host:
             raise HostsLostError(
-                f"no host is left, and none can join: {self._none_come}; start the cluster"
+                f"no host is left, and none can join: {self._end_reason}; start the cluster"
                 " again, then run again the jobs that are not done"
             )
         is_none = len(self._slots.of_host) == len(self._monitor.unresponsive)
-        if is_none == self._is_told:
+        if is_none == self._is_reported:
             return
-        self._is_told = is_none
-        text = "a host is there again: jobs go on"
+        self._is_reported = is_none
+        text = "a host reconnected; jobs continue"
         if is_none:
             end = "session.close(cancels=True)" if self._is_open else "Ctrl-C"
             text = (
@@ -150,7 +150,7 @@ class AgentsBackend(LiveBackend):
         print(f"slotwise: {text}", file=sys.stderr)
 
     def _take_arrivals(self, now: float) -> None:
-        for host in self._agents.take_gone():
+        for host in self._agents.take_disconnected():
             self._source.left(host)
             why = self._agents.why.pop(host, "has closed its connection")
             self._change_hosts(HostRemoved(now, host), why)
@@ -161,11 +161,11 @@ class AgentsBackend(LiveBackend):
             else:
                 self.put(Ask(partial(self._join, connected)))
         super()._take_arrivals(now)
-        self._look_for_hosts()
+        self._check_hosts_left()
 
 
 def cluster_of(hosts: Sequence[AgentHost], grace: float = GRACE) -> Cluster:
-    """The hosts of agents, as the scheduler sees them. Their speeds are learned."""
+    """The hosts of agents as a cluster for the scheduler, which learns their speeds."""
     return Cluster(tuple(map(_host, hosts)), grace=grace)
 
 

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster as hosts: Dask starts an agent beside each of them."""
+"""The workers of a Dask cluster as hosts, with an agent beside each worker."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ from slotwise.core.errors import InputError, SlotwiseError, option_name
 from slotwise.jobs.hosts import auth
 from slotwise.jobs.hosts.auth import tls_context
 
-LOOK_SECONDS = 1.0
-"""How often the manager looks for workers that have come."""
+POLL_SECONDS = 1.0
+"""The interval at which the manager checks for new workers."""
 
 ANSWER_SECONDS = 10.0
-"""How long a session waits at its start for a worker while others can be used."""
+"""How long a new session waits for a worker while others can be used."""
 
 TIMEOUT = "distributed.comm.timeouts.connect"
-"""In the configuration of Dask: how long a connection may take."""
+"""The setting of Dask for the time that a connection may take."""
 
 TLS = "distributed.comm.tls"
-"""There, too: the certificates of a client that is made from an address."""
+"""The settings of Dask for the certificates of a client that is made from an address."""
 
 CERTIFICATES = tuple(f"{TLS}.{key}" for key in ("ca-file", "client.cert", "client.key"))
 
 FIND_SECONDS = 5.0
-"""How long the first answer of a scheduler may take if Dask's configuration does not say it."""
+"""How long the first answer of a scheduler may take unless Dask's configuration states it."""
 
 SCHEDULER_SECONDS = 10.0
-"""How long later answers may take. So a session whose scheduler is frozen ends after this."""
+"""How long later answers may take. A session whose scheduler is frozen ends after this."""
 
 
 class DaskWorkers:
-    """Agents on all workers of a Dask cluster, also on those that come later.
+    """Agents on all workers of a Dask cluster, also on workers that are added later.
 
-    A host has the name of its worker. `connect` first, then `watch`; `close` ends the agents.
-    A lease keeps Dask from using the threads whose slots the agents have.
+    A host has the name of its worker. Call `connect` first, then `watch`; `close` ends the
+    agents. A lease keeps Dask from using the threads whose slots the agents have.
     """
 
     def __init__(self, client: Client | str, slots: int | None = None) -> None:
-        """With `slots`, at most so many of each worker. InputError without a scheduler."""
+        """Use at most `slots` slots of each worker. InputError without a scheduler."""
         self._is_mine = isinstance(client, str)
         self._client = client = _client(client) if isinstance(client, str) else _checked(client)
         self._scheduler: Any = client.scheduler
@@ -67,16 +67,16 @@ class DaskWorkers:
         self._asking = RunInLoop(client, AgentOrder(plugin, token.hex(), slots), security)
         self._connected: dict[str, str] = {}  # by the worker's address, its name
         self._refused: dict[str, str] = {}  # by the worker's address, why
-        self._told: set[str] = set()  # addresses
+        self._reported: set[str] = set()  # addresses
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
         self._leases = Leases(client, plugin)
 
     def connect(self) -> list[AgentHost]:
-        """Connect to the agents of the workers that are there and are not connected.
+        """Connect to the agents of all workers that are not connected.
 
-        One that does not answer within some seconds is left out, and may join later.
-        SlotwiseError if there are none of which an agent can be used.
+        A worker that does not answer within some seconds is left out, and may join later.
+        SlotwiseError if no worker has an agent that can be used.
         """
         self._ask()
         self._asking.wait(ANSWER_SECONDS)
@@ -88,7 +88,7 @@ class DaskWorkers:
         remedy = "restart it" if is_none else "it joins when it does, or restart it"
         for address, name in self._asking.silent().items():
             silent = f"host {name!r}: its Dask worker does not answer; {remedy}"
-            self._refuse(address, silent, is_told=True)
+            self._refuse(address, silent, is_reported=True)
         if is_none:
             why = "; ".join(self._refused.values()) or "there are none"
             raise SlotwiseError(
@@ -98,13 +98,13 @@ class DaskWorkers:
 
     @property
     def remedy(self) -> str:
-        """What a user can do to have another host."""
+        """What a user can do to add a host."""
         return f"start a worker, such as by `dask worker {self._scheduler.address}`"
 
     def watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
-        """Call `join` for each host that comes, in a thread of its own, until `close`.
+        """Call `join` for each host that is added, in a separate thread, until `close`.
 
-        Call `end` there if the scheduler has ended, and with it the connection of the client.
+        Call `end` in that thread if the connection to the scheduler has ended.
         """
         self._watcher = threading.Thread(
             target=self._watch, args=(join, end), name="slotwise Dask workers", daemon=True
@@ -112,7 +112,7 @@ class DaskWorkers:
         self._watcher.start()
 
     def left(self, name: str) -> None:
-        """The connection to a host has ended; connect again if its worker is still there."""
+        """The connection to a host has ended; reconnect if its worker is still present."""
         for address, known in list(self._connected.items()):
             if known == name:
                 del self._connected[address]
@@ -135,7 +135,7 @@ class DaskWorkers:
 
     def _watch(self, join: Callable[[AgentHost], None], end: Callable[[str], None]) -> None:
         fails = False
-        while not self._is_over.wait(LOOK_SECONDS):
+        while not self._is_over.wait(POLL_SECONDS):
             if self._client.status == "closed":
                 end("the connection to the Dask scheduler has ended")
                 return
@@ -146,14 +146,14 @@ class DaskWorkers:
                 fails = False
             except Exception as error:  # Of Dask, while the cluster changes or ends.
                 if self._client.status == "running" and not fails:
-                    _say(f"looking for Dask workers fails, and goes on: {error}")
+                    _warn(f"cannot list the Dask workers, retrying: {error}")
                     fails = True
 
     def _known(self) -> Mapping[str, Any]:
         """The workers of the cluster, by address. SlotwiseError if the scheduler is silent.
 
-        What the client keeps of this may be old, or lack the workers: then all hosts would be
-        taken for lost.
+        The copy that the client keeps may be outdated or lack workers, and all hosts would seem
+        to be lost.
         """
 
         async def ask() -> Any:
@@ -173,7 +173,7 @@ class DaskWorkers:
         return found
 
     def _ask(self) -> None:
-        """Ask the workers that are there and are not connected for their agents."""
+        """Start agents beside the workers that are not connected."""
         workers = self._known()
         for address in self._connected.keys() - workers.keys():
             del self._connected[address]
@@ -182,48 +182,48 @@ class DaskWorkers:
         self._asking.ask(new)
 
     def _take(self) -> list[AgentHost]:
-        """Connections to the agents of workers that have answered now."""
+        """Connections to the agents of the workers that have answered since the last call."""
         hosts = []
         for address, answer in self._asking.answers().items():
             if isinstance(answer, AgentHost):
                 self._connected[address] = answer.name
-                self._told.discard(address)
+                self._reported.discard(address)
                 self._leases.take(address, answer.slots)
                 hosts.append(answer)
-            elif isinstance(answer, OSError):  # It is perhaps leaving.
-                is_told = address in self._refused
-                self._refuse(address, f"{address}: {answer}", is_told=is_told)
+            elif isinstance(answer, OSError):  # The worker may be leaving.
+                is_reported = address in self._refused
+                self._refuse(address, f"{address}: {answer}", is_reported=is_reported)
             else:
-                self._refuse(address, str(answer), is_told=True)
+                self._refuse(address, str(answer), is_reported=True)
         return hosts
 
-    def _refuse(self, address: str, why: str, *, is_told: bool) -> None:
-        """Note why a worker cannot be used; if it is to be told, tell it once."""
+    def _refuse(self, address: str, why: str, *, is_reported: bool) -> None:
+        """Record why a worker cannot be used, and warn of it once if `is_reported`."""
         self._refused[address] = why
-        if is_told and address not in self._told:
-            self._told.add(address)
-            _say(f"a worker of the Dask cluster is left out: {why}")
+        if is_reported and address not in self._reported:
+            self._reported.add(address)
+            _warn(f"a worker of the Dask cluster is left out: {why}")
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     print(f"slotwise: {text}", file=sys.stderr)
 
 
 def _checked(client: object) -> Client:
-    """InputError for what is no client that can be used here."""
+    """The client. InputError unless it is connected and not asynchronous."""
     what = f"a {type(client).__name__}"
     if isinstance(client, Client):
         if client.status in ("running", "connecting") and not client.asynchronous:
             return client
         what = "asynchronous" if client.asynchronous else client.status
     raise InputError(
-        f"{option_name('dask')} is {what}; give a distributed.Client that is connected and not"
-        " asynchronous, or the address of its scheduler"
+        f"{option_name('dask')} is {what}; expected a distributed.Client that is connected and"
+        " not asynchronous, or the address of its scheduler"
     )
 
 
 def _client(address: str) -> Client:
-    """A client of the scheduler at this address. InputError if there is none."""
+    """A client of the scheduler at this address. InputError if it cannot be reached."""
     _check_certificates()
     seconds = _find_seconds()
     try:
@@ -233,7 +233,7 @@ def _client(address: str) -> Client:
         )
     except (OSError, ValueError, TypeError) as error:
         reason = str(error)
-    # The client that was begun must end now. Later its event loop has ended, and it waits.
+    # Collect the failed client now: once its event loop has ended, its finalizer blocks.
     gc.collect()
     remedy = (
         "state certificates that it accepts in Dask's configuration"
@@ -242,64 +242,64 @@ def _client(address: str) -> Client:
         else "give its address, such as tcp://127.0.0.1:8786, tls://... if it has TLS"
     )
     raise InputError(
-        f"there is no Dask scheduler at {address!r}: {reason}; {remedy}, or a longer time in"
+        f"no Dask scheduler at {address!r}: {reason}; {remedy}, or a longer time in"
         f" Dask's configuration, {TIMEOUT}"
     )
 
 
 def _check_answers(address: str, seconds: float) -> None:
-    """OSError, ValueError or TypeError unless a scheduler answers there.
+    """OSError, ValueError or TypeError unless a scheduler answers at this address.
 
-    Dask's client waits for ever for one that accepts a connection and says nothing: a frozen
-    scheduler, or the dashboard, whose port is the next one. Then it cannot be closed either.
+    Dask's client hangs on a peer that accepts a connection and sends nothing, and then cannot
+    be closed. Such peers are a frozen scheduler, and the dashboard at the next port.
     """
 
     async def ask() -> str:
         security = Security()  # type: ignore[no-untyped-call]
         arguments = security.get_connection_args("client")  # type: ignore[no-untyped-call]
-        there: Any = await connect(  # type: ignore[no-untyped-call]
+        comm: Any = await connect(  # type: ignore[no-untyped-call]
             address, timeout=seconds, **arguments
         )
         try:
-            found = await send_recv(there, op="identity")
+            found = await send_recv(comm, op="identity")
         finally:
-            there.abort()
+            comm.abort()
         return str(found["type"])
 
     async def ask_in_time() -> str:
         return await asyncio.wait_for(ask(), 2 * seconds)  # To connect, and to answer.
 
-    other = "what listens there does not answer as Dask does"
+    other = "the program that listens there does not answer like a Dask scheduler"
     try:
         found = LoopRunner().run_sync(ask_in_time)  # type: ignore[no-untyped-call]
     except TimeoutError as error:
         raise TimeoutError(str(error) or f"{other} within {2 * seconds:g} s") from error
     except (OSError, ValueError, TypeError):
         raise
-    except Exception as error:  # Of Dask, which takes for lengths what another program says.
+    except Exception as error:  # Of Dask, which reads the data of other programs as lengths.
         raise ValueError(other) from error
     if found != "Scheduler":
         raise ValueError(f"it is the address of a Dask {found.lower()}")
 
 
 def _check_certificates() -> None:
-    """InputError for a file of Dask's configuration that cannot be read; it may be a text."""
+    """InputError for a certificate file of Dask's configuration that cannot be read."""
     for setting in CERTIFICATES:
         path = dask.config.get(setting, None)
-        if not path or "\n" in path:
+        if not path or "\n" in path:  # With a newline, it is the certificate itself.
             continue
         try:
             with open(path):
                 pass
         except OSError as error:
             raise InputError(
-                f"{setting} in Dask's configuration is {path!r}: {error.strerror}; give the"
-                " path of a file that can be read"
+                f"{setting} in Dask's configuration is {path!r}: {error.strerror}; expected the"
+                " path of a readable file"
             ) from None
 
 
 def _find_seconds() -> float:
-    """How long the scheduler may take to answer: a few seconds, or what Dask is told."""
+    """How long the scheduler may take to answer: Dask's setting if changed, else 5 s."""
     stated = dask.config.get(TIMEOUT)
     if stated == dask.config.get(TIMEOUT, config=dask.config.merge(*dask.config.defaults)):
         return FIND_SECONDS

@@ -1,7 +1,7 @@
 """Leases: tasks of Dask that occupy the threads of a worker whose slots an agent uses.
 
-Dask puts nothing else on these threads, does not take the worker for idle, and shows the tasks
-under the name "slotwise-lease". They end with the agent, and so with its manager or worker.
+Dask runs nothing else on these threads, does not count the worker as idle, and shows the tasks
+as "slotwise-lease". They end with the agent, and so with its manager or worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from distributed import Client, Future, get_worker
 LEASE = "slotwise-lease"
 
 PRIORITY = 1_000_000
-"""Before all tasks that wait for a thread of the worker."""
+"""The priority of leases in Dask: above that of all tasks that wait for a thread."""
 
 
 class Leased(Protocol):
@@ -57,7 +57,7 @@ class Leases:
         ]
 
     def drop(self, address: str) -> None:
-        """Forget the lease of a worker that is gone; otherwise it would wait there for ever."""
+        """Forget the lease of a worker that has left, for which it would wait forever."""
         for future in self._futures.pop(address, ()):
             future.release()  # type: ignore[no-untyped-call]
 

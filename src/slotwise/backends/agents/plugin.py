@@ -1,4 +1,4 @@
-"""The plugin of a Dask worker that starts an agent beside it; begun where a session asks."""
+"""The plugin of a Dask worker that starts an agent beside it, registered by a session."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ START_SECONDS = 30.0
 """How long an agent may take to start."""
 
 END_SECONDS = 10.0
-"""How long an agent may take to end. Then it is killed: a Dask worker can always end."""
+"""How long an agent may take to end before it is killed, so that its Dask worker can end."""
 
 SPEED = "slotwise-agent.speed"
-"""In the configuration of Dask on a host: the speed to which its tasks are slowed.
+"""The setting of Dask on a host for the speed to which its tasks are slowed.
 
-With it, hosts of different speeds can be tried on one machine.
+It emulates hosts of different speeds on one machine.
 """
 
 AGENT = (sys.executable, "-P", "-m", "slotwise.backends.agents.agent")
-"""Starts an agent. Files in the folder of the worker must not hide modules that it needs."""
+"""The command of an agent. With -P, files in the worker's folder do not hide its modules."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOrder:
-    """What a session tells each Dask worker about the agent that it wants beside it.
+    """The request of a session to start an agent beside a Dask worker.
 
-    name   of the plugin, which is that of the session
-    token  what proves the manager to the agent where the cluster has no TLS
-    slots  at most so many; by default as many as the worker has threads
+    name   the name of the plugin, one for each session
+    token  the secret that authenticates the manager if the cluster has no TLS
+    slots  the most slots of the agent; by default as many as the worker has threads
     """
 
     name: str
@@ -53,7 +53,7 @@ class AgentOrder:
 
 
 class AgentPlugin(WorkerPlugin):
-    """Starts an agent beside a Dask worker, which ends with it."""
+    """Starts an agent beside a Dask worker, and ends it with the worker."""
 
     def __init__(self, order: AgentOrder) -> None:
         self.name, self._order = order.name, order
@@ -61,14 +61,14 @@ class AgentPlugin(WorkerPlugin):
     async def setup(self, worker: Any) -> None:
         """Start the agent; called by Dask.
 
-        An error is kept for `address`: without its agent only this worker is left out.
+        An error is kept for `address`, so that only this worker is left out.
         """
         self._has_ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | str
         try:
-            given = self._given(worker)
-            self._address = await asyncio.to_thread(self._start, given)
+            config = self._config(worker)
+            self._address = await asyncio.to_thread(self._start, config)
         except (SlotwiseError, OSError, ValueError) as error:
             self._address = str(error)
             await self.teardown(worker)
@@ -87,11 +87,11 @@ class AgentPlugin(WorkerPlugin):
 
     @property
     def has_begun(self) -> bool:
-        """Whether its agent could be started, if only for a time."""
+        """Whether the agent was started, even if it has ended since."""
         return isinstance(self._address, tuple)
 
     def address(self) -> tuple[str, int] | str:
-        """Where the agent listens; or why there is none, with the remedy."""
+        """The address of the agent; or why there is none, with the remedy."""
         if isinstance(self._address, tuple) and self._has_ended.is_set():
             return (
                 "its agent has ended, or was killed, perhaps because memory was short; restart"
@@ -103,7 +103,7 @@ class AgentPlugin(WorkerPlugin):
         """Block until the agent has ended."""
         self._has_ended.wait()
 
-    def _given(self, worker: Any) -> AgentConfig:
+    def _config(self, worker: Any) -> AgentConfig:
         tls = tls_of(worker.security, "worker")
         threads: int = worker.state.nthreads
         return AgentConfig(
@@ -113,44 +113,44 @@ class AgentPlugin(WorkerPlugin):
             None if tls else self._order.token,
             tls,
             folder=worker.local_directory,
-            speed=_speed_here(),
+            speed=_configured_speed(),
         )
 
-    def _start(self, given: AgentConfig) -> tuple[str, int]:
+    def _start(self, config: AgentConfig) -> tuple[str, int]:
         """Start the agent, and wait for its address."""
         pipe = subprocess.PIPE
         process = self._process = subprocess.Popen(AGENT, stdin=pipe, stdout=pipe)
-        # The end is noticed also while the event loop of the worker is busy or has ended.
+        # A thread notices the end also while the worker's event loop is busy or has ended.
         threading.Thread(
-            target=self._notice_end, args=(process, given), name="slotwise agent", daemon=True
+            target=self._notice_end, args=(process, config), name="slotwise agent", daemon=True
         ).start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(line_for(given).encode())
+        process.stdin.write(line_for(config).encode())
         process.stdin.flush()
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         line = process.stdout.readline() if poll.poll(START_SECONDS * 1000) else b""
         if not line:
             raise SlotwiseError("its agent did not start; see the messages of its Dask worker")
-        told = json.loads(line)
-        if reason := told.get("failed"):
+        reply = json.loads(line)
+        if reason := reply.get("failed"):
             raise SlotwiseError(reason)
-        return given.listen, int(told["port"])
+        return config.listen, int(reply["port"])
 
-    def _notice_end(self, process: subprocess.Popen[bytes], given: AgentConfig) -> None:
+    def _notice_end(self, process: subprocess.Popen[bytes], config: AgentConfig) -> None:
         process.wait()
         self._has_ended.set()
-        assert given.folder is not None
+        assert config.folder is not None
         with suppress(OSError):
-            sweep(given.folder, TRIES)  # If it was killed, its files are still there.
+            sweep(config.folder, TRIES)  # A killed agent leaves its files behind.
 
 
 async def begin_agent(order: AgentOrder, dask_worker: Any) -> tuple[str, int] | str:
     """Start an agent beside a worker, unless there is one. Runs in the worker.
 
-    Where it listens; or why it cannot be used, with the remedy. One that could not start is
-    started again: there may be room on the disk now. One that was killed is not.
+    Returns its address; or why it cannot be used, with the remedy. An agent that could not
+    start is started again, since the disk may have space now. A killed agent is not.
     """
     before = dask_worker.plugins.get(order.name)
     if before is not None and not before.has_begun:
@@ -174,13 +174,10 @@ def tls_of(security: Any, role: str) -> dict[str, str] | None:
     return names if all(names.values()) else None
 
 
-def _speed_here() -> float:
-    """The speed that the configuration of Dask states for this host; 1 by default.
-
-    InputError for a speed that cannot be emulated.
-    """
+def _configured_speed() -> float:
+    """The setting `SPEED` of this host; 1 by default. InputError if it cannot be emulated."""
     speed = dask.config.get(SPEED, 1.0)
     check_number(SPEED, speed)
     if not MIN_SPEED <= speed <= 1:
-        raise InputError(f"{SPEED} is {speed:g}; give a number from {MIN_SPEED:g} to 1")
+        raise InputError(f"{SPEED} is {speed:g}; expected a number from {MIN_SPEED:g} to 1")
     return float(speed)

@@ -20,7 +20,7 @@ from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.sockets import join_address
 
 SILENT_SECONDS = 3.0
-"""After this time without a message, the workers of an agent count as stopped."""
+"""Time without a message after which the workers of an agent count as stopped."""
 
 CONNECT_SECONDS = 10.0
 
@@ -32,12 +32,12 @@ class AgentHost:
     name       the name of its host
     slots      the number of its slots
     address    where its agent listens: "10.0.0.3:41234"
-    addresses  the host part of this, and the name of its machine
-    first      the number of the first of them here
-    keys       the runners that it has been sent
-    heard      when it was heard of last
-    stopped    those of its slots whose workers are stopped
-    awaited    what `poll` waits for on the connection
+    addresses  the host part of `address`, and the name of the machine
+    first      the manager's number of its first slot
+    keys       the keys of the runners that it was sent
+    last_message_at  when it sent its last message, as `time.monotonic()`
+    stopped    the slots whose workers are stopped, in the agent's numbers
+    awaited    the events for which `poll` waits on the connection
     """
 
     name: str
@@ -47,7 +47,7 @@ class AgentHost:
     addresses: tuple[str, ...] = ()
     first: int = 0
     keys: set[str] = field(default_factory=set)
-    heard: float = field(default_factory=time.monotonic)
+    last_message_at: float = field(default_factory=time.monotonic)
     stopped: frozenset[int] = frozenset()
     awaited: int = select.POLLIN
 
@@ -87,19 +87,20 @@ def check_python(theirs: str) -> None:
 class AgentSlots:
     """The slots of all agents; a task in each at a time.
 
-    A message of a killed attempt that comes late is dropped by the number of the attempt. A
-    host whose connection has ended is in `take_gone` once; its slots are then to be removed.
+    Messages carry the number of their attempt, so that late ones of killed attempts are
+    dropped. `take_disconnected` returns a host whose connection has ended once; the caller then
+    removes its slots.
     """
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._bell = Wakeup()
-        self._poll.register(self._bell.channel, select.POLLIN)
+        self._wakeup = Wakeup()
+        self._poll.register(self._wakeup.channel, select.POLLIN)
         self._hosts: dict[int, AgentHost] = {}  # by channel
         self._host_of: dict[int, AgentHost] = {}  # by slot
-        self._gone: list[str] = []
+        self._disconnected: list[str] = []
         self.addresses: dict[str, str] = {}  # by host, where its agent listens
-        self.why: dict[str, str] = {}  # by host that has left, what its agent gave as a reason
+        self.why: dict[str, str] = {}  # by host, why its agent has disconnected
         self._runners: dict[str, bytes] = {}
         self._running: dict[int, int] = {}  # by slot, the number of the attempt
         self._progress: dict[int, tuple[float, float | None]] = {}
@@ -116,13 +117,13 @@ class AgentSlots:
         self._poll.register(host.stream.channel, select.POLLIN)
         return numbers
 
-    def take_gone(self) -> list[str]:
+    def take_disconnected(self) -> list[str]:
         """The hosts whose connections have ended since the last call."""
-        gone, self._gone = self._gone, []
-        return gone
+        names, self._disconnected = self._disconnected, []
+        return names
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove all slots of a host; its agent ends, and so does the lease of its threads."""
+        """Remove all slots of a host, and end its agent and the lease of its threads."""
         hosts = []
         for slot in slots:
             hosts.append(self._host_of.pop(slot))
@@ -133,13 +134,13 @@ class AgentSlots:
             self._leave(host)
 
     def leave(self, other: AgentHost) -> None:
-        """End the earlier connection to the same agent, which goes on with this one."""
+        """Close the earlier connection to an agent, which continues with connection `other`."""
         for host in list(self._hosts.values()):
             if (host.name, host.address) == (other.name, other.address):
                 self._leave(host)
 
     def learn(self, key: str, runner: bytes) -> None:
-        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        """Register the pickled runner of a key, for tasks that are started later."""
         self._runners[key] = runner
 
     def start(
@@ -165,7 +166,7 @@ class AgentSlots:
     def wait(self, timeout: float | None = None) -> list[Answer]:
         """Block until some tasks or hosts have ended, or `wake` is called.
 
-        At most `timeout` seconds; None means forever. What was to be sent is sent first.
+        At most `timeout` seconds; None means forever. Pending messages are sent first.
         """
         until = None if timeout is None else time.monotonic() + timeout
         answers: list[Answer] = []
@@ -174,8 +175,8 @@ class AgentSlots:
             left = None if until is None else until - time.monotonic()
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
-                if channel == self._bell.channel:
-                    self._bell.reset()
+                if channel == self._wakeup.channel:
+                    self._wakeup.reset()
                     is_woken = True
                 elif event & ~select.POLLOUT:
                     is_woken |= not self._receive(self._hosts[channel], answers)
@@ -184,9 +185,9 @@ class AgentSlots:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        self._bell.ring()
+        self._wakeup.ring()
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
         if slot in self._running:
             host, seconds = self._host_of[slot], until - time.monotonic()
@@ -214,22 +215,22 @@ class AgentSlots:
     def is_stopped(self, slot: int) -> bool:
         """Whether the worker of a slot was stopped from outside, or its agent is silent."""
         host = self._host_of[slot]
-        is_silent = time.monotonic() - host.heard > SILENT_SECONDS
+        is_silent = time.monotonic() - host.last_message_at > SILENT_SECONDS
         return is_silent or slot - host.first in host.stopped
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
-        """What the task in a slot has reported, about a second ago."""
+        """The progress that the task in a slot has reported, up to about a second old."""
         return self._progress.get(slot)
 
     def dismiss(self) -> None:
-        """Let the agents end, because no manager will come to them any more."""
+        """Let the agents exit: no manager will connect to them any more."""
         self._dismiss(self._hosts.values())
 
     def close(self) -> None:
-        """Leave all agents, which then end their workers. Idempotent."""
+        """Disconnect from all agents, which then kill their workers. Idempotent."""
         for host in list(self._hosts.values()):
             self._leave(host)
-        self._bell.close()
+        self._wakeup.close()
 
     def _flush(self) -> None:
         for channel, host in self._hosts.items():
@@ -239,18 +240,18 @@ class AgentSlots:
                 host.awaited = events
 
     def _receive(self, host: AgentHost, answers: list[Answer]) -> bool:
-        """Take what an agent has sent; False if it is gone."""
-        host.heard = time.monotonic()
+        """Handle the messages of an agent; False if it has disconnected."""
+        host.last_message_at = time.monotonic()
         try:
             for message in host.stream.receive():
-                self._hear(host, message, answers)
+                self._handle(host, message, answers)
         except (EOFError, AssertionError, ValueError, TypeError, LookupError):
-            self._gone.append(host.name)
+            self._disconnected.append(host.name)
             self._leave(host)
             return False
         return True
 
-    def _hear(self, host: AgentHost, message: Message, answers: list[Answer]) -> None:
+    def _handle(self, host: AgentHost, message: Message, answers: list[Answer]) -> None:
         what, *details = message
         if what == "answer":
             local, attempt, status, body, seconds = details

@@ -1,4 +1,4 @@
-"""Where hosts with agents come from."""
+"""Sources of hosts with agents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:  # It needs msgpack, which the extra dask installs.
 
 
 def dask_workers(dask: Any, slots: int | None = None) -> HostSource:
-    """The workers of a Dask cluster: of a client, or of the scheduler at an address.
+    """The workers of a Dask cluster, given by a client or by the address of its scheduler.
 
-    With `slots`, at most so many of each worker. InputError if there is none; MissingExtraError
-    without Dask.
+    At most `slots` slots of each worker are used. InputError if there is no such cluster;
+    MissingExtraError without Dask.
     """
     if slots is not None:
         check_whole(option_name("dask_slots"), slots)

@@ -1,6 +1,6 @@
 """Messages between a manager and its agents: lists of plain values, in batches, over a socket.
 
-User data are bytes in these messages and are not unpickled here.
+User data are bytes in these messages, and are not unpickled by this module.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_MESSAGE = 2**32 - 1
 """The largest message in bytes, which is the limit of the format."""
 
 MAX_DATA = MAX_MESSAGE - (1 << 16)
-"""The most bytes of a user's data in a message."""
+"""The most bytes of user data in a message."""
 
 
 def too_large(size: int) -> str:
-    """Why data of this size cannot be sent; empty if they can."""
+    """Why `size` bytes cannot be sent in a message; empty if they can."""
     if size <= MAX_DATA:
         return ""
     return (
@@ -39,7 +39,7 @@ Message = list[Any]
 
 
 def tune(connected: socket.socket) -> None:
-    """Send small messages at once; find within half a minute that the peer's host is gone."""
+    """Send small messages at once, and detect the loss of the peer's host within 30 s."""
     tcp = socket.IPPROTO_TCP
     connected.setsockopt(tcp, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -50,10 +50,10 @@ def tune(connected: socket.socket) -> None:
 
 
 class MessageStream:
-    """A connected socket, perhaps with TLS, that passes messages and never blocks.
+    """A non-blocking socket, perhaps with TLS, that passes messages.
 
     `send` collects messages, and `flush` sends them in one call. `receive` raises EOFError when
-    the peer is gone.
+    the peer has disconnected.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -88,16 +88,16 @@ class MessageStream:
         except ssl.SSLWantReadError:
             self._wants_read = True
         except OSError:
-            self._unsent.clear()  # `receive` finds that the peer is gone.
+            self._unsent.clear()  # `receive` reports that the peer has disconnected.
 
     @property
     def events(self) -> int:
-        """What to wait for with poll."""
+        """The events to wait for with poll."""
         waits = bool(self._unsent) and not self._wants_read
         return select.POLLIN | select.POLLOUT if waits else select.POLLIN
 
     def receive(self) -> list[Message]:
-        """All messages that are there. EOFError if the peer is gone, or sends no messages."""
+        """All available messages. EOFError if the peer has disconnected or sends other data."""
         is_over = False
         while True:
             try:
@@ -114,7 +114,7 @@ class MessageStream:
                 break
         try:
             messages: list[Message] = list(self._unpacker)
-        except Exception as error:  # What is no message has many errors.
+        except Exception as error:  # Invalid data raises many types of errors.
             raise EOFError from error
         if is_over and not messages:
             raise EOFError

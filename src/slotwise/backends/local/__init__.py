@@ -1,3 +1,3 @@
-"""The local backend: runs tasks in worker processes of this machine."""
+"""The backend for this machine, whose tasks run in worker processes."""
 
 from __future__ import annotations

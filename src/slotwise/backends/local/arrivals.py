@@ -1,4 +1,4 @@
-"""The jobs of a real backend: those known at the start, and those that threads add later."""
+"""The inbox of a live backend: jobs known at the start, and entries that threads add later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slotwise.jobs.execution import Execution
 
 @dataclass(frozen=True, slots=True)
 class StopTask:
-    """Stop the attempt of a task, if one runs. The task is pending again."""
+    """Stop the attempt of a task, if one runs. The task becomes pending again."""
 
     phase: PhaseId
     task: int
@@ -31,14 +31,14 @@ class Ask:
 
 
 Entry = Execution | Request | HostChange | StopTask | Ask
-"""What another thread may ask for: a job, an event as it stands, or an action.
+"""An entry of the inbox: a job, an event, or an action.
 
 A `CallStream` may be put many times: it stands for the calls added since it was last taken.
 """
 
 
 class Arrivals:
-    """What arrives at a backend, in order: jobs at their arrival, requests when they are put.
+    """The entries of a backend in order: jobs at their arrival, requests when they are put.
 
     Unless it `is_open`, `JobsClosed` follows the last job. `put` may be called from any thread;
     all else belongs to the thread of the loop.
@@ -52,7 +52,7 @@ class Arrivals:
 
     @property
     def next_at(self) -> float:
-        """When the next arrival is due, as far as known; entries that were put are due."""
+        """The instant of the next known arrival; -inf if an entry was put."""
         if self._inbox:
             return -inf
         if self._given:
@@ -60,16 +60,16 @@ class Arrivals:
         return inf if self._is_open or self._has_closed else -inf
 
     def put(self, entry: Entry) -> None:
-        """Add a job that arrives now, or a request."""
+        """Append a job that arrives now, or another entry."""
         assert self._is_open or isinstance(entry, Ask), "jobs arrive later only if it is open"
         self._inbox.append(entry)
 
     def put_back(self, entry: Entry) -> None:
-        """Let an entry that was taken be the next one again."""
+        """Put back an entry that was taken, as the next one."""
         self._inbox.appendleft(entry)
 
     def take(self, now: float) -> Iterator[Entry]:
-        """What has arrived by now and was not taken before."""
+        """The entries that have arrived by now and were not taken before."""
         while self._given and self._given[0].job.arrival <= now:
             yield self._given.popleft()
         if not (self._given or self._is_open or self._has_closed):
@@ -85,7 +85,7 @@ class Arrivals:
 
 
 def _new_calls(stream: CallStream, now: float) -> Iterator[Entry]:
-    """What adds the new calls of a stream to its job, which arrives with the first of them."""
+    """The entries that add the new calls of a stream; the job arrives with the first call."""
     is_new, count = not stream.taken, stream.take_new()
     if is_new and count:
         yield stream
@@ -94,11 +94,8 @@ def _new_calls(stream: CallStream, now: float) -> Iterator[Entry]:
         yield TasksAdded(now, stream.phase, count)
 
 
-# Ends the wait of a poll from another thread.
-
-
 class Wakeup:
-    """An event descriptor, `channel`, that is readable from `ring` until `reset`."""
+    """Ends a poll from another thread: `channel` is readable from `ring` until `reset`."""
 
     def __init__(self) -> None:
         self.channel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -106,7 +103,7 @@ class Wakeup:
         self._has_rung = False
 
     def ring(self) -> None:
-        """May be called from any thread; no effect after `close`."""
+        """Make the channel readable, from any thread; no effect after `close`."""
         if not self._has_rung:
             self._has_rung = True
             with self._lock:
@@ -114,7 +111,7 @@ class Wakeup:
                     os.eventfd_write(self.channel, 1)
 
     def reset(self) -> None:
-        """It has rung: call this before looking for the reason."""
+        """Reset after `ring`, before handling the event."""
         self._has_rung = False
         os.eventfd_read(self.channel)
 

@@ -34,13 +34,14 @@ from slotwise.jobs.transfer import (
     unpack,
 )
 
-# The files of large arguments and results of calls, which calls and the caller map.
+# Files of large arguments and results, which the caller and the calls map into memory.
 
 
 class StoredResult:
-    """A large value in a file, which is removed when nothing refers to this object any more.
+    """A large value in a file, which is removed when this object is no longer referenced.
 
-    The future of a result, and the calls that wait for a value, or run with it, refer to it.
+    It is referenced by the future of a result, and by the calls that wait for the value or run
+    with it.
     """
 
     __slots__ = ("__weakref__", "_content", "handle")
@@ -52,13 +53,13 @@ class StoredResult:
         removes.atexit = False  # The folder is removed then.
 
     def value(self) -> object:
-        """The result. Raises what unpickling raises."""
+        """The unpickled value. Raises what unpickling raises."""
         if self._content is None:
             return get(self.handle)
         return loaded(self.handle, self._content)
 
     def hold(self) -> None:
-        """Map the file, so that the result stays when the file is removed."""
+        """Map the file, so that the value stays available when the file is removed."""
         if self._content is None:
             self._content = content(self.handle)
 
@@ -70,8 +71,8 @@ class CallFiles:
     """
 
     def __init__(self, *, is_local: bool = True) -> None:
-        """Calls elsewhere, not in processes that see these files, get pickles."""
-        self._is_here = is_local
+        """If not `is_local`, calls run on other hosts without these files, and get pickles."""
+        self._is_local = is_local
         self._folders = TransferFolders()
         self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
         self._numbers, self._arguments = count(), count()
@@ -80,41 +81,41 @@ class CallFiles:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders for results, the preferred one first; the last one is on disk."""
+        """Folders for results in order of preference; the last one is on disk."""
         return self._folders.paths
 
     def new_number(self) -> int:
-        """A number for a job of calls: its files begin with it."""
+        """A number for a job of calls, with which the names of its files begin."""
         return next(self._numbers)
 
     def new_folder(self) -> str:
-        """The path of a folder on disk that does not exist yet, removed with the files."""
+        """The path of a new folder on disk, which does not exist yet; `close` removes it."""
         return os.path.join(self.folders[-1], f"folder-{self.new_number()}")
 
     def pack(self, value: object) -> bytes | StoredResult:
-        """A value for a call: its pickle, or a file if it is large. Raises like `pickle`."""
-        folders = self.folders if self._is_here else ()
+        """Pickle a value for a call, into a file if it is large. Raises like `pickle`."""
+        folders = self.folders if self._is_local else ()
         packed = pack(value, folders, f"argument-{next(self._arguments)}")
         return self.keep(packed) if isinstance(packed, Handle) else packed
 
     def keep(self, handle: Handle) -> StoredResult:
-        """Take over the file of a result."""
+        """Take ownership of the file of a result."""
         stored = StoredResult(handle)
         self._stored.add(stored)
         return stored
 
     def discard(self, name: str) -> None:
-        """Remove the file of an attempt that has failed or was stopped, if there is one."""
+        """Remove the file of an attempt that has failed or was stopped, if it exists."""
         discard(self.folders, name)
 
     def discard_all(self, prefix: str) -> None:
-        """Remove the files whose names begin like this. O(files)."""
+        """Remove the files whose names begin with `prefix`. O(files)."""
         for folder in self.folders:
             for path in glob(f"{escape(os.path.join(folder, prefix))}*"):
                 _remove(path, os.getpid())
 
     def close(self) -> None:
-        """Remove all files. Results that a future refers to stay, as mapped memory."""
+        """Remove all files. Results that a future references stay in mapped memory."""
         for stored in list(self._stored):
             with suppress(OSError):
                 stored.hold()
@@ -122,7 +123,7 @@ class CallFiles:
 
 
 def _remove(path: str, pid: int) -> None:
-    if os.getpid() == pid:  # A forked child does not own it.
+    if os.getpid() == pid:  # A forked child does not own the file.
         with suppress(OSError):
             os.unlink(path)
 
@@ -130,24 +131,24 @@ def _remove(path: str, pid: int) -> None:
 T = TypeVar("T")
 
 Call = tuple[bytes | StoredResult, ...]
-"""The pickle of a function with its arguments, and its inputs; large ones are in files."""
+"""The pickle of a function with its arguments, then its inputs; large ones are in files."""
 
 LOSSES_MAX = 4
 """How often a call may lose its worker process before it fails."""
 
 
 SMALL = frozenset((type(None), bool, int, float))
-"""Types of values that are pickled without a search for large parts, which takes longer."""
+"""Types that are pickled without the search for large parts, which takes longer."""
 
 FUNCTIONS = frozenset((FunctionType, BuiltinFunctionType))
-"""Types of functions that hold nothing large, as a partial may do."""
+"""Types of functions that hold no large value, unlike a partial."""
 
 
 class Settled(Protocol):
-    """What hears of the calls of a stream. All methods are called by the loop's thread."""
+    """The owner of the calls of a stream. The loop's thread calls all methods."""
 
     def may_start(self, task: int) -> bool:
-        """A call is about to start; False if it was cancelled."""
+        """A call is about to start; returns False if it was cancelled."""
         ...
 
     def stopped(self, task: int) -> None:
@@ -160,22 +161,22 @@ class Settled(Protocol):
 
 
 class CallResult:
-    """What a call returned or raised, as a pickle; a large value is in a file."""
+    """The pickled value or exception of a call; a large value is in a file."""
 
     __slots__ = ("is_value", "packed")
 
     def __init__(self, is_value: bool, packed: bytes | StoredResult) -> None:
-        """`is_value` if it returned; otherwise it raised."""
+        """`is_value` if the call returned; otherwise it raised."""
         self.is_value, self.packed = is_value, packed
 
     def value(self) -> object:
-        """What the call returned. Raises what unpickling raises."""
+        """The value that the call returned. Raises what unpickling raises."""
         assert self.is_value
         packed = self.packed
         return packed.value() if isinstance(packed, StoredResult) else pickle.loads(packed)
 
     def error(self) -> BaseException:
-        """What the call raised; its cause has the traceback in the worker process."""
+        """The exception of the call; its cause has the traceback in the worker process."""
         assert not self.is_value
         packed, text = pickle.loads(cast(bytes, self.packed))
         try:
@@ -186,8 +187,8 @@ class CallResult:
             problem = f"its pickle gives {error!r}"
         except BaseException as unreadable:
             problem = summary(unreadable)
-        told = f"{error_line(text)} (the exception itself cannot be read: {problem})"
-        substitute = SlotwiseError(told)
+        message = f"{error_line(text)} (the exception itself cannot be read: {problem})"
+        substitute = SlotwiseError(message)
         substitute.__cause__ = RemoteTraceback(text)
         return substitute
 
@@ -196,7 +197,7 @@ class CallStream:
     """A job of one phase whose tasks are calls; `add` may be called from any thread.
 
     An exception that a call raises is its result, and the call is not repeated. A call that
-    loses its worker process is repeated; after `LOSSES_MAX` times it fails, and the other calls
+    loses its worker process is repeated. It fails after `LOSSES_MAX` times, and the other calls
     continue.
     """
 
@@ -210,13 +211,13 @@ class CallStream:
         self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
         self.phase = PhaseId(job.id, job.phases[0].name)
-        self.count = self.taken = 0  # The calls added, and those of which the loop knows.
+        self.count = self.taken = 0  # The calls added, and those that the loop has taken.
         self._is_put = False
 
     def add(self, call: Call) -> bool:
         """Add a call, as the task with the number `count`; the caller holds a lock.
 
-        Whether the stream must be put for the loop; otherwise it was put for earlier calls.
+        Returns whether to put the stream into the inbox, unless an earlier entry is left.
         """
         self._calls[self.count] = call
         self.count += 1
@@ -224,8 +225,8 @@ class CallStream:
         return not was_put
 
     def take_new(self) -> int:
-        """How many calls were added since the last time. Called by the loop's thread."""
-        self._is_put = False  # Before they are counted: for later ones it is put again.
+        """The number of calls added since the last call. Called by the loop's thread."""
+        self._is_put = False  # Before counting, so that calls added now put it again.
         count = self.count
         new, self.taken = count - self.taken, count
         return new
@@ -241,12 +242,12 @@ class CallStream:
         return True
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The numbers of the attempt, which name its file, and the call with its inputs."""
+        """The numbers that name the file of the attempt, and the call with its inputs."""
         parts = (i.handle if isinstance(i, StoredResult) else i for i in self._calls[task])
         return (self._number, task, attempt, *parts)
 
     def describe(self, phase: str, task: int) -> str:
-        """The call and the job, for messages."""
+        """The names of the call and the job, for messages."""
         return f"call {task} of {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
@@ -270,7 +271,7 @@ class CallStream:
         return True
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """The attempt was stopped or has failed: remove the file of its result."""
+        """Remove the result file of an attempt that was stopped or has failed."""
         self._files.discard(file_name(self._number, task, attempt))
         if task in self._calls:
             self._settled.stopped(task)
@@ -285,17 +286,16 @@ class CallStream:
 
 
 def lost_call(reason: str) -> SlotwiseError:
-    """The error of a call whose worker process ended abruptly, several times."""
-
+    """The error of a call that has lost its worker process `LOSSES_MAX` times."""
     return LostCallError(reason)
 
 
 class RemoteTraceback(Exception):
-    """The traceback in the worker process; the cause of an exception that a call raised."""
+    """The formatted traceback in the worker process, as the cause of a call's exception."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.tb = text  # The name that a ProcessPoolExecutor uses.
+        self.tb = text  # The name of this attribute in ProcessPoolExecutor.
 
     def __str__(self) -> str:
         return f"\n{self.tb}"
@@ -307,7 +307,7 @@ def pickled_call(
     kwargs: Mapping[str, object],
     files: CallFiles,
 ) -> tuple[bytes | StoredResult, list[Any]]:
-    """A call as it is sent to a worker process, and its inputs.
+    """Pickle a call; returns the pickle and the inputs of the call.
 
     Inputs are futures and shared inputs anywhere within the arguments. A large call is written
     to a file, which takes one copy. Raises what pickling raises.
@@ -319,8 +319,9 @@ def pickled_call(
 
 
 def _with_inputs(pack: Callable[[], T]) -> tuple[T, list[Any]]:
-    """What is packed, and the inputs that were found in it."""
-    outer = getattr(_collected, "inputs", None)  # Of a call whose argument submits this one.
+    """The result of `pack`, and the inputs that it has found."""
+    # Pickling an argument of another call may submit this one.
+    outer = getattr(_collected, "inputs", None)
     inputs = _collected.inputs = []
     outer_sending, sending.now = sending.now, True
     try:
@@ -330,7 +331,7 @@ def _with_inputs(pack: Callable[[], T]) -> tuple[T, list[Any]]:
 
 
 class SharedInput:
-    """A value that is an input of many calls, and is pickled once, as it is now.
+    """A value that is an input of many calls, pickled once, at its creation.
 
     Raises what pickling raises.
     """
@@ -343,30 +344,30 @@ class SharedInput:
     def __reduce__(self) -> tuple[Any, ...]:
         return input_of_call, (number_of_input(self),)
 
-    # As a future that is done.
+    # The methods of a future that is done.
 
     def is_of(self, control: object) -> bool:
-        """Whether it is of this session: of any."""
+        """True: it is valid in any session."""
         return True
 
     def when_done(self, step: Callable[[], None]) -> None:
-        """Take a step when it is done: at once."""
+        """Call `step` at once."""
         step()
 
     def cancelled(self) -> bool:
-        """It never is."""
+        """False."""
         return False
 
     def raised(self) -> None:
-        """It has no error."""
+        """None: it has no exception."""
 
     def packed(self) -> bytes | StoredResult:
-        """Its pickle, or the file of a large one."""
+        """The pickle, or the file of a large one."""
         return self._packed
 
 
 def number_of_input(future: object) -> int | None:
-    """The number of an input of the call that is pickled in this thread; None without one."""
+    """The number of an input in the call that this thread pickles; None without a call."""
     inputs: list[object] | None = getattr(_collected, "inputs", None)
     if inputs is None:
         return None
@@ -389,23 +390,23 @@ _collected = threading.local()
 
 
 def file_name(stream: int, task: int, attempt: int | str = "") -> str:
-    """The name of the file of an attempt; without an attempt, how those of a task begin."""
+    """The name of the file of an attempt; without an attempt, the prefix for its task."""
     return f"{stream}-{task}-{attempt}"
 
 
 class CallRunner:
-    """The runner of calls. Its pickle is `run_call`, for a worker that has the caller's key.
+    """The runner of calls. It is unpickled as `run_call`, and sets the caller's authkey.
 
     With the key of `multiprocessing`, calls can use the managers of the caller, as in the
     processes of a ProcessPoolExecutor.
     """
 
     def __init__(self, folders: tuple[str, ...]) -> None:
-        """The folders are those for large values."""
+        """`folders` are those for large values."""
         self._folders = folders
 
     def __call__(self, *arguments: Any) -> tuple[bool, bytes | Handle]:
-        """Make a call here."""
+        """Run a call in this process."""
         return run_call(self._folders, *arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -426,9 +427,9 @@ def run_call(
     call: bytes | Handle,
     *inputs: bytes | Handle,
 ) -> tuple[bool, bytes | Handle]:
-    """Make a call in a worker process: (True, value) or (False, exception), as pickles.
+    """Run a call in a worker process: (True, value) or (False, exception), as pickles.
 
-    A large value goes to a file in one of the folders.
+    A large value is written to a file in one of the folders.
     """
     try:
         _collected.inputs_packed, _collected.values = inputs, {}
@@ -445,15 +446,16 @@ def run_call(
 
 
 def failure(error: BaseException) -> bytes:
-    """An exception as a `CallResult` holds it: pickled apart from its traceback as text.
+    """Pickle an exception for a `CallResult`, separately from its formatted traceback.
 
-    So the text can be read if the exception cannot. On a host of a cluster, both name it.
+    The traceback can then be read even if the exception cannot. On a host of a cluster, both
+    name the host.
     """
     text = format_traceback(error)
     if host := os.environ.get(NAME_VARIABLE):
         remedy = lacking(summary(error), host)
         text = f"on host {host}: {text}"
-        with suppress(Exception):  # Of the code of this exception.
+        with suppress(Exception):  # The class of the exception may override `add_note`.
             error.add_note(f"on host {host}" + (f"; {remedy}" if remedy else ""))
     error.__traceback__ = None
     try:
@@ -463,12 +465,9 @@ def failure(error: BaseException) -> bytes:
     return pickle.dumps((packed, text))
 
 
-# The error of a call whose worker process ended abruptly, several times.
-
-
 class LostCallError(SlotwiseError, BrokenProcessPool):
-    """The worker process of a call ended abruptly, several times.
+    """The worker process of a call ended abruptly several times.
 
-    Code that expects the error of a ProcessPoolExecutor catches it, too. The executor is not
-    broken: other calls continue, and further ones are accepted.
+    It is a BrokenProcessPool, so that code for a ProcessPoolExecutor catches it. The executor
+    is not broken: other calls continue, and new ones are accepted.
     """

@@ -28,21 +28,21 @@ OWN_OPTIONS = (
 OWN_SIGNALS = frozenset(
     (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS)
 )
-"""The signals that faults of its own code send to a process."""
+"""The signals that a process gets because of faults in its own code."""
 
 CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one call."""
 
 
 END_SECONDS = 1.0
-"""How long a worker that has closed its channel may take to end."""
+"""How long a worker may take to exit after it has closed its channel."""
 
 
 def interpreter_options() -> tuple[str, ...]:
     """The options of this interpreter, for workers on any host.
 
-    They are those that multiprocessing gives to processes that it spawns, and all of -X. What
-    this interpreter got by environment variables such as PYTHONOPTIMIZE counts, too.
+    These are the options that multiprocessing gives to spawned processes, and all of -X. They
+    include the settings by environment variables such as PYTHONOPTIMIZE.
     """
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     options = [option for option in flags if option not in ("-I", "-P")]
@@ -58,7 +58,7 @@ def interpreter_options() -> tuple[str, ...]:
 
 
 class GarbledError(Exception):
-    """The data on the channel was not sent by our code in the worker."""
+    """The channel has data that was not written by slotwise's code in the worker."""
 
 
 class WorkerProcess:
@@ -73,8 +73,8 @@ class WorkerProcess:
     ) -> None:
         """`options` are those of its interpreter.
 
-        With -E, only PYTHONHASHSEED is kept of the variables of Python: the hashes of texts
-        must be the same in all workers.
+        With -E, only PYTHONHASHSEED is kept of the variables of Python, because the hashes of
+        strings must be equal in all workers.
         """
         if "-E" in options:
             environment = {
@@ -90,15 +90,15 @@ class WorkerProcess:
         page, self._word = _shared_word()
         passed = theirs.fileno(), lifeline, page
         self._token = os.urandom(TOKEN_BYTES)
-        # A worker starts with SIGTERM blocked, until it has a handler and would not die of it.
+        # A worker starts with SIGTERM blocked until it has a handler; it would die otherwise.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             self._process = subprocess.Popen(
-                # By its file: as a module it would import our package before any task.
+                # By its path: as a module, it would import the package before any task.
                 [*command, worker.__file__, *map(str, passed), self._token.hex()],
                 env=environment,
                 pass_fds=passed,
-                start_new_session=True,  # A group to kill; and only the manager gets Ctrl-C.
+                start_new_session=True,  # A group to kill, and Ctrl-C only for the manager.
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
             )
@@ -150,10 +150,9 @@ class WorkerProcess:
     def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
         """The reply if it is complete, else None; one system call.
 
-        EOFError if the process has gone; GarbledError if user code has written to the channel;
-        MemoryError if the reply does not fit into memory. After these nothing can be received.
-
-        At most one reply is in transit, because there is at most one task.
+        EOFError if the process has closed the channel; GarbledError if user code has written to
+        it; MemoryError if the reply does not fit into memory. After an error nothing can be
+        received. At most one reply is in transit, because there is at most one task.
         """
         try:
             got = self._take_more() if self._missing else self._take_new()
@@ -198,8 +197,8 @@ class WorkerProcess:
         self._missing = self._missing[got:]
         return got
 
-    def tell(self, until: float) -> None:
-        """Ask the task that was sent last to stop; it will be killed at that instant.
+    def request_stop(self, until: float) -> None:
+        """Ask the task that was sent last to stop before the instant `until`.
 
         A further call updates the instant, but does not signal again. No effect if the task has
         just ended.
@@ -212,7 +211,7 @@ class WorkerProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def progress(self) -> tuple[float, float | None] | None:
-        """What the task that was sent last has reported: what is done, and the total."""
+        """The progress that the task sent last has reported: the amount done and the total."""
         _, _, number, done, total = self._word
         if not self.busy or number != self.tasks:
             return None
@@ -254,15 +253,15 @@ class WorkerProcess:
 
     @property
     def ended_itself(self) -> bool:
-        """Whether its own code is why it can no longer be used, once its channel is closed.
+        """Whether its own code has made it unusable, once its channel is closed.
 
-        It has exited, a fault of its code made a signal end it, or it lives without channel.
+        It has exited, was ended by a signal for a fault of its code, or lives without channel.
         """
         code = self._process.poll()
         return code is None or code >= 0 or -code in OWN_SIGNALS
 
     def is_reaped(self) -> bool:
-        """Whether the process has ended; collects its exit code if so."""
+        """Whether the process has ended; if so, its exit code is collected."""
         return self._process.poll() is not None
 
     def reap(self) -> None:
@@ -271,7 +270,7 @@ class WorkerProcess:
 
 
 def _shared_word() -> tuple[int, memoryview[float]]:
-    """Memory shared with a worker: a file descriptor to pass on, and our view of it."""
+    """Memory to share with a worker: a file descriptor to pass on, and a view of it."""
     page = os.memfd_create("slotwise")
     os.truncate(page, WORD_BYTES)
     return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")

@@ -1,8 +1,8 @@
 """The slots of this machine: one worker process each, used for many tasks, killable at once.
 
-Tasks and results are bytes here; `workers.py` makes them. One thread, no fork, no re-import of
-the user's main module. See docs/decisions/0002-worker-processes.md for why it does not use an
-existing pool.
+Tasks and results are bytes in this module; `workers.py` pickles them. One thread, no fork, no
+re-import of the user's main module. docs/decisions/0002-worker-processes.md explains why no
+existing pool is used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DEFAULTS = {
 """Defaults for the environment of the workers, below the manager's and the caller's."""
 
 WORKER_FILES, FILES_SPARE = 3, 16
-"""The descriptors that a worker takes in the manager, and how many are left for other use."""
+"""The descriptors that the manager needs for each worker, and the number kept for other use."""
 
 WORKER_BYTES = 5 << 20
 """The memory that an idle worker needs for itself."""
@@ -57,7 +57,7 @@ STATUSES: dict[int, Literal["done", "error", "stopped"]] = {
     STOPPED: "stopped",
     TORN: "stopped",
 }
-"""What a reply of a worker means."""
+"""The status of each type of reply."""
 
 UNREADABLE: dict[type[BaseException], str] = {
     GarbledError: "the task wrote to the channel between its worker process and slotwise; it"
@@ -68,13 +68,10 @@ UNREADABLE: dict[type[BaseException], str] = {
 
 
 class Answer(NamedTuple):
-    """What has become of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
+    """The outcome of the task in a slot, not unpickled. Times as in `Reply`.
 
-    `body` depends on `status`: the pickle of the result of a task that is done; that of the
-    traceback of an error, or of an error of `programs.lost_input`; the pickle of the value kept
-    by a task that stopped on request (empty if none); or a sentence, for a reply that cannot be
-    received, and for a task that is lost, or that has ended its worker process itself (exited),
-    on the end of that process (its times are then 0).
+    `body` is the pickle of the value of a `Reply`; or a sentence, for a task that is lost or
+    has exited, and for a reply that cannot be received (unreadable).
     """
 
     slot: int
@@ -88,16 +85,16 @@ class Processes:
     """One worker process for each slot; each runs one task at a time.
 
     A worker that dies for any reason is replaced at once, and so is one whose task was stopped
-    by its hook at an arbitrary point. The processes end with `close`; the kernel ends them when
+    by its hook at an arbitrary point. `close` kills the processes; the kernel kills them when
     the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
-    those that leave their process group survive a manager that is killed, and only those whose
-    parents have ended, too, survive `kill` and `close`.
+    those that leave their process group survive a manager that is killed. Of these, only those
+    whose parents have ended survive `kill` and `close`.
 
-    `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
-    runs while it has a task. The default is 1. Slots may be added and removed at any time; no
-    number of a slot is used again. What user code prints goes to the descriptor `stdout`; by
-    default that of stderr, so that it does not mix with our own output. New workers have the
-    `options` of the interpreter, by default those of this one.
+    `speeds` has a number of at most 1 for each slot, by default 1: the part of the time for
+    which its worker runs while it has a task. Slots may be added and removed at any time; the
+    number of a slot is not reused. The output of user code is written to the descriptor
+    `stdout`, by default stderr, so that it does not mix with our own output. New workers have
+    the `options` of the interpreter, by default those of this one.
 
     SlotwiseError if a worker process cannot be started.
     """
@@ -113,20 +110,22 @@ class Processes:
         speeds = speeds or [1.0] * slots
         assert len(speeds) == slots
         self._speeds: dict[int, float] = {}  # by slot
-        self._pacer: CpuThrottle | None = None
-        self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
+        self._throttle: CpuThrottle | None = None
+        self._to_throttle: set[int] = (
+            set()
+        )  # slots whose worker will be slowed once it is ready
         self._stdout = stdout
         self.options = interpreter_options()
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
-        self._bell = Wakeup()
-        self._poll.register(self._bell.channel, select.POLLIN)
+        self._wakeup = Wakeup()
+        self._poll.register(self._wakeup.channel, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._others: dict[int, Callable[[int], None]] = {}  # by channel; see `attend`
         self._workers: dict[int, WorkerProcess] = {}  # by slot
-        self._count = 0  # of slots that were ever there
+        self._count = 0  # of all slots so far
         try:
             self.add(speeds)
         except SlotwiseError:
@@ -134,15 +133,15 @@ class Processes:
             raise
 
     def add(self, speeds: Sequence[float]) -> list[int]:
-        """Add a slot with a worker for each of these speeds; the slots.
+        """Add a slot with a worker for each of the speeds; returns the slots.
 
-        SlotwiseError if a worker process cannot be started; then none is added. If this can be
-        known before, none is started.
+        SlotwiseError if a worker process cannot be started; then none is added. InputError,
+        before any is started, if limits of the machine do not allow them.
         """
         check_room(len(speeds))
         assert all(MIN_SPEED <= speed <= 1 for speed in speeds)
-        if self._pacer is None and min(speeds, default=1) < 1:
-            self._pacer = CpuThrottle()
+        if self._throttle is None and min(speeds, default=1) < 1:
+            self._throttle = CpuThrottle()
         added: list[int] = []
         try:
             for speed in speeds:
@@ -162,15 +161,15 @@ class Processes:
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
-        gone = set(slots)
-        for slot in sorted(gone):
+        removed = set(slots)
+        for slot in sorted(removed):
             self._end(slot)
             del self._workers[slot], self._speeds[slot]
-            if self._pacer is not None:
-                self._pacer.forget(slot)
+            if self._throttle is not None:
+                self._throttle.forget(slot)
 
     def learn(self, key: str, runner: bytes) -> None:
-        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        """Register the pickled runner of a key, for tasks that are started later."""
         self._runners[key] = runner
 
     def start(
@@ -187,9 +186,9 @@ class Processes:
             # The worker died while idle, so no task is lost.
             self._replace(slot)
             self._send(slot, key, task, kept)
-        if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
-            self._paced.add(slot)
-            self._pace(slot)
+        if self._throttle is not None and self._speeds[slot] < 1 and not sleeps:
+            self._to_throttle.add(slot)
+            self._throttle_if_ready(slot)
 
     def wait(self, timeout: float | None = None) -> list[Answer]:
         """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
@@ -204,8 +203,8 @@ class Processes:
             left = None if until is None else until - time.monotonic()
             is_woken = False
             for channel, event in self._poll.poll(milliseconds(left)):
-                if channel == self._bell.channel:
-                    self._bell.reset()
+                if channel == self._wakeup.channel:
+                    self._wakeup.reset()
                     is_woken = True
                 elif channel in self._others:
                     self._others[channel](event)
@@ -216,9 +215,9 @@ class Processes:
                 return answers
 
     def attend(self, channel: int, events: int, callback: Callable[[int], None]) -> None:
-        """Let `wait` call `callback` for events of a further channel, and return after that.
+        """Let `wait` call `callback` for events of another channel, and return after that.
 
-        Without events, no more.
+        Without events, remove the channel.
         """
         if events:
             self._others[channel] = callback
@@ -228,18 +227,19 @@ class Processes:
 
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
-        self._bell.ring()
+        self._wakeup.ring()
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
 
         It does not kill the task; use `kill`. It affects neither a task that has just ended nor
         the next one. A further call gives the task the new instant.
         """
         if self._workers[slot].busy:
-            self._workers[slot].tell(until)
-            if self._pacer is not None:
-                self._pacer.nudge(slot)  # It must get the signal now, not after the stop.
+            self._workers[slot].request_stop(until)
+            if self._throttle is not None:
+                # A throttled worker must get the signal now, not when it is continued.
+                self._throttle.nudge(slot)
 
     def kill(self, slot: int) -> None:
         """Stop the task in a slot by SIGKILL to all its processes; `wait` reports nothing.
@@ -249,7 +249,7 @@ class Processes:
         self._replace(slot)
 
     def forget(self, key: str) -> None:
-        """Drop the runner of a key here and in all workers: its job is over."""
+        """Drop the runner of a key, whose job is over, here and in all workers."""
         if self._runners.pop(key, None) is None:
             return
         for worker in self._workers.values():
@@ -259,14 +259,14 @@ class Processes:
                 self._watch(worker)
 
     def is_stopped(self, slot: int) -> bool:
-        """Whether the worker of a slot was stopped from outside by SIGSTOP."""
+        """Whether another process stopped the worker of a slot by SIGSTOP."""
         pid = self._workers[slot].pid
-        if self._pacer is not None:
-            return self._pacer.is_held(slot, pid)
+        if self._throttle is not None:
+            return self._throttle.is_held(slot, pid)
         return is_stopped(pid, by_us=False)
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
-        """What the task in a slot has reported: what is done, and the total if known."""
+        """The progress that the task in a slot has reported: the amount done and the total."""
         return self._workers[slot].progress()
 
     def pids(self) -> tuple[int, ...]:
@@ -275,8 +275,8 @@ class Processes:
 
     def close(self) -> None:
         """Kill all workers and the processes that user code started, and wait for their end."""
-        if self._pacer is not None:
-            self._pacer.close()
+        if self._throttle is not None:
+            self._throttle.close()
         ending = [*self._dying, *self._workers.values()]
         for worker in ending:
             worker.kill()
@@ -284,7 +284,7 @@ class Processes:
             worker.reap()
         self._dying, self._workers = [], {}
         self._by_channel = {}
-        self._bell.close()
+        self._wakeup.close()
 
     def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
         """Send a task to the worker of a slot; False if it is dead."""
@@ -301,7 +301,7 @@ class Processes:
         return alive
 
     def _serve(self, slot: int, event: int) -> Answer | None:
-        """Send more of a request to a worker, or receive (a part of) its reply."""
+        """Send the rest of a request to a worker, or receive a part of its reply."""
         worker = self._workers[slot]
         if event & select.POLLOUT:
             worker.flush()
@@ -318,7 +318,7 @@ class Processes:
         except (GarbledError, MemoryError) as error:
             return self._replace_dead_worker(slot, "unreadable", UNREADABLE[type(error)])
         if reply is None:
-            self._pace(slot)  # It may be ready now.
+            self._throttle_if_ready(slot)
             return None
         worker.busy = False
         what, started, seconds, body = reply
@@ -330,7 +330,7 @@ class Processes:
     def _replace_dead_worker(
         self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
     ) -> Answer | None:
-        """Replace an unusable worker. The answer for its task, if it had one."""
+        """Replace an unusable worker; returns the answer for its task, if it had one."""
         worker = self._workers[slot]
         self._stop_throttling(slot)
         unready = 0 if worker.ready else worker.unready + 1
@@ -363,21 +363,21 @@ class Processes:
         self._watch(worker)
         return worker
 
-    def _pace(self, slot: int) -> None:
-        """Slow the worker of a slot from now on, if it should be slowed and is ready.
+    def _throttle_if_ready(self, slot: int) -> None:
+        """Slow the worker of a slot from now on, if it is to be slowed and is ready.
 
-        Before it is ready it would survive the manager, so it must not be stopped.
+        A worker that is stopped before it is ready would survive the manager.
         """
-        if slot in self._paced and self._workers[slot].ready:
-            assert self._pacer is not None
-            self._paced.remove(slot)
-            self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
+        if slot in self._to_throttle and self._workers[slot].ready:
+            assert self._throttle is not None
+            self._to_throttle.remove(slot)
+            self._throttle.begin(slot, self._workers[slot].pid, self._speeds[slot])
 
     def _stop_throttling(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
-        """Stop slowing the worker of a slot: it has no task any more, or will be killed."""
-        if self._pacer is not None:
-            self._paced.discard(slot)
-            self._pacer.end(slot, started, over)
+        """Stop slowing the worker of a slot, which has no task any more or will be killed."""
+        if self._throttle is not None:
+            self._to_throttle.discard(slot)
+            self._throttle.end(slot, started, over)
 
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
@@ -385,7 +385,7 @@ class Processes:
 
 
 def check_room(workers: int) -> None:
-    """InputError for more workers than this machine can start now, as far as limits say it."""
+    """InputError for more workers than the limits of this machine allow now."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     reasons = []
@@ -407,5 +407,5 @@ def check_room(workers: int) -> None:
 
 
 def milliseconds(seconds: float | None) -> float | None:
-    """A timeout for poll, which accepts neither infinity nor more than 24 days."""
+    """Seconds as a timeout for poll, which accepts neither infinity nor more than 24 days."""
     return None if seconds is None else min(max(seconds, 0.0), 86_400.0) * 1000

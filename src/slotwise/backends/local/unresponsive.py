@@ -1,4 +1,4 @@
-"""Detects unresponsive hosts and stuck workers: processes that were stopped from outside."""
+"""Detects unresponsive hosts and stuck workers: processes that another process stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 """The interval of checks of all workers; a shorter stop may not be noticed."""
 
 SOON_SECONDS = 0.05
@@ -21,11 +21,11 @@ length of the stop is measured accurately.
 
 
 class ResponseChange(Enum):
-    """What can happen to a host."""
+    """A change of the state of a host."""
 
     LOST = "it became unresponsive"
     OVERDUE = "it has been unresponsive for longer than its grace"
-    JOINED = "it is back"
+    JOINED = "it is responsive again"
 
 
 @dataclass(slots=True)
@@ -40,14 +40,15 @@ class ResponseMonitor:
     """Checks the workers of all hosts periodically.
 
     With several hosts, a host is unresponsive once all of its workers are stopped; a running
-    one shows that the host is alive. It is back once none of them is stopped, because they may
-    be continued one by one. A single host is never unresponsive if the manager runs on it.
+    worker shows that the host is alive. It is responsive again once no worker is stopped, since
+    workers may be continued one by one. A single host is never unresponsive if the manager runs
+    on it.
 
     A worker that has been stopped for longer than the grace while its host is responsive is
     stuck: its task may have stopped itself.
 
     unresponsive  the unresponsive hosts
-    next_look     the instant of the next necessary `look`
+    next_check    the instant of the next necessary `check`
     """
 
     def __init__(
@@ -58,50 +59,50 @@ class ResponseMonitor:
         *,
         is_local: bool = True,
     ) -> None:
-        """`slots` are those of each host; `is_stopped` takes a slot and checks its worker.
+        """`slots` gives the slots of each host; `is_stopped` takes a slot, checks its worker.
 
         `is_local` says whether the manager runs on the same machine as the hosts.
         """
-        self._is_here = is_local
-        self.next_look = LOOK_SECONDS
+        self._is_local = is_local
+        self.next_check = CHECK_SECONDS
         self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
         self._grace = grace
         self._is_stopped = is_stopped
         self.unresponsive: dict[str, _Unresponsive] = {}
         self._stopped_at: dict[int, float] = {}
-        self._since: dict[int, float] = {}  # when stopped workers were first seen so
+        self._since: dict[int, float] = {}  # when stopped workers were first seen stopped
         self._seconds: dict[int, float] = {}
 
     def add(self, host: str, slots: Sequence[int]) -> None:
-        """Check the workers of a further host, too."""
+        """Add a host whose workers are to be checked."""
         if slots:
             self._slots[host] = list(slots)
 
     def remove(self, host: str) -> None:
-        """Check the workers of a host no more; it is not unresponsive any more."""
+        """Remove a host, also from the unresponsive ones."""
         self.unresponsive.pop(host, None)
         for slot in self._slots.pop(host, ()):
             for known in (self._stopped_at, self._since, self._seconds):
                 known.pop(slot, None)
 
-    def look(self, now: float) -> list[tuple[str, ResponseChange]]:
-        """Changes since the last look. Costs about 20 microseconds for each worker."""
+    def check(self, now: float) -> list[tuple[str, ResponseChange]]:
+        """The changes since the last check. Costs about 20 microseconds for each worker."""
         changes = [
             (host, change)
             for host in self._slots
-            for change in self._changes(host, self._look_at(host, now), now)
+            for change in self._changes(host, self._count_stopped(host, now), now)
         ]
-        self.next_look = now + (SOON_SECONDS if self.unresponsive else LOOK_SECONDS)
+        self.next_check = now + (SOON_SECONDS if self.unresponsive else CHECK_SECONDS)
         for unresponsive in self.unresponsive.values():
-            self.next_look = min(self.next_look, unresponsive.due)
+            self.next_check = min(self.next_check, unresponsive.due)
         return changes
 
     def seconds(self, host: str, now: float) -> float:
-        """The seconds for which an unresponsive host has been so."""
+        """The seconds for which a host has been unresponsive."""
         return now - self.unresponsive[host].since
 
     def stuck(self, now: float) -> dict[int, float]:
-        """The slots of the workers that were stuck at the last look, and for which time (s).
+        """The slots of the workers that were stuck at the last check, with their seconds.
 
         Their workers are replaced, so each is returned once.
         """
@@ -120,8 +121,8 @@ class ResponseMonitor:
         """The seconds for which a slot's worker was seen stopped since the last call."""
         return self._seconds.pop(slot, 0.0)
 
-    def _look_at(self, host: str, now: float) -> int:
-        """The number of stopped workers of a host; also updates for how long they have been."""
+    def _count_stopped(self, host: str, now: float) -> int:
+        """The number of stopped workers of a host; updates the times for which they are."""
         count = 0
         for slot in self._slots[host]:
             before = self._stopped_at.pop(slot, None)
@@ -138,7 +139,7 @@ class ResponseMonitor:
     def _changes(self, host: str, stopped: int, now: float) -> list[ResponseChange]:
         unresponsive = self.unresponsive.get(host)
         changes = []
-        is_alone = len(self._slots) == 1 and self._is_here
+        is_alone = len(self._slots) == 1 and self._is_local
         if unresponsive is None and stopped == len(self._slots[host]) and not is_alone:
             unresponsive = self.unresponsive[host] = _Unresponsive(now, now + self._grace)
             changes.append(ResponseChange.LOST)
@@ -151,21 +152,19 @@ class ResponseMonitor:
         return changes
 
 
-# Finds out from /proc whether a process is stopped, and whether from outside.
-
 PENDING = b"\nShdPnd:\t"
-"""Start of the line with the signals pending for the whole process, 16 hexadecimal digits."""
+"""Start of the line in /proc with the signals pending for a process, 16 hexadecimal digits."""
 
 STOP_BIT = 1 << (signal.SIGSTOP - 1)
 
 
 def is_stopped(pid: int, by_us: bool) -> bool:
-    """Whether a process was stopped from outside by SIGSTOP; `by_us`: we stopped it, too.
+    """Whether another process stopped a process by SIGSTOP; `by_us` if we stopped it too.
 
     A second SIGSTOP to a stopped process stays pending until SIGCONT discards it, and /proc
     shows pending signals. This distinguishes our own stops from others. If both arrive at the
-    same instant, the kernel keeps only one, which is taken for ours. False for a process that
-    is gone or cannot be inspected. Costs three system calls, about 20 microseconds.
+    same instant, the kernel keeps only one, which counts as ours. False for a process that has
+    ended or cannot be inspected. Costs three system calls, about 20 microseconds.
     """
     try:
         status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)

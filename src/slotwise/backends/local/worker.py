@@ -1,8 +1,9 @@
 """The process of a slot: reads tasks from its manager, runs them and sends back the results.
 
-It runs as a script (see `workers.py`) and imports none of our packages: an idle one costs 10 ms
-and 10 MB. The modules of a task are imported when its runner is first unpickled. Both
-directions carry frames: a fixed head, then a pickle of the length that the head gives.
+It runs as a script (see `process.py`) and imports no module of slotwise at its start, so that
+an idle worker costs 10 ms and 10 MB. The modules of a task are imported when its runner is
+first unpickled. Both directions carry frames: a fixed head, then a pickle of the length that
+the head gives.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ DONE, ERROR, STOPPED, TORN = range(4)
 
 LOST_INPUT = "slotwise.jobs.execution"
 INPUT_CHANGED = "slotwise.core.errors", "InputChanged"
-"""The module of the errors that are sent as they are; all others are sent as text."""
+"""The module of the errors that are sent pickled; all others are sent as strings."""
 
 WORD_BYTES = 40
 """Size of the shared memory: five doubles, of which the manager writes the first two.
 
-The first is the number of the task that is asked to stop, counted from 1 for each worker; the
+The first is the number of the task that is asked to stop, counted from 1 for each worker. The
 second is the instant at which it is killed, as `time.monotonic()`. The worker writes the
-others: the number of the task that has reported progress, what is done, and the total.
+others: the number of the task that has reported progress, the amount done, and the total.
 """
 
 
 def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
     """Serve until the manager closes the channel; the numbers are file descriptors.
 
-    The token, sent alone before all frames, tells the manager that the worker is ready.
+    The token, sent alone before all frames, signals that the worker is ready.
     """
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
@@ -96,10 +97,10 @@ def die_with_manager(lifeline: int) -> None:
 
 
 def reset_signals() -> None:
-    """Handle all signals that are inherited as ignored by default again, and block none.
+    """Reset inherited signals that are ignored to their defaults, and unblock all signals.
 
-    A parent that ignores SIGCHLD would hide the exit codes of our children, for instance. An
-    ignored SIGHUP stays, as nohup has set it, and so does what Python itself ignores.
+    For instance, a parent that ignores SIGCHLD would hide the exit codes of our children.
+    SIGHUP stays ignored, because nohup sets that, and so do the signals that Python ignores.
     """
     stays = {signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ}
     for number in signal.valid_signals() - stays:
@@ -134,8 +135,8 @@ class Link:
     def read(self) -> tuple[int, bytes] | None:
         """The next request and its pickle.
 
-        None if the manager has gone, even within a frame, or if user code has read from the
-        channel, so that the start of the next frame is unknown.
+        None if the manager has disconnected, even within a frame, or if user code has read from
+        the channel, so that the start of the next frame is unknown.
         """
         try:
             head = self._reader.read(REQUEST.size)
@@ -153,7 +154,7 @@ class Link:
         return (what, body) if len(body) == length else None
 
     def write(self, what: int, started: float, seconds: float, body: bytes) -> None:
-        """Send one reply; blocks until the manager has received it."""
+        """Send one reply; block until the manager has received it."""
         head = REPLY.pack(self._token, what, started, seconds, len(body))
         if len(body) < 1 << 16:
             pieces = [memoryview(head + body)]
@@ -172,7 +173,7 @@ class Server:
     """Serves the requests of the manager, and handles SIGTERM as a stop request to the task.
 
     The signal only wakes the worker up. The shared word holds the number of the task and the
-    instant. So a signal that comes after the end of its task, or from elsewhere, has no effect.
+    instant. A signal after the end of its task, or from another process, thus has no effect.
     """
 
     def __init__(self, word: memoryview[float]) -> None:
@@ -185,7 +186,7 @@ class Server:
         self._attempt: RunningAttempt | None = None
 
     def serve(self, link: Link) -> None:
-        """Answer each task with one reply; an exception of user code becomes its text."""
+        """Answer each task with one reply; an exception of user code is sent as a string."""
         while request := link.read():
             what, body = request
             if what == TASK:
@@ -195,7 +196,7 @@ class Server:
                 self._kept = None
             elif what == RUNNER:
                 path, key, runner = pickle.loads(body)
-                # On another host, packages may lie elsewhere.
+                # On another host, packages may be in other folders.
                 sys.path[:] = [*path, *(place for place in self._path if place not in path)]
                 self._pickles[key] = runner
             elif what == KEPT:
@@ -213,7 +214,7 @@ class Server:
             signal.signal(signal.SIGTERM, self.on_signal)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """The handler of SIGTERM. May raise Stopped, but only within the code of the task.
+        """Handle SIGTERM. May raise Stopped, but only within the code of the task.
 
         If the frame is that of `_run`, the task's function has returned or has not begun.
         """
@@ -228,7 +229,7 @@ class Server:
         unblock()
 
     def answer(self, body: bytes) -> tuple[int, float, float, bytes]:
-        """Run one pickled task: type of reply, start, seconds, pickle of result or text."""
+        """Run one pickled task: type of reply, start, seconds, pickle of result or error."""
         started = seconds = 0.0
         trouble = "the arguments of the task cannot be read in a worker process"
         try:
@@ -256,7 +257,8 @@ class Server:
             BaseException
         ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
             if type(error).__module__ == LOST_INPUT:
-                # Without its cause, which may be unreadable there: tblib pickles causes.
+                # Without its cause, which the manager may not be able to unpickle: tblib
+                # pickles causes.
                 bare = type(error)(*error.args)
                 return ERROR, started, seconds, pickle.dumps(bare)
             text = f"{trouble}: {summary(error)}" if trouble else text_of(error)
@@ -298,16 +300,16 @@ class Server:
         return lambda: word[1] if word[0] == number else None
 
     def _report(self, done: float, total: float) -> None:
-        """Show the manager the progress of the current task."""
+        """Write the progress of the current task to the shared memory."""
         self._word[3], self._word[4] = done, total
         self._word[2] = self._number
 
 
 def pickled(value: Any) -> bytes:
-    """The pickle of a value: by plain pickle, which is fast, or by cloudpickle if needed.
+    """Pickle a value by plain pickle, which is fast, or by cloudpickle if needed.
 
-    Plain pickle stores classes of `__main__` by name, but that is a different module in the
-    other process.
+    Plain pickle stores classes of `__main__` by name, which is a different module in the other
+    process.
     """
     try:
         plain = pickle.dumps(value, protocol=5)
@@ -325,15 +327,14 @@ def summary(error: BaseException) -> str:
     """The type and message of an error on one line, even if its `__str__` fails."""
     import traceback
 
-    told = traceback.TracebackException(type(error), error, None)
-    told.__notes__ = None
-    return list(told.format_exception_only())[-1].strip()
+    formatted = traceback.TracebackException(type(error), error, None)
+    formatted.__notes__ = None
+    return list(formatted.format_exception_only())[-1].strip()
 
 
 def text_of(error: BaseException) -> str:
-    """The error of a task as text; see `slotwise.core.tracebacks`, which is imported before any
-    task."""
-    from slotwise.core.tracebacks import format_traceback
+    """The formatted traceback of the error of a task."""
+    from slotwise.core.tracebacks import format_traceback  # Imported before any task.
 
     return format_traceback(error)
 

@@ -1,4 +1,4 @@
-"""Calls in slots: pickled here, run by worker processes, and their results unpickled here."""
+"""Runs calls in slots: pickles them, lets worker processes run them, unpickles the results."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from slotwise.jobs.pickling import sent_by_value
 
 
 class Slots(Protocol):
-    """What runs tasks in slots, as bytes: processes of this machine, or those of many hosts."""
+    """Runs pickled tasks in slots, by processes of this machine or of several hosts."""
 
     def remove(self, slots: Iterable[int]) -> None:
         """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
         ...
 
     def learn(self, key: str, runner: bytes) -> None:
-        """Keep the runner of a key, a pickle, for tasks that will be started."""
+        """Register the pickled runner of a key, for tasks that are started later."""
         ...
 
     def start(
@@ -45,7 +45,7 @@ class Slots(Protocol):
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
         ...
 
-    def tell(self, slot: int, until: float) -> None:
+    def request_stop(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
         ...
 
@@ -54,19 +54,19 @@ class Slots(Protocol):
         ...
 
     def forget(self, key: str) -> None:
-        """Drop the runner of a key: its job is over."""
+        """Drop the runner of a key, whose job is over."""
         ...
 
     def is_stopped(self, slot: int) -> bool:
-        """Whether the worker of a slot was stopped from outside, or is not heard of."""
+        """Whether another process stopped the worker of a slot, or its host is silent."""
         ...
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
-        """What the task in a slot has reported: what is done, and the total if known."""
+        """The progress that the task in a slot has reported: the amount done and the total."""
         ...
 
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
         ...
 
 
@@ -74,10 +74,13 @@ class Slots(Protocol):
 class Reply:
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
 
-    `value` depends on `status`: the result of a task that is done; the traceback of an error,
-    or an error of `programs.lost_input`; the pickle of the value kept by a task that stopped on
-    request (empty if none); or, for a task that is lost or has exited, a sentence on the end of
-    its worker process (its times are then 0). A task has exited if its process ended by itself.
+    `value` depends on `status`:
+
+    done          the result
+    error         the formatted traceback, or an error of `slotwise.jobs.execution`
+    stopped       the pickle of the value that the task kept when it was asked to stop, or empty
+    lost, exited  a sentence on the end of the worker process; the times are 0. A task has
+                  exited if its process ended by itself
     """
 
     slot: int
@@ -88,20 +91,20 @@ class Reply:
 
 
 class Workers:
-    """Runs calls in slots, one in each at a time. Closes the slots when it is closed."""
+    """Runs calls in slots, one in each at a time. `close` also closes the slots."""
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self.wake, self.tell, self.close = slots.wake, slots.tell, slots.close
+        self.wake, self.request_stop, self.close = slots.wake, slots.request_stop, slots.close
         self.is_stopped, self.progress = slots.is_stopped, slots.progress
         self._paths: dict[str, list[str]] = {}  # the sys.path with each runner that was sent
         self._early: list[Reply] = []
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove slots, and kill their tasks; `wait` reports nothing."""
-        gone = set(slots)
-        self._early = [reply for reply in self._early if reply.slot not in gone]
-        self.slots.remove(gone)
+        """Remove slots, and kill their workers; `wait` reports nothing."""
+        removed = set(slots)
+        self._early = [reply for reply in self._early if reply.slot not in removed]
+        self.slots.remove(removed)
 
     def start(
         self,
@@ -116,16 +119,16 @@ class Workers:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
         The runner is pickled once for each key and sent once to each worker, and again when the
-        sys.path of this process has changed; else a later runner for the same key is ignored.
-        `kept` is the pickle of the value that an earlier attempt
-        kept. Errors are reported by `wait`. A task that `sleeps` adapts to the speed of its
-        slot itself, and is not slowed.
+        sys.path of this process has changed; otherwise a later runner for the same key is
+        ignored. `kept` is the pickle of the value that an earlier attempt kept. Errors are
+        reported by `wait`. A task that `sleeps` adapts to the speed of its slot itself, and is
+        not slowed.
         """
         try:
             if self._paths.get(key) != sys.path:
                 self.forget(key)
                 sent, path = of_user(lambda: sent_by_value(runner)), list(sys.path)
-                # With the path, the worker can import what the user can import here.
+                # With the path, the worker can import the same modules as this process.
                 self.slots.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
@@ -152,7 +155,7 @@ class Workers:
         self.slots.kill(slot)
 
     def forget(self, key: str) -> None:
-        """Drop the runner of a key here and in all workers: its job is over."""
+        """Drop the runner of a key, whose job is over, here and in all workers."""
         if self._paths.pop(key, None) is not None:
             self.slots.forget(key)
 
@@ -169,7 +172,7 @@ class Workers:
 
 
 def _reply(answer: Answer) -> Reply:
-    """What an answer says, unpickled."""
+    """The reply for an answer, whose value is unpickled."""
     slot, status, body, started, seconds = answer
     if status == "lost" or status == "exited" or status == "stopped":
         return Reply(slot, status, body, started, seconds)
@@ -184,7 +187,7 @@ def _reply(answer: Answer) -> Reply:
     return Reply(slot, status, value, started, seconds)
 
 
-# Code of users that runs in the manager: pickling, and unpickling of results.
+# User code that runs in the manager: pickling, and unpickling of results.
 
 PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 """Types of values whose pickles need no code."""
@@ -193,14 +196,14 @@ T = TypeVar("T")
 
 
 class UserCodeError(Exception):
-    """User code that runs in the manager has failed; the text is the error type and message."""
+    """User code in the manager has failed; the message is the type and message of its error."""
 
 
 def of_user(call: Callable[[], T]) -> T:
     """The result of a call that runs user code, such as pickling.
 
-    UserCodeError for any exception of that code, even SystemExit. A KeyboardInterrupt is taken
-    for that of a signal and is raised, unless a second call raises it again.
+    UserCodeError for any exception of that code, even SystemExit. A KeyboardInterrupt is
+    attributed to a signal and raised, unless a second call raises it again.
     """
     try:
         return call()
@@ -217,7 +220,7 @@ def of_user(call: Callable[[], T]) -> T:
 
 
 def pickled_task(value: tuple[str, tuple[object, ...]]) -> bytes:
-    """The pickle of a key and of arguments; registered modules are pickled by value."""
+    """Pickle a key and arguments; registered modules are pickled by value."""
     if PLAIN.issuperset(map(type, value[1])):  # Bytes may be a pickle that names `__main__`.
         return pickle.dumps(value, protocol=5)
     if cloudpickle.list_registry_pickle_by_value():

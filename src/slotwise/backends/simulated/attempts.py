@@ -1,4 +1,4 @@
-"""Attempts on simulated hosts, from launch to end: they read, copy and compute."""
+"""Attempts on simulated hosts: they read their blocks, copy other input, and compute."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from slotwise.core.job import Block, Job, Phase, PhaseId
 
 
 class Attempts:
-    """Runs attempts, and schedules the end of each by `tell` as soon as it is certain.
+    """Runs attempts, and passes the end of each to `schedule` as soon as it is certain.
 
-    reading  the attempts that read their blocks over a network, None without a network
+    reading  the attempts that read their blocks over a network; None without a network
     copies   whether any phase copies the output of others; in most workloads none does
     """
 
@@ -35,30 +35,32 @@ class Attempts:
         jobs: Sequence[Job],
         simulation: Simulation,
         span: Unreachables,
-        tell: Callable[[float, Event], None],
+        schedule: Callable[[float, Event], None],
         absent: Collection[str] = (),
     ) -> None:
-        """`cluster` has all hosts that are ever there, `absent` those not there now."""
-        self._tell, self._unreachable = tell, span
-        self._truths = ActualDurations(jobs, simulation)
+        """`cluster` has all hosts that are ever present, `absent` those not present now."""
+        self._schedule, self._unreachable = schedule, span
+        self._durations = ActualDurations(jobs, simulation)
         self._speed_of = simulation.speed_of
         self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
         self._fault = simulation.fault
         self._reports = Reports(cluster) if cluster.heartbeat else None
-        self._copying = Copying(jobs)
+        self._copying = CopySources(jobs)
         self.copies = bool(self._copying)
-        self.reading: Reading | None = None
+        self.reading: BlockReads | None = None
         if simulation.network is not None:
             phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
-            self.reading = Reading(cluster, simulation.network, phases, simulation.seed, absent)
+            self.reading = BlockReads(
+                cluster, simulation.network, phases, simulation.seed, absent
+            )
 
     def add(self, host: Host) -> None:
-        """A host joined; it may be another one than before by the same name."""
+        """Add a host, perhaps with the name of an earlier host and another speed."""
         self._speeds[host.name] = self._speed_of(host)
 
     def begin(self, launch: Launch, now: float) -> None:
-        """A host begins an attempt."""
+        """Begin an attempt on its host."""
         if self.reading and self.reading.begin(now, launch):
             return
         if self.copies:
@@ -66,32 +68,32 @@ class Attempts:
         else:
             self._compute(launch, now)
 
-    def read(self, reading: Reading, now: float) -> None:
-        """Continue the attempts that have read their blocks by now."""
+    def read(self, reading: BlockReads, now: float) -> None:
+        """Continue the attempts that have read their blocks by `now`."""
         for launch in reading.ended(now):
             self._copy(launch, now)
 
-    def tell_copiers(self, events: Iterable[object], now: float) -> None:
-        """Start to compute the attempts that have all of their input after these task ends."""
+    def start_copiers(self, events: Iterable[object], now: float) -> None:
+        """Compute the attempts whose input is complete after the task ends among `events`."""
         for event in events:
             if isinstance(event, TaskFinished):
                 for source in self._copying.ended(event.at, event.phase):
                     for begun, launch in source.waiting:
                         begins = source.copied_at(begun)
                         assert begins is not None
-                        heard_at = self._unreachable.through(launch.host, now)
-                        self._compute(launch, max(begins, heard_at))
+                        known_at = self._unreachable.through(launch.host, now)
+                        self._compute(launch, max(begins, known_at))
                     source.waiting.clear()
 
     def is_waiting(self, key: AttemptKey) -> bool:
-        """Whether an attempt still reads or copies incomplete input, so has no end yet."""
+        """Whether an attempt still reads, or copies incomplete input, so that it has no end."""
         if self.reading and self.reading.has(key):
             return True
         source = self._copying.source(key[0])
         return source is not None and any(key_of(one) == key for _, one in source.waiting)
 
     def give_up(self, key: AttemptKey, now: float) -> bool:
-        """Stop an attempt that is waiting; False if it computes instead."""
+        """Stop an attempt that is waiting; False if it computes."""
         if self.reading and self.reading.give_up(now, key):
             return True
         if not self.is_waiting(key):
@@ -102,19 +104,19 @@ class Attempts:
         return True
 
     def computed(self, end: TaskFinished, host: str, now: float) -> float:
-        """The work that an attempt with this end has done by now, in seconds at speed 1."""
-        whole = self._truths.work_of(Launch(*key_of(end), host, Locality.NODE))
+        """The work that an attempt with this end has done by `now`, in seconds at speed 1."""
+        whole = self._durations.work_of(Launch(*key_of(end), host, Locality.NODE))
         begun = end.at - end.seconds
         part = (now - begun) / end.seconds if end.seconds else 1.0
         return whole * min(1.0, max(0.0, part))
 
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
         """Add to the kept work of a task, which need not be done again."""
-        self._truths.keep(phase, task, work)
+        self._durations.keep(phase, task, work)
 
     def lose(self, phase: PhaseId, task: int) -> None:
-        """The output of a done task is lost."""
-        self._truths.forget(phase, task)
+        """Record that the output of a done task is lost."""
+        self._durations.forget(phase, task)
         self._copying.lost(phase)
 
     def fails(self, launch: Launch) -> bool:
@@ -122,7 +124,7 @@ class Attempts:
         return self._fault is not None and self._fault(launch) is not None
 
     def _copy(self, launch: Launch, begun: float) -> None:
-        """From `begun` on the attempt copies the output of other phases, if it needs any."""
+        """Copy the output of other phases from `begun` on if needed, else compute."""
         source = self._copying.source(launch.phase)
         if source is None:
             self._compute(launch, begun)
@@ -134,13 +136,13 @@ class Attempts:
             self._compute(launch, begins)
 
     def _compute(self, launch: Launch, begins: float) -> None:
-        """The attempt has all of its input at `begins`; schedule its end."""
-        work = self._truths.work_of(launch) * self._slowdown[launch.locality]
+        """Schedule the end of an attempt that has all of its input at `begins`."""
+        work = self._durations.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
         fault = self._fault(launch) if self._fault else None
         if fault is not None and not isinstance(fault, Fault):
             raise InputError(
-                f"fault gives {fault!r:.80} for {launch}; let it give a slotwise.Fault, or None"
+                f"fault returns {fault!r:.80} for {launch}; expected a slotwise.Fault or None"
             )
         end = begins + (seconds * fault.after if fault else seconds)
         if self._reports:
@@ -148,12 +150,12 @@ class Attempts:
         phase, task, attempt = launch.phase, launch.task, launch.attempt
         if fault:
             failed = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
-            self._tell(end, failed)
+            self._schedule(end, failed)
         else:
-            self._tell(end, TaskFinished(end, phase, task, attempt, seconds))
+            self._schedule(end, TaskFinished(end, phase, task, attempt, seconds))
 
 
-# Delayed actions of the simulated backend: heap entries that are not plain events.
+# Heap entries of the simulated backend that are not events: actions that are delayed.
 
 AttemptKey = tuple[PhaseId, int, int]
 
@@ -166,19 +168,19 @@ class Deliver:
 
     @property
     def host(self) -> str:
-        """The host that the decision reaches."""
+        """The host of the decision."""
         return self.decision.host
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A host receives a launch again."""
+    """A host receives a launch a second time."""
 
     launch: Launch
 
     @property
     def host(self) -> str:
-        """The host that receives the launch."""
+        """The host of the launch."""
         return self.launch.host
 
 
@@ -200,7 +202,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """The output of a done task is lost, wherever it is."""
+    """The output of a done task is lost, on whichever host it is."""
 
     phase: PhaseId
     task: int
@@ -214,11 +216,8 @@ def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:
     return one.phase, one.task, one.attempt
 
 
-# The attempts that hosts were sent: one that was sent before is not begun again.
-
-
 class LaunchDeduplicator:
-    """The last attempt launched of each task; the attempts of a task come in order."""
+    """Detects repeated launches by the last attempt of each task: attempts come in order."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._counts = {
@@ -230,7 +229,7 @@ class LaunchDeduplicator:
         self._taken_back: set[tuple[PhaseId, int]] = set()
 
     def is_new(self, launch: Launch) -> bool:
-        """Record a launch; whether it was not launched before. O(1)."""
+        """Record a launch; returns whether it is not a repetition. O(1)."""
         latest = self._latest.get(launch.phase)
         if latest is None:
             latest = array("I", [0]) * self._counts[launch.phase]
@@ -248,19 +247,16 @@ class LaunchDeduplicator:
         self._taken_back.add((phase, task))
 
     def was_taken_back(self, launch: Launch) -> bool:
-        """Whether an attempt that is over ended without a result because it was taken back."""
+        """Whether an attempt that is over was killed or given up."""
         is_latest = launch.attempt == self._latest[launch.phase][launch.task]
         return not is_latest or (launch.phase, launch.task) in self._taken_back
 
 
-# The gangs of a simulation: which of their tasks are done, and which attempts do not count.
-
-
 class Gangs:
-    """A gang is broken when an attempt of it ends without a result.
+    """The gangs of a simulation: their done tasks, and the attempts that do not count.
 
-    The output of its done tasks is then reported as lost. Its attempts that still run count as
-    killed when they end.
+    A gang is broken when one of its attempts ends without a result. The output of its done
+    tasks is then reported as lost. Its attempts that still run count as killed when they end.
     """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
@@ -287,12 +283,12 @@ class Gangs:
         return event.attempt <= self._broken.get(event.phase, 0)
 
     def give_up(self, job: str) -> None:
-        """A job was given up: its gangs are not done again."""
+        """Drop the gangs of a job that was given up: they are not repeated."""
         for phase in [phase for phase in self._done if phase.job == job]:
             del self._done[phase]
 
     def follow(self, event: Event) -> Sequence[Event]:
-        """An event as it counts, and the loss of output that follows from it."""
+        """An event, as killed if its attempt does not count, and the output lost by it."""
         if not isinstance(event, TaskFinished | TaskFailed | TaskKilled | OutputLost):
             return (event,)
         done = self._done.get(event.phase)
@@ -315,14 +311,11 @@ class Gangs:
         return OutputLost(at, phase, tasks, reason)
 
 
-# Outputs of done tasks that are lost while other tasks still need them.
-
-
 class Losses:
-    """Which outputs are lost, and whether it matters.
+    """The losses of the output of done tasks.
 
-    Only output that a later phase reads can be lost, and only while this phase is not done: the
-    output of a job is safe.
+    Only output that a later phase reads can be lost, and only until that phase is done. The
+    final output of a job is never lost.
     """
 
     def __init__(
@@ -340,38 +333,36 @@ class Losses:
                     self._readers.setdefault(PhaseId(job.id, name), []).append(reader)
 
     def seconds_after(self, event: TaskFinished) -> float | None:
-        """Count the end of a task; after how many seconds its output is lost, if it is."""
+        """Count the end of a task; the seconds until its output is lost, or None."""
         self._left[event.phase] -= 1
         return self._loss(event) if event.phase in self._readers else None
 
     def give_up(self, job: str) -> None:
-        """Nothing more is lost of a job that was given up."""
+        """Ignore further losses of a job that was given up."""
         self._given_up.add(job)
 
     def matters(self, phase: PhaseId) -> bool:
-        """Whether output of this phase is still needed."""
+        """Whether the output of a phase is still needed."""
         return phase.job not in self._given_up and any(
             self._left[reader] for reader in self._readers[phase]
         )
 
     def undo(self, phase: PhaseId, tasks: int) -> None:
-        """Count this number of tasks as not done any more."""
+        """Count `tasks` tasks of a phase as not done any more."""
         self._left[phase] += tasks
 
 
-# Reading input from other hosts: attempts that wait, in their slots, for their block.
-
 OUTSIDE = ""
-"""The source of a block that no host of the cluster holds."""
+"""The source of a block that no host of the cluster has."""
 
 
-class Reading:
-    """The attempts that read a block over the network now.
+class BlockReads:
+    """The attempts that now read a block over the network, in their slots.
 
-    The whole block is read before the task computes, from the nearest copy: one in the rack of
-    the reader if there is one. Among several, the host with the fewest outgoing flows at that
-    moment is chosen; ties are broken by the seed and the number of the task. A block is read to
-    its end also if the host that it comes from leaves meanwhile.
+    The whole block is read before the task computes, from a copy in the rack of the reader if
+    there is one. Among several copies, the host with the fewest outgoing flows at that moment
+    is chosen; ties are broken by the seed and the number of the task. A block is read to its
+    end even if its source leaves meanwhile.
     """
 
     def __init__(
@@ -382,7 +373,7 @@ class Reading:
         seed: int,
         absent: Collection[str] = (),
     ) -> None:
-        """`absent` holds the hosts of the cluster that are not there now; it may change."""
+        """`absent` has the hosts of the cluster that are not present now; it may change."""
         self._flows: FlowNetwork[AttemptKey] = FlowNetwork(cluster, network)
         self._rack_of = cluster.rack_of
         self._phases, self._seed = phases, seed
@@ -390,7 +381,7 @@ class Reading:
         self._launches: dict[AttemptKey, Launch] = {}
 
     def begin(self, now: float, launch: Launch) -> bool:
-        """Begin to read the block of an attempt; False if its host has it, or it has none."""
+        """Begin to read the block of an attempt; False if it is local or there is none."""
         blocks = self._phases[launch.phase].tasks.blocks
         if launch.locality is Locality.NODE or not blocks:
             return False
@@ -403,12 +394,12 @@ class Reading:
         return True
 
     def next_end(self) -> float | None:
-        """When the next attempt has its block if no other reading begins."""
-        coming = self._flows.next_end()
-        return None if coming is None else coming[0]
+        """When the next block is complete if no further reading begins."""
+        upcoming = self._flows.next_end()
+        return None if upcoming is None else upcoming[0]
 
     def ended(self, now: float) -> list[Launch]:
-        """The attempts that have their block by now, in order of completion."""
+        """The attempts that have their block by `now`, in order of completion."""
         return [self._launches.pop(key) for key in self._flows.advance(now)]
 
     def has(self, key: AttemptKey) -> bool:
@@ -416,7 +407,7 @@ class Reading:
         return key in self._launches
 
     def give_up(self, now: float, key: AttemptKey) -> bool:
-        """Stop the reading of a killed attempt; whether it was still reading."""
+        """Stop the reading of a killed attempt; returns whether it was still reading."""
         if self._launches.pop(key, None) is None:
             return False
         self._flows.stop(now, key)
@@ -427,7 +418,7 @@ class Reading:
         return self._flows.traffic()
 
     def _copy(self, block: Block, launch: Launch) -> str:
-        """The host to read from."""
+        """The host from which to read a block."""
         rack_of = self._rack_of
         hosts = sorted(
             host for host in block.hosts if host in rack_of and host not in self._absent
@@ -440,7 +431,7 @@ class Reading:
         return min(near[first:] + near[:first], key=self._flows.leaving)
 
 
-# Copying between phases: tasks that began early wait in their slots for missing input.
+# Copying between phases: tasks that start early wait in their slots for missing input.
 #
 # A task of phase P copies equal parts from the M tasks that P waits for. If these end at t_1 <=
 # ... <= t_M and copying all parts takes c seconds, a task that began at b has all of them at
@@ -461,25 +452,25 @@ class CopySource:
         self._done, self._latest = 0, -inf
         self.waiting: list[tuple[float, Launch]] = []
 
-    def part_is_there(self, at: float) -> bool:
-        """Count the end of a source task; whether all have ended now."""
+    def part_done(self, at: float) -> bool:
+        """Count the end of a source task; returns whether all have ended now."""
         left = self._parts - self._done
         self._latest = max(self._latest, at + self._copy * left / self._parts)
         self._done += 1
         return self._done == self._parts
 
-    def part_is_lost(self) -> None:
+    def part_lost(self) -> None:
         """Count a source task as not done any more."""
         self._done -= 1
 
     def copied_at(self, begun: float) -> float | None:
-        """When a task that began at `begun` has copied all; None while input is missing."""
+        """When a task that began at `begun` has all of its input; None while it is missing."""
         if self._done < self._parts:
             return None
         return max(begun + self._copy, self._latest)
 
 
-class Copying:
+class CopySources:
     """The sources of all phases that copy, indexed by copying phase and by source phase."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -491,17 +482,17 @@ class Copying:
                     self._add(job, phase)
 
     def source(self, phase: PhaseId) -> CopySource | None:
-        """The source of this phase; None if it copies nothing."""
+        """The source of a phase; None if the phase copies nothing."""
         return self._of.get(phase)
 
     def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
-        """Count the end of a task of this phase. The sources that are complete now."""
-        return [source for source in self._fed_by.get(phase, ()) if source.part_is_there(at)]
+        """Count the end of a task of a phase; returns the sources that are now complete."""
+        return [source for source in self._fed_by.get(phase, ()) if source.part_done(at)]
 
     def lost(self, phase: PhaseId) -> None:
-        """The output of a task of this phase is lost: what has not copied it waits."""
+        """Record the loss of the output of a task of a phase, for which copying tasks wait."""
         for source in self._fed_by.get(phase, ()):
-            source.part_is_lost()
+            source.part_lost()
 
     def __bool__(self) -> bool:
         return bool(self._of)

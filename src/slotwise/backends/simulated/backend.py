@@ -10,13 +10,13 @@ from slotwise.backends.simulated.attempts import (
     Abandon,
     AttemptKey,
     Attempts,
+    BlockReads,
     Deliver,
     Gangs,
     LaunchDeduplicator,
     Lose,
     Losses,
     Order,
-    Reading,
     Repeat,
     Stop,
     key_of,
@@ -52,12 +52,12 @@ from slotwise.core.job import Job
 class SimulatedBackend:
     """Simulates launches with a heap of events. An event costs O(log of the pending entries).
 
-    Reports of a host that is cut off arrive when it is back. Until then its tasks do not count
-    as done, also for tasks that copy from them. If its grace ends before, they are lost, and
-    their reports are ignored. A decision made meanwhile is carried out when the host is back: a
-    launch unless its attempt is lost, a kill unless the attempt is done.
+    Reports of an unreachable host arrive when it is reachable again. Until then its tasks do
+    not count as done, also for tasks that copy from them. If its grace ends before, they are
+    lost, and their reports are ignored. A decision made meanwhile is executed when the host is
+    reachable again: a launch unless its attempt is lost, a kill unless the attempt is done.
 
-    The attempts on a host that is removed are lost, and nothing more is heard of it.
+    The attempts on a removed host are lost, and its later reports are ignored.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SimulatedBackend:
         simulation: Simulation | None = None,
         requests: Sequence[Request] = (),
     ) -> None:
-        """Simulate these jobs; `requests` are what users ask for, at the instants they name."""
+        """Simulate `jobs`, with `requests` of users at their instants."""
         truth = simulation or Simulation()
         truth.check(cluster, jobs)
         changes = in_order(truth.changes or ())
@@ -82,35 +82,35 @@ class SimulatedBackend:
         self._unresponsive: set[str] = set()  # as reported
         grown = list(_grown(jobs, requests))
         self._attempts = Attempts(
-            ever, grown, truth, self._unreachable, self._tell, self._absent
+            ever, grown, truth, self._unreachable, self._schedule, self._absent
         )
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
         self._begun, self._gangs = LaunchDeduplicator(grown), Gangs(jobs)
         self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if hosts are tracked
-        self._killed: set[AttemptKey] = set()  # Their next entry in the heap is ignored.
+        self._killed: set[AttemptKey] = set()  # Their next entries in the heap are ignored.
         self._stop_requested: set[AttemptKey] = set()
         self._heap: list[tuple[float, int, Event | Order]] = []
         self._counter = 0
         self._losses = None if truth.loss is None else Losses(jobs, truth.loss)
-        # Number of heap entries that need handling before they are returned; where hosts are
-        # tracked, outputs are lost or there are gangs any entry may.
+        # The number of heap entries that need handling before they are returned. If hosts are
+        # tracked, outputs are lost or there are gangs, any entry may.
         self._odd = int(self._tracks_hosts or self._losses is not None or bool(self._gangs))
         for job in sorted(jobs, key=lambda job: job.arrival):
-            self._tell(job.arrival, JobArrived(job.arrival, truth.told(job)))
+            self._schedule(job.arrival, JobArrived(job.arrival, truth.told(job)))
         for request in requests:
-            self._tell(request.at, request)
+            self._schedule(request.at, request)
         if not any(isinstance(request, JobsClosed) for request in requests):
             last = max((job.arrival for job in jobs), default=0.0)
-            self._tell(last, JobsClosed(last))
+            self._schedule(last, JobsClosed(last))
         for change in changes:
-            self._tell(change.at, change)
+            self._schedule(change.at, change)
         self._schedule_outages()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Begin an attempt, or ask one to stop. No action for a job given up.
+        """Begin an attempt, ask one to stop, or record that a job was given up.
 
-        An attempt that was launched before does not begin again. InputError if `repeats` gives
-        an invalid number.
+        An attempt that was launched before does not begin again. InputError if `repeats`
+        returns an invalid number.
         """
         if isinstance(decision, Launch):
             if not self._begun.is_new(decision):
@@ -127,7 +127,7 @@ class SimulatedBackend:
                 self._losses.give_up(decision.job)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """Move the clock to the next events, or to `until` if they come later."""
+        """Advance the clock to the next events, or to `until` if they are later."""
         heap = self._heap
         while True:
             if self._reading:
@@ -145,17 +145,17 @@ class SimulatedBackend:
                 if not entries:
                     continue  # Nothing is visible to the scheduler.
             if self._copies:
-                self._attempts.tell_copiers(entries, at)
+                self._attempts.start_copiers(entries, at)
             return entries  # type: ignore[return-value]  # No orders are left.
 
-    def _read(self, reading: Reading, until: float | None) -> None:
-        """Continue the attempts that get their blocks before the next entry of the heap."""
+    def _read(self, reading: BlockReads, until: float | None) -> None:
+        """Continue the attempts that have their blocks before the next entry of the heap."""
         while (at := reading.next_end()) is not None:
             if (until is not None and until < at) or (self._heap and self._heap[0][0] < at):
                 return
             self._attempts.read(reading, at)
 
-    def _tell(self, at: float, event: Event) -> None:
+    def _schedule(self, at: float, event: Event) -> None:
         self._counter += 1
         heappush(self._heap, (at, self._counter, event))
 
@@ -167,14 +167,14 @@ class SimulatedBackend:
         heappush(self._heap, (at, self._counter, order))
 
     def _carry_out(self, entries: Sequence[Event | Order]) -> Iterator[Event]:
-        """Carry out orders and delay unreachable messages. Yields the events to return."""
+        """Execute orders, and delay messages of unreachable hosts; the events to return."""
         for entry in entries:
             if isinstance(entry, Order):
                 self._odd -= 1
                 if isinstance(entry, Lose):
                     yield from self._lose(entry)
                 elif not self._unreachable or not self._put_off(entry, entry.host):
-                    yield from self._obey(entry)
+                    yield from self._execute(entry)
             elif isinstance(entry, TaskFinished | TaskFailed):
                 key = key_of(entry)
                 if key in self._killed:
@@ -191,7 +191,7 @@ class SimulatedBackend:
                 yield entry
 
     def _with_gangs(self, events: Iterable[Event]) -> Iterator[Event]:
-        """These events as they count, with the losses of output of broken gangs."""
+        """The events after `Gangs.follow`, with the output that broken gangs lose."""
         for given in events:
             for event in self._gangs.follow(given):
                 if isinstance(event, OutputLost):
@@ -201,7 +201,7 @@ class SimulatedBackend:
                         self._losses.undo(event.phase, len(event.tasks))
                 yield event
 
-    def _obey(self, order: Order) -> Sequence[Event]:
+    def _execute(self, order: Order) -> Sequence[Event]:
         if isinstance(order, Stop):
             return self._stop(order)
         if isinstance(order, Deliver):
@@ -212,7 +212,7 @@ class SimulatedBackend:
         return self._abandon(order.host)
 
     def _find_loss(self, losses: Losses, event: TaskFinished) -> None:
-        """Plan the loss of the output of a task that has just ended, if it will be lost."""
+        """Schedule the loss of the output of a task that has just ended, if it is lost."""
         seconds = None if self._gangs.is_void(event) else losses.seconds_after(event)
         if seconds is not None:
             self._order(self.now + seconds, Lose(event.phase, event.task))
@@ -220,15 +220,15 @@ class SimulatedBackend:
     def _lose(self, loss: Lose) -> Sequence[Event]:
         assert self._losses is not None
         if loss.phase in self._gangs and not self._gangs.is_done(loss.phase, loss.task):
-            return ()  # It was done again, or will be.
+            return ()  # The task is repeated anyway.
         if not self._losses.matters(loss.phase):
             return ()
         return (OutputLost(self.now, loss.phase, (loss.task,)),)
 
     def _preempt(self, decision: Preempt) -> None:
-        """Stop an attempt: now, when it has saved its work, or when its grace is over.
+        """Stop an attempt: now, when it has saved its work, or at the end of its grace.
 
-        If it is done by then, it ends normally.
+        An attempt that is done by then ends normally.
         """
         key, of_gang = key_of(decision), decision.phase in self._gangs
         if key in self._stop_requested and not (of_gang and decision.until is None):
@@ -249,7 +249,7 @@ class SimulatedBackend:
     def _computed(self, key: AttemptKey, host: str) -> float | None:
         """The work that a running attempt has done, at speed 1; None if it will not succeed.
 
-        Searches all future ends, since few attempts are ever asked to stop.
+        O(pending entries), since few attempts are ever asked to stop.
         """
         for _, _, entry in self._heap:
             if isinstance(entry, TaskFinished) and key_of(entry) == key:
@@ -284,13 +284,13 @@ class SimulatedBackend:
         for span in self._unreachable:
             if span.noticed is not None:
                 host, given_up = span.host, span.noticed + self._grace
-                self._tell(span.noticed, HostLost(span.noticed, host))
+                self._schedule(span.noticed, HostLost(span.noticed, host))
                 if given_up < span.back:
                     self._order(given_up, Abandon(host))
-                self._tell(span.back, HostJoined(span.back, host))
+                self._schedule(span.back, HostJoined(span.back, host))
 
     def _send(self, launch: Launch) -> None:
-        """Send a launch to a host: it may arrive later, or twice."""
+        """Send a launch to a host; it may arrive later, or twice."""
         host, repeats = launch.host, self._simulation.repeats
         arrives = self._unreachable.through(host, self.now)
         if self._tracks_hosts:
@@ -303,12 +303,12 @@ class SimulatedBackend:
         if later is not None:
             if not is_number(later) or not 0 <= later <= MAX_TIME:
                 raise InputError(
-                    f"repeats gives {later} for {launch}; let it give seconds >= 0"
+                    f"repeats returns {later} for {launch}; expected seconds >= 0, or None"
                 )
             self._order(self._reports.next(host, self.now + later), Repeat(launch))
 
     def _deliver(self, decision: Launch | Preempt) -> Sequence[Event]:
-        """Carry out a decision that was delayed until the host was back."""
+        """Execute a decision that was delayed until the host was reachable."""
         key = key_of(decision)
         if isinstance(decision, Preempt):
             if key in self._hosts:
@@ -326,7 +326,7 @@ class SimulatedBackend:
         return (LaunchDropped(self.now, *key_of(launch), launch.host, reason),)
 
     def _why_dropped(self, launch: Launch) -> str:
-        """The reason that a host gives for dropping a repeated launch."""
+        """The reason why a host drops a repeated launch."""
         if self._is_under_way(key_of(launch)):
             return "runs already"
         if self._attempts.fails(launch):
@@ -334,7 +334,7 @@ class SimulatedBackend:
         return "was taken back" if self._begun.was_taken_back(launch) else "is done"
 
     def _is_under_way(self, key: AttemptKey) -> bool:
-        """Whether an attempt has begun and not ended. Searches all future ends."""
+        """Whether an attempt has begun and not ended. O(pending entries)."""
         if key in self._killed:
             return False
         ends = (entry for _, _, entry in self._heap)
@@ -343,26 +343,26 @@ class SimulatedBackend:
         )
 
     def _put_off(self, entry: TaskFinished | TaskFailed | Order, host: str) -> bool:
-        """Delay an entry until the host is back; False if the host is reachable now."""
+        """Delay an entry until its host is reachable; False if it is reachable now."""
         back = self._unreachable.through(host, self.now)
         if back == self.now or isinstance(entry, Abandon):
             return False
         if isinstance(entry, TaskFinished | TaskFailed):
-            self._tell(back, replace(entry, at=back))
+            self._schedule(back, replace(entry, at=back))
         else:
             self._order(back, entry)
         return True
 
     def _abandon(self, host: str) -> Sequence[Event]:
-        """A host has been unresponsive for longer than its grace: its attempts are lost."""
+        """Lose the attempts of a host that is unresponsive for longer than its grace."""
         if host not in self._unresponsive:
-            return ()  # It was removed.
+            return ()  # The host was removed.
         return self._lose_attempts(
             host, f"host {host} has not responded for more than {self._grace:g} s"
         )
 
     def _change_hosts(self, event: HostLost | HostJoined | HostChange) -> Sequence[Event]:
-        """Hosts come, go, become unresponsive or are back. The events to return."""
+        """Apply a change of a host; returns the events for the scheduler."""
         if isinstance(event, HostAdded):
             self._absent.discard(event.host.name)
             self._attempts.add(event.host)
@@ -381,7 +381,7 @@ class SimulatedBackend:
         return (event,)
 
     def _lose_attempts(self, host: str, reason: str) -> list[Event]:
-        """All attempts on a host are lost."""
+        """Cancel all attempts on a host; returns their failures."""
         lost = [key for key, where in self._hosts.items() if where == host]
         for key in lost:
             self._cancel(key)
@@ -389,7 +389,7 @@ class SimulatedBackend:
 
 
 def _grown(jobs: Sequence[Job], requests: Sequence[Request]) -> Iterator[Job]:
-    """The jobs with all tasks that are added to them."""
+    """The jobs with all tasks that requests add to them."""
     added: dict[str, list[TasksAdded]] = {}
     for request in requests:
         if isinstance(request, TasksAdded):

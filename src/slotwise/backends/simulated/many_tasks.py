@@ -1,4 +1,4 @@
-"""What a simulation of very many tasks needs: memory, which is checked, and time, estimated."""
+"""The memory check and the time estimate for simulations of many tasks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from slotwise.core.errors import InputError, option_name
 from slotwise.core.events import Event, TaskFinished
 
 TASKS_MANY = 1_000_000
-"""Simulations of fewer tasks take minutes at most, and need no such information."""
+"""Simulations of fewer tasks take minutes at most, and are neither checked nor estimated."""
 
 TASK_BYTES, LOGGED_TASK_BYTES = 300, 50
-"""The least memory for each task of a simulation; with a log in a file, for each of these."""
+"""The least memory for each task of a simulation, without and with a log file."""
 
-LOOK_SECONDS = 5.0
-"""After this time the duration is estimated."""
+ESTIMATE_SECONDS = 5.0
+"""The time after which the duration is estimated."""
 
 PRINTED_SECONDS = 60.0
 """A shorter duration is not printed."""
@@ -50,23 +50,22 @@ class Duration:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take in one turn."""
+        """Count the finished tasks of a turn, and print the estimate once it is due."""
         if self._is_over:
             return
-        if self._begun == inf:  # The first turn takes longest.
+        if self._begun == inf:  # The first turn takes longest, and is not measured.
             self._begun = self._clock()
             return
         self._done += sum(isinstance(event, TaskFinished) for event in events)
         passed = self._clock() - self._begun
-        if passed < LOOK_SECONDS or not self._done:
+        if passed < ESTIMATE_SECONDS or not self._done:
             return
         self._is_over = True
         seconds = passed * self._tasks / self._done
         if seconds >= PRINTED_SECONDS:
             print(
-                f"slotwise: simulating {self._tasks:,} tasks takes {_in_words(seconds)}, if it"
-                f" goes on as in the first {passed:.0f} s, with {self._done / passed:,.0f}"
-                " tasks a second",
+                f"slotwise: simulating {self._tasks:,} tasks takes {_in_words(seconds)} at the"
+                f" rate of the first {passed:.0f} s, {self._done / passed:,.0f} tasks a second",
                 file=sys.stderr,
             )
 
@@ -78,11 +77,8 @@ def _in_words(seconds: float) -> str:
     return f"about {seconds:.0f} seconds"
 
 
-# The memory that this machine has free.
-
-
 def free_memory() -> int | None:
-    """The bytes that programs can get without swapping; None if the system does not say it."""
+    """The bytes of memory available without swapping; None if the system has no such number."""
     with suppress(OSError, StopIteration, ValueError, IndexError):
         with open("/proc/meminfo", encoding="ascii") as lines:
             line = next(line for line in lines if line.startswith("MemAvailable:"))

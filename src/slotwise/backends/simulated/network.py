@@ -18,15 +18,15 @@ Key = TypeVar("Key", bound=Hashable)
 """The name of a flow."""
 
 FEW = 16
-"""Up to this number of concurrent flows, rates are computed faster without numpy."""
+"""The number of concurrent flows up to which rates are computed faster without numpy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The bytes that passed between hosts of one rack, and through the core.
+    """The bytes sent between hosts of one rack, and through the core.
 
     Also as step functions of time: `rack[i]` and `core[i]` bytes a second from `times[i]` on.
-    Flows on no limited link arrive at once and are not part of the steps.
+    Flows without a limited link arrive at once and are not part of the steps.
     """
 
     rack_bytes: float
@@ -39,9 +39,9 @@ class Traffic:
 class FlowNetwork(Generic[Key]):
     """Flows with a size in bytes and a name (`key`), in continuous time (seconds).
 
-    A flow within a rack passes the link out of its host and the link into the other one.
-    Between racks it also passes the links out of the rack, through the core and into the other
-    rack. On one host it passes no link. Rates are max-min fair at every instant. They are
+    A flow within a rack passes the link out of its source and the link into its target. Between
+    racks it also passes the links out of the rack, through the core and into the other rack.
+    Within a host it passes no link. Rates are max-min fair at every instant. They are
     recomputed when flows start or end: once for all changes at one instant, and only for the
     flows that may be affected, which share a link that may be full. Instants must not decrease
     from call to call, and `advance` must be called for all ends before any later instant.
@@ -67,7 +67,7 @@ class FlowNetwork(Generic[Key]):
         """Begin to send `size` bytes to a host. O(sources); rates are computed when needed.
 
         Several sources send equal parts as separate flows; the key ends with the last of them.
-        A source that is no host of the cluster is beyond the core.
+        A source that is not a host of the cluster is beyond the core.
         """
         assert key not in self._rows, f"flow {key} is under way"
         assert 0 <= size < inf, "a flow has a number of bytes"
@@ -85,12 +85,12 @@ class FlowNetwork(Generic[Key]):
                 self._members[link].add(row)
 
     def stop(self, now: float, key: Key) -> float:
-        """Stop a flow. The number of its bytes that have arrived."""
+        """Stop a flow; returns the number of its bytes that have arrived."""
         self._move(now)
         return sum(self._remove(row) for row in sorted(self._rows.pop(key)))
 
     def next_end(self) -> tuple[float, Key] | None:
-        """When the next flow will end if nothing starts or stops before, and its name.
+        """The end of the next flow if none starts or stops before, and its key.
 
         A key with several sources has several ends; it is over when `advance` returns it.
         """
@@ -102,10 +102,10 @@ class FlowNetwork(Generic[Key]):
         return self._next
 
     def advance(self, now: float) -> list[Key]:
-        """Move the clock. The flows that are over by now, in order of end, then of start."""
+        """Advance the clock; returns the flows that are over, in order of end, then start."""
         over: list[Key] = []
-        while (coming := self.next_end()) is not None and coming[0] <= now:
-            self._now = coming[0]
+        while (upcoming := self.next_end()) is not None and upcoming[0] <= now:
+            self._now = upcoming[0]
             for row in self._flows.ended(self._now):
                 key = self._keys[row]
                 self._remove(row)
@@ -140,12 +140,14 @@ class FlowNetwork(Generic[Key]):
     def _move(self, now: float) -> None:
         assert now >= self._now, "time never decreases"
         if now > self._now:
-            coming = self.next_end()
-            assert coming is None or coming[0] >= now, "earlier ends were handled by advance"
+            upcoming = self.next_end()
+            assert upcoming is None or upcoming[0] >= now, (
+                "earlier ends were handled by advance"
+            )
             self._now = now
 
     def _remove(self, row: int) -> float:
-        """Remove a flow. The number of its bytes that have arrived."""
+        """Remove a flow; returns the number of its bytes that have arrived."""
         flows = self._flows
         arrived = flows.arrived(row, self._now)
         self._rack_bytes += arrived * flows.cells.in_rack[row]
@@ -161,7 +163,7 @@ class FlowNetwork(Generic[Key]):
         return arrived
 
     def _may_be_full(self, link: int) -> bool:
-        """Whether the flows on a link could fill it if each had the highest possible rate."""
+        """Whether the flows on a link fill it if each has the highest possible rate."""
         links = self._links
         return len(self._members[link]) * links.fastest > links.capacity[link]
 
@@ -183,10 +185,10 @@ class FlowNetwork(Generic[Key]):
         self._note_traffic()
 
     def _touched(self) -> list[int] | None:
-        """The new flows, and those connected by full links to them or to ended flows.
+        """The new flows, and the flows that full links connect to them or to ended flows.
 
-        A link that cannot be full does not connect flows: each has a lower limit elsewhere.
-        None if there are more than a few: it is then faster to recompute all flows.
+        A link that cannot be full does not connect flows: each has a lower limit on another.
+        None for more than `FEW` flows: it is then faster to recompute all flows.
         """
         paths, found = self._flows.paths, set(self._fresh)
         if len(found) > FEW:
@@ -219,14 +221,12 @@ class FlowNetwork(Generic[Key]):
             self._core.append(core)
 
 
-# The links of a cluster's network, as numbers, and the path of a flow between two hosts.
-
 MAX_PATH = 5
 """The longest path: out of a host, out of its rack, the core, into a rack, into a host."""
 
 
 class Way(IntEnum):
-    """How far a flow goes: it stays on its host, in its rack, or passes the core."""
+    """The reach of a flow: within its host, within its rack, or through the core."""
 
     HOST = 0
     RACK = 1
@@ -265,7 +265,7 @@ class Links:
         """The highest rate of a flow, since every flow enters a host."""
 
     def path(self, source: str, target: str) -> tuple[tuple[int, ...], Way]:
-        """The limited links on the path of a flow. An unknown source is beyond the core."""
+        """The limited links on the path of a flow; an unknown source is beyond the core."""
         if source == target:
             return (), Way.HOST
         hosts = len(self._host)
@@ -277,14 +277,12 @@ class Links:
         return self._limited(*out, *into), Way.CORE
 
     def out_of(self, host: str) -> int:
-        """The link out of a host; `nowhere` if it is no host."""
+        """The link out of a host; `nowhere` for an unknown host."""
         return self._host.get(host, self.nowhere)
 
     def _limited(self, *path: int) -> tuple[int, ...]:
         return tuple([link for link in path if self._has_limit[link]])
 
-
-# The state of all flows as columns of numbers, so that many can change at once.
 
 NOBODY = -1
 _NUMBERS = ("end", "left", "number", "rate", "since", "size", "in_rack", "in_core")
@@ -306,7 +304,7 @@ class Cells:
 
 
 class FlowTable:
-    """A table with a row for each flow. The rows of ended flows are reused.
+    """A table with a row for each flow, in columns so that numpy changes many flows at once.
 
     number  in order of start; NOBODY if the row is free
     size    total bytes
@@ -315,7 +313,7 @@ class FlowTable:
     end     the instant at which it ends at that rate; inf while it has no rate
     in_rack, in_core    1 if it stays in its rack, or passes the core; otherwise 0
 
-    A flow whose rate does not change keeps its exact end.
+    The rows of ended flows are reused. A flow whose rate does not change keeps its exact end.
     """
 
     __slots__ = (*_NUMBERS, "_free", "_nowhere", "_numbers", "cells", "links", "paths", "top")
@@ -333,7 +331,7 @@ class FlowTable:
         self._view()
 
     def begin(self, path: tuple[int, ...], way: Way, size: float, now: float) -> int:
-        """The row of a new flow, which has no rate yet."""
+        """Add a flow without a rate; returns its row."""
         if self._free:
             row = self._free.pop()
             self.paths[row] = path
@@ -364,7 +362,7 @@ class FlowTable:
         self._free.append(row)
 
     def change_few(self, rows: Sequence[int], rates: Sequence[float], now: float) -> None:
-        """Set the rates of these flows from now on; inf: the flow ends now."""
+        """Set the rates of flows from `now` on; a flow with rate inf ends now."""
         cells = self.cells
         for row, new in zip(rows, rates, strict=True):
             old = cells.rate[row]
@@ -386,7 +384,7 @@ class FlowTable:
         self.rate[rows] = np.where(rates == inf, 0.0, rates)
 
     def arrived(self, row: int, now: float) -> float:
-        """The bytes of a flow that have arrived by now."""
+        """The bytes of a flow that have arrived by `now`."""
         cells = self.cells
         if cells.end[row] <= now:
             return cells.size[row]
@@ -394,7 +392,7 @@ class FlowTable:
         return cells.size[row] - max(0.0, left)
 
     def ended(self, now: float) -> list[int]:
-        """The rows of the flows that end by now, in order of start."""
+        """The rows of the flows that end by `now`, in order of start."""
         rows: list[int] = np.flatnonzero(self.end[: self.top] <= now).tolist()
         return sorted(rows, key=self.cells.number.__getitem__) if len(rows) > 1 else rows
 
@@ -403,7 +401,7 @@ class FlowTable:
         return np.flatnonzero(self.number[: self.top] != NOBODY)
 
     def next_row(self) -> int:
-        """The row of the flow that ends first. There must be one."""
+        """The row of the flow that ends first; at least one flow must exist."""
         return int(self.end[: self.top].argmin())
 
     def rate_in_rack(self) -> float:
@@ -426,16 +424,16 @@ class FlowTable:
             setattr(self.cells, name, memoryview(getattr(self, name)))
 
 
-# Max-min fair rates of flows that share links: exact progressive filling.
+# Max-min fair rates of flows that share links, by exact progressive filling.
 #
-# No flow can get more without reducing the rate of a flow that has no more than it. These rates
-# are unique (Bertsekas and Gallager, Data Networks, 6.5.2).
+# No flow can get a higher rate without reducing the rate of a flow with at most its rate. These
+# rates are unique (Bertsekas and Gallager, Data Networks, 6.5.2).
 
 Numbers = npt.NDArray[np.float64]
 
 
 def rates_of_few(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> list[float]:
-    """The rate of each flow, given the links that it passes; inf if it passes none.
+    """The rate of each flow, given the links on its path; inf for an empty path.
 
     Each pass fills the link with the least capacity per flow, fixes the rates of its flows, and
     subtracts them. A pass scans all links in use, so this is for a few dozen flows.
@@ -464,10 +462,10 @@ def rates_of_few(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> l
 def rates_of_many(paths: npt.NDArray[np.int64], capacity: Numbers) -> Numbers:
     """Like `rates_of_few`, with numpy; `paths` has a row of links for each flow.
 
-    Rows may be padded with a link of capacity inf. Each round fills all links at once whose
-    flows have no smaller level on another link: fixing other flows can only raise the level of
-    a link, so none of these would fill earlier. O(paths.size) for each round. The number of
-    rounds is the length of the longest chain of dependent links, which is small.
+    Rows may be padded with a link of capacity inf. Each round fills all links whose flows have
+    no smaller level on another link. Fixing other flows can only raise the level of a link, so
+    none of these links would fill earlier. O(paths.size) for each round. The number of rounds
+    is the length of the longest chain of dependent links, which is small.
     """
     room, rates = capacity.copy(), np.full(len(paths), inf)
     left = np.flatnonzero(np.isfinite(capacity[paths]).any(axis=1))
@@ -478,7 +476,7 @@ def rates_of_many(paths: npt.NDArray[np.int64], capacity: Numbers) -> Numbers:
         levels = level[at]
         lowest = levels.min(axis=1, keepdims=True)
         is_tight = np.ones(len(room), dtype=bool)
-        is_tight[at[levels > lowest]] = False  # One of its flows has a smaller level elsewhere.
+        is_tight[at[levels > lowest]] = False  # A flow has a smaller level on another link.
         done = is_tight[at].any(axis=1)
         given = lowest[done, 0]
         rates[left[done]] = given

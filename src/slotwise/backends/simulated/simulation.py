@@ -1,4 +1,4 @@
-"""Parameters of a simulation: how the cluster differs from what the scheduler believes."""
+"""The parameters of a simulation: how it differs from what the scheduler believes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         check_name("the reason of a fault", self.reason)
-        check_range("after of a fault", self.after, 0, 1, "give a part from 0 to 1")
+        check_range("after of a fault", self.after, 0, 1, "expected a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +59,22 @@ class Simulation:
     noise          spread of true durations around the estimates: the standard deviation of
                    the logarithm of a factor whose mean is 1; 0 makes the estimates true
     remote_factor  factor on the time of a task that reads its input from another rack
-    rack_factor    the same for another host of its rack; None: as remote_factor
-    fault          returns the fault of an attempt, or None; None: no attempt fails
+    rack_factor    the same for another host of its rack; by default remote_factor
+    fault          a function that returns the fault of an attempt, or None
     save_seconds   seconds that a task needs to save its work when it is asked to stop, after
                    which it ends; None: it saves nothing and runs until it is done or killed
     network        the network over which a task reads its block before it computes, if its host
                    has no copy; None: reading takes no time apart from the factors above
-    speeds         the true speeds of hosts, where they differ from the believed ones
-    outages        when hosts are cut off from the scheduler
-    changes        the hosts that are added, drained and removed, and when; None: those of the
-                   workload
-    hide_work      the scheduler is not told the work of the jobs, only what finished tasks took
-    repeats        returns the seconds after which a host receives a launch a second time, or
-                   None; None: every launch is received once
-    loss           returns the seconds from the end of a task to the loss of its output, or
-                   None; the task is done again if other tasks still need it. None: no output is
-                   lost
+    speeds         the true speeds of hosts, if they differ from the believed ones
+    outages        when hosts are unreachable for the scheduler
+    changes        the hosts that are added, drained and removed, and when; by default those of
+                   the workload
+    hide_work      the scheduler does not get the work of the jobs, only the durations of
+                   finished tasks
+    repeats        a function that returns the seconds after which a host receives a launch a
+                   second time, or None
+    loss           a function that returns the seconds from the end of a task to the loss of its
+                   output, or None; the task is repeated if other tasks still need the output
     """
 
     seed: int = 0
@@ -94,42 +94,44 @@ class Simulation:
     def __post_init__(self) -> None:
         if not is_whole(self.seed) or self.seed < 0:
             raise InputError(
-                f"{option_name('seed')} is {self.seed!r}; give a whole number >= 0"
+                f"{option_name('seed')} is {self.seed!r}; expected a whole number >= 0"
             )
         if not is_number(self.noise) or not 0 <= self.noise <= 10:
             raise InputError(
-                f"{option_name('noise')} is {self.noise!r}; it must be between 0 and 10"
+                f"{option_name('noise')} is {self.noise!r}; expected a number from 0 to 10"
             )
         if not isinstance(self.hide_work, bool):
             raise InputError(
-                f"{option_name('hide_work')} is {self.hide_work!r}; give True or False"
+                f"{option_name('hide_work')} is {self.hide_work!r}; expected True or False"
             )
         for name in "remote_factor", "rack_factor":
             value = getattr(self, name)
             if value is not None:
-                remedy = f"it must be >= 1, at most {MAX_NUMBER:g}"
+                remedy = f"expected a number from 1 to {MAX_NUMBER:g}"
                 check_range(option_name(name), value, 1, MAX_NUMBER, remedy)
         if self.save_seconds is not None:
             check_time(option_name("save_seconds"), self.save_seconds)
         if not isinstance(self.speeds, Mapping):
-            raise InputError(f"speeds is {self.speeds!r}; give a mapping of hosts to speeds")
+            raise InputError(
+                f"speeds is {self.speeds!r}; expected a mapping of hosts to speeds"
+            )
         for host, speed in self.speeds.items():
             check_positive(f"true speed of host {host!r}", speed)
         check_outages(self.outages)
         for name in "fault", "repeats", "loss":
             value = getattr(self, name)
             if value is not None and not callable(value):
-                raise InputError(f"{name} is {shown(value)}; give a function, or leave it out")
-        remedy = "give a slotwise.Network, or leave it out"
+                raise InputError(f"{name} is {shown(value)}; expected a function or None")
+        remedy = "expected a slotwise.Network or None"
         check_type("network", self.network, Network | None, remedy)
         if self.changes is not None:
-            remedy = "give a list of slotwise.HostAdded, HostDrained and HostRemoved"
+            remedy = "expected a list of slotwise.HostAdded, HostDrained and HostRemoved"
             check_all("changes", self.changes, HostChange, remedy)
 
     def check(self, cluster: Cluster, jobs: Sequence[Job] = ()) -> None:
-        """InputError if outages, speeds or changes name hosts that are not there.
+        """InputError if outages, speeds or changes name unknown hosts.
 
-        Also if these jobs could wait forever, because no host has slots for them.
+        Also if a job could wait forever, because no host has slots for it.
         """
         changes = in_order(self.changes or ())
         check_changes(cluster, changes, jobs)
@@ -145,12 +147,12 @@ class Simulation:
                 raise InputError(f"{what}: there is no host {host!r}; known: {known}")
 
     def _check_added(self, change: HostAdded, before: Host) -> None:
-        """InputError if a host comes back in another rack of a network, which is fixed."""
+        """InputError if a host is added again in another rack of a network, which is fixed."""
         host = change.host
         if self.network is not None and host.rack != before.rack:
             raise InputError(
-                f"host {host.name!r} comes back in rack {host.rack!r} at {change.at:g} s, but"
-                f" was in rack {before.rack!r}; with a network, give it another name"
+                f"host {host.name!r} is added again in rack {host.rack!r} at {change.at:g} s,"
+                f" but was in rack {before.rack!r}; with a network, give it another name"
             )
 
     def told(self, job: Job) -> Job:
@@ -170,10 +172,10 @@ class Simulation:
         return self.speeds.get(host.name, host.speed)
 
     def troubles(self, cluster: Cluster, believed_cluster: Cluster) -> dict[str, Any]:
-        """How the truth differs from what the scheduler gets, for the log: true speeds that
-        differ from the believed ones, outages, repeats, and whether work is hidden.
+        """The differences from `believed_cluster`, which the scheduler gets, for the log.
 
-        `believed_cluster` is the cluster that the scheduler gets. Empty entries are left out.
+        True speeds that differ from the believed ones, outages, whether launches are repeated,
+        and whether work is hidden. Empty entries are left out.
         """
         believed = {host.name: host.speed for host in believed_cluster.hosts}
         hosts = hosts_ever(cluster, self.changes or ()).hosts
@@ -188,16 +190,14 @@ class Simulation:
         return {key: value for key, value in found.items() if value}
 
 
-# Outages: times in which hosts are cut off from the scheduler, and when it notices them.
-#
-# Messages between the scheduler and such a host, in either direction, are delayed until the
-# host is reachable. Its tasks continue, and hosts still exchange the data that tasks read and
-# copy.
-
-
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A host is cut off at the instant `at` for `seconds`. InputError for invalid numbers."""
+    """A host is unreachable from the instant `at` for `seconds`.
+
+    Messages between the scheduler and the host, in either direction, are delayed until the end
+    of the outage. Its tasks continue, and hosts still exchange the data that tasks read and
+    copy. InputError for invalid numbers.
+    """
 
     host: str
     at: float
@@ -208,18 +208,18 @@ class Outage:
         place = f"outage {self.host}={shown(self.at)}+{shown(self.seconds)}"
         if not is_number(self.at) or not 0 <= self.at <= MAX_TIME:
             raise InputError(
-                f"{place}: it begins at {shown(self.at)}; give seconds >= 0, at most"
+                f"{place}: it begins at {shown(self.at)}; expected seconds >= 0, at most"
                 f" {MAX_TIME:g}"
             )
         if not is_number(self.seconds) or not 0 < self.seconds <= MAX_TIME:
             raise InputError(
-                f"{place}: it lasts {shown(self.seconds)} s; give seconds > 0, at most"
+                f"{place}: it lasts {shown(self.seconds)} s; expected seconds > 0, at most"
                 f" {MAX_TIME:g}"
             )
 
     @property
     def over(self) -> float:
-        """The instant at which the host can be reached again."""
+        """The instant at which the host is reachable again."""
         return self.at + self.seconds
 
     def __str__(self) -> str:
@@ -227,20 +227,20 @@ class Outage:
 
 
 def check_outages(outages: object) -> None:
-    """InputError for what is no collection of outages, and if those of one host overlap."""
+    """InputError unless it is a collection of outages, of which none overlap on a host."""
     if not isinstance(outages, Collection) or not all(isinstance(o, Outage) for o in outages):
-        raise InputError(f"outages is {outages!r}; give a tuple of `Outage`")
+        raise InputError(f"outages is {outages!r}; expected a tuple of slotwise.Outage")
     earlier: dict[str, Outage] = {}
     for outage in sorted(outages, key=lambda one: (one.host, one.at)):
         before = earlier.get(outage.host)
         if before is not None and outage.at < before.over:
-            raise InputError(f"{before} and {outage} overlap; make them one")
+            raise InputError(f"{before} and {outage} overlap; combine them into one")
         earlier[outage.host] = outage
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """A time in which no message gets through, from `cut` until just before `back`.
+    """A time without messages to and from a host, from `cut` until just before `back`.
 
     It is noticed at the first missing report; `noticed` is None if no report is missing.
     """
@@ -252,7 +252,7 @@ class Unreachable:
 
 
 class Reports:
-    """When each host reports: once per heartbeat, evenly spread over the hosts; or at once."""
+    """When each host reports: once per heartbeat, spread evenly over the hosts; or at once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._heartbeat, count = cluster.heartbeat, len(cluster.hosts)
@@ -262,18 +262,18 @@ class Reports:
         }
 
     def next(self, host: str, at: float) -> float:
-        """The first report of a host at an instant or later."""
+        """The first report of a host at the instant `at` or later."""
         if not self._heartbeat:
             return at
         first = self._first[host]
         beats = (at - first) / self._heartbeat
         if beats == inf:
-            return at  # A heartbeat below any difference of two instants.
+            return at  # The heartbeat is below the resolution of instants.
         return max(at, first + ceil(beats) * self._heartbeat)
 
 
 class Unreachables:
-    """All times in which hosts are unreachable. False if there are none."""
+    """The times in which hosts are unreachable. It is false if there are none."""
 
     def __init__(self, outages: Iterable[Outage], reports: Reports) -> None:
         self._of: dict[str, list[Unreachable]] = {}
@@ -289,14 +289,14 @@ class Unreachables:
             yield from unreachable
 
     def through(self, host: str, at: float) -> float:
-        """When a message to or from a host arrives if it is sent at this instant."""
+        """When a message to or from a host arrives if it is sent at the instant `at`."""
         unreachable = self._of.get(host, ())
         place = bisect_right(unreachable, at, key=lambda one: one.cut)
         return max(at, unreachable[place - 1].back) if place else at
 
 
 def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachable]:
-    """The times in which one host is unreachable, given its outages in order."""
+    """The times in which a host is unreachable, given its outages in order."""
     left = outages[::-1]
     while left:
         host, cut, over = left[-1].host, left[-1].at, left.pop().over
@@ -309,14 +309,11 @@ def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachabl
         yield Unreachable(host, cut, missing if missing < over else None, back)
 
 
-# The true durations of tasks.
-
-
 class ActualDurations:
     """The true work of all tasks, drawn for a whole phase when first needed.
 
     It depends only on the seed, the job, the phase and the number of a task, not on the order
-    of launches: all schedulers in a comparison get the same tasks.
+    of launches, so that all schedulers in a comparison get the same tasks.
     """
 
     def __init__(self, jobs: Sequence[Job], simulation: Simulation) -> None:
@@ -330,7 +327,7 @@ class ActualDurations:
         self._kept: dict[tuple[PhaseId, int], float] = {}
 
     def work_of(self, launch: Launch) -> float:
-        """The work of an attempt, in seconds at speed 1, without what was kept."""
+        """The work of an attempt, in seconds at speed 1, less the kept work of its task."""
         works = self._works.get(launch.phase)
         if works is None:
             works = self._works[launch.phase] = self.draw(launch.phase)
@@ -340,7 +337,7 @@ class ActualDurations:
         return work
 
     def draw(self, phase_id: PhaseId) -> list[float]:
-        """The work of each task of a phase, in seconds at speed 1. InputError if not stated."""
+        """Draw the work of each task, in seconds at speed 1. InputError if it is unknown."""
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
         if tasks.work is None:
@@ -356,7 +353,7 @@ class ActualDurations:
         return drawn
 
     def forget(self, phase: PhaseId, task: int) -> None:
-        """Forget the kept work of a task, which is to be done again as a whole."""
+        """Forget the kept work of a task, which is repeated as a whole."""
         self._kept.pop((phase, task), None)
 
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
