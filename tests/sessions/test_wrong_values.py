@@ -43,7 +43,7 @@ def refuses(call: Callable[[], object], message: str) -> None:
         (None, "None is no job; give one of slotwise.mapreduce(...)"),
         ("echo hello", "'echo hello' is no job"),
         (Job, "<class 'slotwise.core.job.Job'> is no job"),
-        ({"id": "a", "work": 1, "pool": 3}, "jobs[0].pool is 3: give a text"),
+        ({"id": "a", "work": 1, "pool": 3}, "jobs[0].pool is 3: expected a string"),
         (mapreduce("wordcount", "a", "b", pool=""), "job 'wordcount': pool is ''; give a text"),
         (mapreduce("wordcount", "a", "b", weight="2"), "job 'wordcount': weight is '2'"),
         (

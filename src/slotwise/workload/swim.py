@@ -1,6 +1,6 @@
 """Read SWIM traces, and convert the bytes of their jobs to phases and tasks by given rates.
 
-A SWIM trace (for instance the Facebook traces FB-2009 and FB-2010) has one line for each job,
+A SWIM trace (for example the Facebook traces FB-2009 and FB-2010) has one line for each job,
 with six columns separated by tabs or blanks: id, submit time in seconds from the start, gap to
 the previous job in seconds, and the bytes of map input, shuffle and output. Traces published
 "with input paths" have paths in further columns, which are not read. A trace contains neither
@@ -23,7 +23,7 @@ COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
 """The columns of a trace that are read; others may follow."""
 
 MAX_DIGITS = 18
-"""Maximum digits of a number of bytes; a billion gigabytes and more are treated as mistakes."""
+"""Maximum digits of a number of bytes: a billion gigabytes or more is an error."""
 
 MAX_NAME = 200
 """Maximum characters of a job id, as in a workload file."""
@@ -125,7 +125,7 @@ def read_swim(
 
 
 def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Cluster:
-    """A cluster of equal hosts with plain slots, in racks. FB-2010 had 3,000 hosts.
+    """Build a cluster of equal hosts with plain slots, in racks. FB-2010 had 3,000 hosts.
 
     Raises InputError for a number below 1.
     """
@@ -141,7 +141,7 @@ def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Clu
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with jobs, and their numbers."""
+    """Yield the lines that describe jobs, with their numbers."""
     with TextIOWrapper(open_to_read(path), encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip() and not line.startswith("#"):
