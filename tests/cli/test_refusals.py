@@ -175,7 +175,7 @@ OPTIONS = {
     "simulate --epoch nan": "--epoch is nan; give a finite number >= 1e-06",
     "simulate --log none/log": "log 'none/log': No such file or directory; name another file",
     "run --slots 1 --log none/log": "log 'none/log': No such file or directory",
-    "compare --log /": "log '/' names no file; give a path with a name",
+    "compare --log /": "log '/' is not the path of a file; give a path with",
     "simulate --log jobs.yaml": "--log is the workload file 'jobs.yaml'; name another file",
     "run --slots 1 --report jobs.yaml": "--report is the workload file 'jobs.yaml'",
     "run --slots 1 --report jobs.yaml/x": "jobs.yaml' is not a directory; name another file",

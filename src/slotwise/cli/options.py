@@ -26,14 +26,14 @@ from slotwise.sources import Slots, Source
 
 
 class _Command(TyperCommand):
-    """A command whose help shows no type for an option that takes no value."""
+    """A command whose help has no type for options without a value."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
 
 
 class _Group(TyperGroup):
-    """The same for a group of commands."""
+    """A group of commands with such help."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
@@ -155,7 +155,7 @@ class Scheduling:
 
 @dataclass(frozen=True)
 class SimulationOptions:
-    """How the simulated cluster differs from what the scheduler is given."""
+    """How the simulated cluster differs from the data that the scheduler gets."""
 
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the simulation; same seed, same log.")
@@ -192,7 +192,7 @@ class SimulationOptions:
         bool,
         typer.Option(
             "--hide-work",
-            help="Tell the scheduler no work of tasks; it sees what finished tasks took.",
+            help="Hide the work of tasks from the scheduler, which measures finished tasks.",
         ),
     ] = False
 
@@ -226,12 +226,12 @@ class SimulationOptions:
 class OutputOptions:
     """Where a command writes, and the format of its output."""
 
-    log: Annotated[Path | None, typer.Option(help="Write the log here (JSON Lines).")] = None
-    report: Annotated[Path | None, typer.Option(help="Write a page here (HTML).")] = None
+    log: Annotated[Path | None, typer.Option(help="File for the log (JSON Lines).")] = None
+    report: Annotated[Path | None, typer.Option(help="File for a report (HTML).")] = None
     as_json: Json = False
 
     def check(self, file: Path) -> None:
-        """Check output paths before a run; InputError if unwritable or the workload file."""
+        """Raise InputError for outputs that cannot be written or are the workload file."""
         for option, target in (("--log", self.log), ("--report", self.report)):
             if target is not None and is_same_file(target, file):
                 raise InputError(
@@ -282,7 +282,7 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
 def objective_asked(
     source: Source, penalty: str | None, aggregate: str | None
 ) -> Objective | None:
-    """The objective that the options give, or None.
+    """Return the objective of the options, or None.
 
     A penalty alone means its sum, or the maximum for makespan, as in Python.
     """
@@ -293,7 +293,7 @@ def objective_asked(
     return Objective(penalty or source.workload.objective.penalty, aggregate)  # type: ignore[arg-type]
 
 
-# Parse options that are short texts.
+# Parsers of options that are strings.
 
 
 def parse_waits(text: str | None) -> tuple[float, float] | None:
@@ -339,7 +339,7 @@ PREEMPT_KEYS = {
 
 
 def parse_preemption(text: str | None) -> Preemption | None:
-    """Parse when pools reclaim slots: least=5,fair=30,fraction=0.5,grace=2, or some of these.
+    """Parse when pools reclaim slots: some of least=5,fair=30,fraction=0.5,grace=2.
 
     Raises InputError.
     """
@@ -379,10 +379,10 @@ def parse_outage(text: str) -> Outage:
         ) from error
 
 
-def parse_speeds(texts: Iterable[str]) -> dict[str, float]:
+def parse_speeds(options: Iterable[str]) -> dict[str, float]:
     """Parse true speeds of hosts: h1=0.5. Raises InputError."""
     speeds: dict[str, float] = {}
-    for text in texts:
+    for text in options:
         host, _, speed = text.rpartition("=")
         try:
             if not host or host in speeds:
