@@ -17,7 +17,7 @@ from slotwise.insight.report.reduce import packed
 from slotwise.insight.report.reported import (
     Scene,
     conditions_of,
-    has_bounds_apart,
+    has_differing_bounds,
     has_differing_work,
 )
 from slotwise.insight.report.tables import (
@@ -277,7 +277,7 @@ def _metrics(scene: Scene) -> str:
         )
     if len(scene.runs) > 1:
         text += " The best value is bold."
-    if has_bounds_apart(scene.runs):
+    if has_differing_bounds(scene.runs):
         text += " Each lower bound applies to the work of its own run."
     if has_differing_work(scene.runs):
         text += (
