@@ -57,7 +57,7 @@ def _rows(scene: Scene, key: str, show: Any) -> Rows:
         for row, run in zip(rows, scene.runs, strict=True)
         if run.is_whole and row["value"] is not None
     ]
-    # As in the tables, values that are displayed equally are equally good.
+    # As in the tables, values that are displayed as equal are equally good.
     best = show(min(values)) if values else None
     for row, run in zip(rows, scene.runs, strict=True):
         row["best"] = run.is_whole and row["text"] == best
