@@ -76,7 +76,6 @@ def _simulate(
     slots: Slots | None,
     options: Options,
 ) -> Result:
-    """Simulate the jobs of a source."""
     from slotwise.backends.simulated.backend import SimulatedBackend
     from slotwise.backends.simulated.many_tasks import TASKS_MANY, Duration, check_memory
     from slotwise.core.placement import place_blocks
@@ -148,7 +147,7 @@ def run(
     workload's cluster instead, emulated on this machine: each host has its own workers, which
     run for a part of the time that equals its speed. No host may be faster than this machine,
     whose speed is 1. With `dask`, a `distributed.Client` or the address of a scheduler, each
-    thread of a Dask worker is a slot, or at most `dask_slots` of them, and an agent beside it
+    thread of a Dask worker is a slot, or at most `dask_slots` of them, and an agent next to it
     runs the tasks.
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
@@ -185,7 +184,6 @@ def _run_on_dask(
     history: str | Path | None,
     options: Options,
 ) -> Result:
-    """Run the jobs of a source on the hosts of a Dask cluster."""
     from slotwise.backends.agents.source import dask_workers
 
     workers = dask_workers(dask, dask_slots)  # Raises an error without the extra `dask`.

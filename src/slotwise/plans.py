@@ -60,7 +60,7 @@ def plan(
     for job in jobs:
         check_fits(job, cluster, pools)
         _refuse_gangs(job)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
     if aim.aggregate == "max":  # The bound of a sum takes longer and needs a value.
@@ -71,7 +71,7 @@ def plan(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
         key=lambda pair: pair[0],
     )
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
     plan = Plan(
@@ -115,9 +115,9 @@ def plan_tasks(
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     problem = related_machines(jobs, cluster, source.pools())
-    begun = time.perf_counter()
+    started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     value = problem.value(runs.completion)
     response = objective_bound(Objective(), jobs, cluster, Work.estimated(jobs), {}, value)
     waited = float(problem.weight @ problem.release)

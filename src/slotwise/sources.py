@@ -185,7 +185,7 @@ class Source:
     def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
         """The entry; for a description, its execution, which has inspected the input."""
         if isinstance(entry, Described):
-            # Where nothing is written, it does not matter whether the output exists.
+            # Nothing is written, so an output may exist.
             return _planned(_overwriting(entry), self.workload, cluster)
         return entry
 

@@ -33,8 +33,6 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """A group of commands with such help."""
-
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
 
@@ -99,7 +97,7 @@ class Scheduling:
     move_within: Annotated[
         float | None,
         typer.Option(
-            help="For flow: seconds for which a task may still move to a slot beside its input."
+            help="For flow: seconds for which a task may still move to a slot near its input."
         ),
     ] = None
     preempt: Annotated[

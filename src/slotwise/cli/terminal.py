@@ -31,9 +31,8 @@ from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunUnrecorded, TaskPlan
 from slotwise.sources import Source
 
-WIDTH_ELSEWHERE = 10_000
-"""Maximum columns of a table in a pipe or a file; a table uses only what it needs."""
-
+FILE_WIDTH = 10_000
+"""The maximum width of tables in pipes and files, in columns."""
 
 MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
@@ -230,7 +229,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def _print_table(table: Table) -> None:
     """Print a table on stdout, outside a terminal at the width that it needs."""
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_ELSEWHERE)
+    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
     with console.capture() as captured:
         console.print(table)
     print(captured.get(), end="")

@@ -250,7 +250,6 @@ class _Limits:
         return self._stands[job.id]
 
     def _nodes(self, job: Job) -> list[DagPhase]:
-        """The phases of a job in topological order."""
         if job.id not in self._ordered:
             self._ordered[job.id] = self._in_order(job)
         return self._ordered[job.id]

@@ -45,7 +45,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
         state.expect_estimates()
     for turn in log.turns:
         last = turn.now
-        if pool is None or last <= at:
+        if pool is None or last <= at:  # Later turns still show if the log has the job.
             pool = _pool_of(job, turn) or pool
         if last <= at:
             state.at(last)

@@ -101,6 +101,7 @@ class PresentHosts:
         elif event.host not in self._cluster.by_name:
             return  # It has left before.
         elif isinstance(event, HostDrained):
+            # The drain counts as an attempt, so that `ended` also removes an idle host.
             self.leaving[event.host] = running + 1
             self.ended(event.host, event.at)
         else:

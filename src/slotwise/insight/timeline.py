@@ -54,10 +54,10 @@ class StepFunction:
 
     @classmethod
     def of_spans(cls, start: np.ndarray, end: np.ndarray) -> StepFunction:
-        """The number of spans that have begun and not ended. O(n log n)."""
+        """The number of spans that have started and not ended. O(n log n)."""
         times = np.unique(np.concatenate([start, end]))
-        begun = np.searchsorted(np.sort(start), times, side="right")
-        value = begun - np.searchsorted(np.sort(end), times, side="right")
+        started = np.searchsorted(np.sort(start), times, side="right")
+        value = started - np.searchsorted(np.sort(end), times, side="right")
         is_change = np.diff(value, prepend=0) != 0
         return cls(
             array("d", times[is_change].tobytes()),
@@ -178,7 +178,7 @@ def timeline_of(log: Log) -> Timeline:
     gave_up: dict[str, float] = {}
     allocated, idle = _Allocated(), _Idle(tracker.jobs)
     turns = _each_turn(log.turns, tracker, gave_up, allocated, idle)
-    unresponsive = unresponsive_spans(turns)
+    unresponsive = unresponsive_spans(turns)  # Consumes the turns: a log is read once.
     for attempt in tracker.unfinished():
         add(attempt)
     columns.sort()
@@ -319,7 +319,6 @@ class _Allocated:
         self._record(now, shares)
 
     def _record(self, now: float, shares: Mapping[str, dict[str, float]]) -> None:
-        """Record the jobs whose slots change."""
         for job, of_job in shares.items():
             slots = sum(of_job.values())
             if slots != sum(self._last.get(job, {}).values()):

@@ -413,7 +413,7 @@ def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Task
     blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
-    # Work without a number of tasks is cut into as many tasks as may run at once.
+    # Work without a number of tasks is cut into as many tasks as may run together.
     everywhere = max(1, cluster.capacity[cluster.slot_kind(entry.kind)]) if cluster else 1
     count = entry.tasks or max(1, (entry.slots_max or everywhere) // entry.slots)
     assert entry.work is not None

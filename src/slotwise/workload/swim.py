@@ -149,7 +149,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _job(line: str, rates: SwimRates) -> Job:
-    """The job of one line."""
     values = line.split()
     if len(values) < len(COLUMNS):
         raise InputError(

@@ -90,7 +90,7 @@ def parse_text(text: str) -> tuple[Any, Lines]:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)
         where = f"{position(mark)}: " if mark else ""
-        raise InputError(f"{where}not YAML or JSON: {problem}; correct it there") from error
+        raise InputError(f"{where}not YAML or JSON: {problem}; correct it") from error
     except (ValueError, OverflowError) as error:
         raise InputError(f"not YAML or JSON that can be read: {error}; correct it") from error
 

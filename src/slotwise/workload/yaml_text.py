@@ -78,7 +78,6 @@ for _name, _pattern, _first, _make in _BARE:
 
 
 def _bare(text: str) -> Any:
-    """The value of a plain scalar."""
     for pattern, make in _BY_FIRST.get(text[:1], ()):
         if pattern.fullmatch(text):
             return make(text)
@@ -247,7 +246,6 @@ class _Reader:
 
 
 def _tagged(event: Any) -> Any:
-    """The value of a scalar with an explicit tag."""
     reading = _BY_TAG.get(event.tag)
     if reading is None or not reading[0].fullmatch(event.value):
         raise _wrong_tag(event)

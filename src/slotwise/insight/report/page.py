@@ -241,7 +241,6 @@ def _title(scene: Scene) -> str:
 
 
 def _interrupted(scene: Scene) -> Iterator[str]:
-    """Notices about runs that were interrupted."""
     for run, line in zip(scene.runs, scene.timelines, strict=True):
         if run.is_interrupted:
             spans = line.jobs.values()

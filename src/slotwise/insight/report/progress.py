@@ -214,7 +214,6 @@ class Progress:
         self._console.print(Text(printable(text, lines=True)), soft_wrap=True)
 
     def _listed(self) -> Iterable[JobLine]:
-        """The jobs in the table."""
         return self._lines.values()
 
     def _table(self, now: float) -> Table:
