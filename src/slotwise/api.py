@@ -37,9 +37,7 @@ from slotwise.running import (
 )
 from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, processors, read_source
 
-if (
-    TYPE_CHECKING
-):  # Functions import what only they need when they are called, so that commands start faster.
+if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.live import LiveBackend
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.replay import Replay
@@ -331,7 +329,7 @@ def compare(
 
 
 def replay(log: Log | str | Path) -> Replay:
-    """Make all decisions of a log again with its own scheduler, and compare them."""
+    """Repeat all decisions of a log with its own scheduler, and compare them."""
     from slotwise.insight.replay import replay_log
 
     with following(log) as read:

@@ -180,7 +180,7 @@ def _budget(seconds: float | None, steps: int | None) -> Budget | None:
 
 
 class _Alarm:
-    """Return whether a number of seconds has passed since the first call."""
+    """Tests whether a number of seconds has passed since the first call."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

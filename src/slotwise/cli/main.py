@@ -357,6 +357,6 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except StdoutError as error:  # Output outside of commands, such as help, also fails so.
+    except StdoutError as error:  # Of output outside of commands, such as help.
         show_message(f"slotwise: {error}", style="red")
         sys.exit(2)

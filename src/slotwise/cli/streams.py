@@ -52,7 +52,7 @@ class _Stderr(io.FileIO):
 
 
 def _stream(kind: type[io.FileIO], file: int, before: TextIO | None) -> TextIO:
-    """Return a text stream like the one before; /dev/null if the file is closed."""
+    """Return a stream in place of `before`; it writes to /dev/null if that is closed."""
     if before is None:
         return open(os.devnull, "w")
     raw = kind(file, "w", closefd=False)

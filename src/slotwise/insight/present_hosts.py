@@ -229,7 +229,7 @@ class PresentHosts:
 
 @dataclass(frozen=True, slots=True)
 class UnresponsiveSpan:
-    """A host was unresponsive from `start` to `end` (seconds), or to the end of the run."""
+    """A host was unresponsive from `start` to `end` (seconds; None: the end of the run)."""
 
     host: str
     start: float

@@ -527,9 +527,8 @@ class _RetracedRun:
             return _Cause("too few slots on a host", str(phase.width), reason)
         if reason := why_avoided(state, phase):
             return _Cause("its tasks fail on free hosts", "", reason)
-        near = (
-            self.may_defer and phase.has_homes
-        )  # Without homes, it waits for several slots together.
+        # A phase without homes is deferred until several slots are free.
+        near = self.may_defer and phase.has_homes
         if near and phase.deferred_until is not None and phase.deferred_until > state.now:
             reason = "it skipped slots far from its input (delay scheduling)"
             return _Cause("deferred", "", reason, "shorter waits let it use them")
