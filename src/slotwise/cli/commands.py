@@ -95,7 +95,7 @@ def explain_log(
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain which jobs waited longest for slots, who held them, and what would have helped.
+    """Explain which jobs waited longest for slots, which held them, and what would have helped.
 
     With `--job`, the waits of this job. With `--at` as well, why it holds its slots at that
     instant: the shares of its pools, its demand, the jobs that hold the slots, and the jobs
