@@ -357,7 +357,7 @@ def explain(
     from slotwise.insight.waits import worst_waits
 
     if at is not None and not is_number(at):
-        raise InputError(f"{option_name('at')} is {at!r}; give an instant in seconds")
+        raise InputError(f"{option_name('at')} is {at!r}; expected an instant in seconds")
     with following(log) as read:
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)
@@ -375,7 +375,9 @@ def write_report(
     """
     given = list(results) if isinstance(results, Iterable) else None
     if given is None or not all(isinstance(result, Result) for result in given):
-        raise InputError(f"results is {results!r}; give a list of results, such as [result]")
+        raise InputError(
+            f"results is {results!r}; expected a list of results, such as [result]"
+        )
     return page.write_report([result.reported for result in given], path, pictures=pictures)
 
 

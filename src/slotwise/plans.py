@@ -173,7 +173,9 @@ def _budget(seconds: float | None, steps: int | None) -> Budget | None:
         )
     if steps is not None:
         if not is_number(steps) or not steps >= 0:
-            raise InputError(f"{option_name('budget_steps')} is {steps!r}; give a number >= 0")
+            raise InputError(
+                f"{option_name('budget_steps')} is {steps!r}; expected a number >= 0"
+            )
         return Budget(steps)
     check_budget(seconds)
     return None if seconds is None else Budget(is_over=_Alarm(seconds))

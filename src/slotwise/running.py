@@ -244,20 +244,20 @@ def check_options(options: Options, history: object) -> None:
     preemption, shuffle = options.get("preemption"), options.get("shuffle")
     if not isinstance(preemption, Preemption | None):
         raise InputError(
-            f"preemption is {preemption!r}; give a slotwise.Preemption, such as"
+            f"preemption is {preemption!r}; expected a slotwise.Preemption, such as"
             " slotwise.Preemption(least_after=1.0)"
         )
     if not isinstance(shuffle, Shuffle | None):
-        raise InputError(f"shuffle is {shuffle!r}; give a slotwise.Shuffle")
+        raise InputError(f"shuffle is {shuffle!r}; expected a slotwise.Shuffle")
     attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
     if not is_whole(attempts_max) or attempts_max < 1:
         raise InputError(
-            f"{option_name('attempts_max')} is {attempts_max!r}; give a whole number >= 1"
+            f"{option_name('attempts_max')} is {attempts_max!r}; expected a whole number >= 1"
         )
     progress = options.get("progress")
     if progress is not None and not callable(progress):
         raise InputError(
-            f"progress is {progress!r}; give a function of an instant, its events and its"
+            f"progress is {progress!r}; expected a function of an instant, its events and its"
             " decisions"
         )
 
@@ -281,7 +281,7 @@ def checked_simulation(simulation: object) -> Simulation:
     """Return the given simulation, by default an exact one. InputError for another type."""
     if not isinstance(simulation, Simulation | None):
         raise InputError(
-            f"simulation is {simulation!r}; give a slotwise.Simulation, such as"
+            f"simulation is {simulation!r}; expected a slotwise.Simulation, such as"
             " slotwise.Simulation(seed=1)"
         )
     return simulation or Simulation()

@@ -230,8 +230,8 @@ def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
         return Cluster((Host("cluster", dict(slots)),))
     if slots is not None:
         raise InputError(
-            f"{option_name('slots')} is {slots!r}; give a whole number >= 1, or one for each"
-            " kind"
+            f"{option_name('slots')} is {slots!r}; expected a whole number >= 1, or one for"
+            " each kind"
         )
     return workload.cluster or Cluster.of_slots(processors())
 

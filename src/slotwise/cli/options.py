@@ -302,7 +302,7 @@ def parse_waits(text: str | None) -> tuple[float, float] | None:
         rack, any_ = (float(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(
-            f"--waits is {text!r}; give two numbers of seconds, as in 5,10"
+            f"--waits is {text!r}; expected two numbers of seconds, as in 5,10"
         ) from error
     return rack, any_
 
@@ -322,7 +322,8 @@ def parse_slots(text: str | None) -> Slots | None:
         is_good = False
     if not is_good:
         raise InputError(
-            f"--slots is {text!r}; give a number >= 1, or numbers by kind, as in map=2,reduce=1"
+            f"--slots is {text!r}; expected a number >= 1, or numbers by kind,"
+            " as in map=2,reduce=1"
         )
     return slots
 
@@ -347,7 +348,7 @@ def parse_preemption(text: str | None) -> Preemption | None:
     try:
         given = {key: float(value) for key, value in _pairs(text)}
     except ValueError as error:
-        raise InputError(f"--preempt is {text!r}; give numbers, {example}") from error
+        raise InputError(f"--preempt is {text!r}; expected numbers, {example}") from error
     for key in given:
         if key not in PREEMPT_KEYS:
             known = ", ".join(PREEMPT_KEYS)
@@ -373,7 +374,7 @@ def parse_outage(text: str) -> Outage:
         return Outage(host, float(at), float(seconds))
     except ValueError as error:
         raise InputError(
-            f"--outage is {text!r}; give a host, an instant and seconds, as in h1=60+30"
+            f"--outage is {text!r}; expected a host, an instant and seconds, as in h1=60+30"
         ) from error
 
 
@@ -388,7 +389,8 @@ def parse_speeds(options: Iterable[str]) -> dict[str, float]:
             speeds[host] = float(speed)
         except ValueError as error:
             raise InputError(
-                f"--true-speed is {text!r}; give each host once with its speed, as in h1=0.5"
+                f"--true-speed is {text!r}; expected each host once with its speed,"
+                " as in h1=0.5"
             ) from error
     return speeds
 

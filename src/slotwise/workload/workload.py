@@ -139,7 +139,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         for name, least, most in ("replicas", 1, inf), ("block_bytes", 0, MAX_BYTES):
-            value, remedy = getattr(self, name), f"give a whole number >= {least}"
+            value, remedy = getattr(self, name), f"expected a whole number >= {least}"
             check_range(f"placement: {name}", value, least, most, remedy, whole=True)
 
 
@@ -175,15 +175,15 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable) or isinstance(self.jobs, str | bytes | Mapping):
-            raise InputError(f"workload: jobs is {shown(self.jobs)}; give a list of jobs")
+            raise InputError(f"workload: jobs is {shown(self.jobs)}; expected a list of jobs")
         object.__setattr__(self, "jobs", tuple(self.jobs))  # A list is accepted, too.
         for name, (kind, remedy) in _PARTS.items():
             check_type(f"workload: {name}", getattr(self, name), kind, remedy)
-        check_all("workload: pools", self.pools, Pool, "give a list of slotwise.Pool")
+        check_all("workload: pools", self.pools, Pool, "expected a list of slotwise.Pool")
         object.__setattr__(self, "pools", tuple(self.pools))
-        remedy = "give a list of slotwise.HostAdded, HostDrained and HostRemoved"
+        remedy = "expected a list of slotwise.HostAdded, HostDrained and HostRemoved"
         check_all("workload: changes", self.changes, HostChange, remedy)
-        remedy = "give a whole number >= 0"
+        remedy = "expected a whole number >= 0"
         check_range("workload: replicas", self.replicas, 0, inf, remedy, whole=True)
         check_path("workload: folder", self.folder, optional=False)
         if self.placement is None and self.replicas:
@@ -198,12 +198,12 @@ class Workload:
 
 
 _PARTS: dict[str, tuple[Any, str]] = {
-    "cluster": (Cluster | None, "give a slotwise.Cluster, or leave it out"),
-    "objective": (Objective, "give a slotwise.Objective"),
-    "preemption": (Preemption | None, "give a slotwise.Preemption, or leave it out"),
-    "shuffle": (Shuffle | None, "give a slotwise.Shuffle, or leave it out"),
-    "network": (Network | None, "give a slotwise.Network, or leave it out"),
-    "placement": (Placement | None, "give a slotwise.Placement, or leave it out"),
+    "cluster": (Cluster | None, "expected a slotwise.Cluster or None"),
+    "objective": (Objective, "expected a slotwise.Objective"),
+    "preemption": (Preemption | None, "expected a slotwise.Preemption or None"),
+    "shuffle": (Shuffle | None, "expected a slotwise.Shuffle or None"),
+    "network": (Network | None, "expected a slotwise.Network or None"),
+    "placement": (Placement | None, "expected a slotwise.Placement or None"),
 }
 """The type of each part of a workload, and the remedy for a value of another type."""
 
@@ -322,5 +322,5 @@ def _path(job: str, what: str, path: object) -> str:
 
 def _steps(job: str, steps: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     if not isinstance(steps, Iterable):
-        raise InputError(f"job {job!r}: steps is {steps!r}; give pairs (seconds, cost)")
+        raise InputError(f"job {job!r}: steps is {steps!r}; expected pairs (seconds, cost)")
     return tuple(steps)
