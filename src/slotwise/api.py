@@ -236,10 +236,7 @@ def _run(
     options: Options,
     backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
 ) -> Result:
-    """Run the jobs of a source, and add the tasks that end to the history.
-
-    By default the backend is this machine.
-    """
+    """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
 
     if is_emulated:

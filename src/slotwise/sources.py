@@ -195,10 +195,7 @@ WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
 
 
 def read_source(workload: WorkloadLike) -> Source:
-    """Return the source of a workload in any form.
-
-    InputError if it has no jobs, or several jobs with the same id.
-    """
+    """Return the source of a workload. InputError without jobs, and for repeated ids."""
     if isinstance(workload, Source):
         return workload
     if isinstance(workload, str | Path):

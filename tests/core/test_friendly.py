@@ -106,9 +106,9 @@ def test_results_are_short_in_print() -> None:
         (lambda: slotwise.compare([JOB], []), "schedulers is []; name some"),
         (lambda: slotwise.compare([JOB], None), "schedulers is None; name some"),  # type: ignore[arg-type]
         (
-            lambda: slotwise.explain(slotwise.simulate([JOB]).log, "j", "x"),
+            lambda: slotwise.explain(slotwise.simulate([JOB]).log, "j", "x"),  # type: ignore[call-overload]
             "at is 'x'; expected",
-        ),  # type: ignore[call-overload]
+        ),
         (lambda: slotwise.read_log(5), "log is 5; give a path"),  # type: ignore[arg-type]
         (lambda: slotwise.replay(5), "log is 5; give a path"),  # type: ignore[arg-type]
     ],

@@ -338,10 +338,7 @@ PREEMPT_KEYS = {
 
 
 def parse_preemption(text: str | None) -> Preemption | None:
-    """Parse when pools reclaim slots: some of least=5,fair=30,fraction=0.5,grace=2.
-
-    Raises InputError.
-    """
+    """Parse some of least=5,fair=30,fraction=0.5,grace=2. Raises InputError."""
     if text is None:
         return None
     example = "as in least=5,fair=30,fraction=0.5,grace=2"
@@ -362,10 +359,7 @@ def parse_preemption(text: str | None) -> Preemption | None:
 
 
 def parse_outage(text: str) -> Outage:
-    """Parse a host, the start of its outage and the duration, in seconds: h1=60+30.
-
-    Raises InputError.
-    """
+    """Parse a host, and start and length of its outage: h1=60+30. Raises InputError."""
     host, _, times = text.rpartition("=")
     at, _, seconds = times.partition("+")
     try:

@@ -154,7 +154,7 @@ def levels(
 ) -> list[tuple[float, float, float]]:
     """Return a step function as (start, end, mean): exact, or in `columns` intervals.
 
-    Levels too narrow for the resolution of the axis are left out.
+    Levels that are too narrow for the axis are left out.
     """
     edges = list(steps.times)
     if len(edges) > columns:
