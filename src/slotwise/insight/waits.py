@@ -487,7 +487,7 @@ class _RetracedRun:
                     self._guaranteed[kind] = sum(pool.owed for pool in tops)
 
     def waiting(self, job: str) -> PhaseState | None:
-        """The first phase of a job that could start now; None without one, or if a task runs."""
+        """The first phase of a job that could start now; None without one or if a task runs."""
         phases = self.state.phases_of(job)
         if any(phase.running for phase in phases):
             return None
