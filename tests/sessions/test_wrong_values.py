@@ -71,8 +71,8 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"deadline": math.inf}, "job 'command': deadline is inf; give a finite number"),
         ({"deadline": math.nan}, "job 'command': deadline is nan; give a finite number"),
         ({"deadline": -3}, "job 'command': deadline is -3; give seconds >= 0"),
-        ({"steps": 3}, "job 'command': steps is 3; give pairs"),
-        ({"output": 3}, "job 'command': output is 3; give a path"),
+        ({"steps": 3}, "job 'command': steps is 3; expected pairs"),
+        ({"output": 3}, "job 'command': output is 3; expected a path"),
         ({"id": None}, "the id of a job is None; give a text"),
         ({"id": "t", "tasks": "2"}, "job 't': tasks is '2'; give a whole number >= 1"),
         ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; give a text"),
@@ -94,7 +94,9 @@ def test_command_refuses_options_of_a_wrong_type(
 @pytest.mark.parametrize("command", [None, 3, len])
 def test_command_refuses_what_is_no_command(session: Session, command: Any) -> None:
     """A command is a text or a list of texts."""
-    refuses(lambda: session.command(command), f"job 'command': command is {command!r}; give a")
+    refuses(
+        lambda: session.command(command), f"job 'command': command is {command!r}; expected a"
+    )
 
 
 @pytest.mark.parametrize(
