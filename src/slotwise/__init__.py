@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 # Names are imported on first use: a worker process that runs a user's map does not need the
 # planner, and starts in a fraction of the time.
 PUBLIC = {
-    # Do
+    # Functions and sessions
     "plan": "slotwise.plans",
     "plan_tasks": "slotwise.plans",
     "simulate": "slotwise.api",
@@ -83,7 +83,7 @@ PUBLIC = {
     "Session": "slotwise.sessions.session",
     "Future": "slotwise.sessions.futures",
     "write_report": "slotwise.api",
-    # What is to be done
+    # Workloads
     "Workload": "slotwise.workload.workload",
     "ProgramJob": "slotwise.workload.workload",
     "CommandJob": "slotwise.workload.workload",
@@ -110,7 +110,7 @@ PUBLIC = {
     "Calls": "slotwise.jobs.calls",
     "Dataflow": "slotwise.jobs.dataflow.graph",
     "Output": "slotwise.jobs.dataflow.ends",
-    # A simulation
+    # Simulations
     "Simulation": "slotwise.backends.simulated.simulation",
     "Fault": "slotwise.backends.simulated.simulation",
     "Outage": "slotwise.backends.simulated.simulation",
@@ -132,7 +132,7 @@ PUBLIC = {
     "InputError": "slotwise.core.errors",
     "MissingExtraError": "slotwise.core.errors",
 }
-"""Every public name, and where it lives."""
+"""The module of each public name."""
 
 __all__ = ["__version__", *PUBLIC]
 

@@ -10,10 +10,10 @@ from slotwise.cli.streams import leave
 
 
 def main() -> None:
-    """Run the command. A signal before its modules are loaded ends the process at once."""
+    """Run the command. A signal before its modules are loaded ends the process."""
     fill_standard_streams()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores some.
             signal.signal(number, leave)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Ignored, it would hide exit codes.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -39,12 +39,12 @@ def show_version() -> None:
 
 
 def fill_standard_streams() -> None:
-    """Open those of descriptors 0 to 2 that are closed, so that none of our files gets them."""
+    """Open closed descriptors from 0 to 2, so that no file of ours gets one of them."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # It takes the lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)  # It gets the lowest free number.
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""simulate, run, compare, replay, explain: the functions that combine all parts.
+"""The functions simulate, run, compare, replay and explain, which combine all parts.
 
 Each takes a workload (a `Workload`, the path of a workload file, or a list of jobs) or a log,
 and returns a value. Bad input raises InputError, with place, value and remedy, before anything
-begins.
+starts.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from slotwise.running import (
     refuse_log,
     warn_user,
 )
-from slotwise.sources import AgentConfig, Slots, Source, cluster_of, processors, read_source
+from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, processors, read_source
 
-if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
+if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.live import LiveBackend
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.replay import Replay
@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
 
 
 def simulate(
-    workload: AgentConfig,
+    workload: WorkloadLike,
     scheduler: str = "flex",
     *,
     simulation: Simulation | None = None,
@@ -57,9 +57,9 @@ def simulate(
     """Simulate a workload task by task on its cluster. The same input gives the same result.
 
     A `history` (a database of earlier runs) gives the estimated work of programs and the host
-    speeds that the scheduler believes; the simulated hosts have the stated speeds. The history
+    speeds that the scheduler assumes; the simulated hosts have the stated speeds. The history
     is not changed. With `simulation=Simulation(hide_work=True)` the scheduler gets no work of
-    tasks, stated or from the history: it sees only what finished tasks took.
+    tasks, stated or from the history: it only measures finished tasks.
     """
     check_options(options, history)
     refuse_log(history, options)
@@ -74,7 +74,6 @@ def _simulate(
     slots: Slots | None,
     options: Options,
 ) -> Result:
-    """Simulate the jobs of a source."""
     from slotwise.backends.simulated.backend import SimulatedBackend
     from slotwise.backends.simulated.many_tasks import TASKS_MANY, Duration, check_memory
     from slotwise.core.placement import place_blocks
@@ -83,7 +82,7 @@ def _simulate(
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
     stated = cluster_of(source.workload, slots)
-    if truth.changes is None:  # Those of the workload belong to its cluster.
+    if truth.changes is None:  # The changes of the workload are for its own cluster.
         truth = replace(truth, changes=source.workload.changes if slots is None else ())
     changes = source.changes(stated, truth.changes or ())
     truth = replace(truth, changes=changes)
@@ -117,18 +116,18 @@ def _simulate(
     believed = source.believed(cluster)
     parameters |= truth.troubles(cluster, believed)
     later = [change.host for change in changes if isinstance(change, HostAdded)]
-    told = tuple(map(truth.told, jobs))
-    setting = RunSpec(
-        scheduler, "simulated", told, believed, source, options, parameters, later=later
+    visible = tuple(map(truth.told, jobs))
+    spec = RunSpec(
+        scheduler, "simulated", visible, believed, source, options, parameters, later=later
     )
-    return setting.run(
+    return spec.run(
         lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)),
         [Duration(tasks)] if tasks >= TASKS_MANY else [],
     )
 
 
 def run(
-    workload: AgentConfig,
+    workload: WorkloadLike,
     scheduler: str = "flex",
     *,
     slots: Slots | None = None,
@@ -144,15 +143,16 @@ def run(
     number for each kind; by default that of the workload's cluster, if it is only a number of
     slots, else the number of processors. With `emulate_hosts` the run uses the hosts of the
     workload's cluster instead, emulated on this machine: each host has its own workers, which
-    run for as much of the time as its speed says. No host may be faster than this machine,
+    run for a part of the time that equals its speed. No host may be faster than this machine,
     whose speed is 1. With `dask`, a `distributed.Client` or the address of a scheduler, each
-    thread of a Dask worker is a slot, or at most `dask_slots` of them, and an agent beside it
+    thread of a Dask worker is a slot, or at most `dask_slots` of them, and an agent next to it
     runs the tasks.
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
     it within seconds. Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result
-    so far, as has RunLost if the hosts of a Dask cluster have gone and no others can join.
+    so far. RunLost, raised if a Dask cluster has lost all hosts and no others can join, has it
+    as well.
     """
     check_options(options, history)
     refuse_log(history, options)
@@ -182,15 +182,14 @@ def _run_on_dask(
     history: str | Path | None,
     options: Options,
 ) -> Result:
-    """Run the jobs of a source on the hosts of a Dask cluster."""
     from slotwise.backends.agents.source import dask_workers
 
-    workers = dask_workers(dask, dask_slots)  # Refuses what lacks the extra dask.
+    workers = dask_workers(dask, dask_slots)  # Raises an error without the extra `dask`.
     from slotwise.backends.agents.backend import AgentsBackend, cluster_of
 
     try:
         hosts = workers.connect()
-        cluster = cluster_of(hosts)  # No slots of their own for copies: agents have none.
+        cluster = cluster_of(hosts)  # Agents have no separate slots for copies.
         return _run(
             source,
             scheduler,
@@ -205,7 +204,7 @@ def _run_on_dask(
 
 
 def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> Cluster:
-    """The cluster of a local run: this machine, or the hosts that are emulated on it."""
+    """Return the cluster of a local run: this machine, or the hosts that it emulates."""
     stated = source.workload.cluster
     if not emulate_hosts:
         from slotwise.backends.local.backend import LocalBackend
@@ -214,8 +213,8 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
             slots = processors()
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
-        here = LocalBackend.cluster(slots)
-        return source.cluster(here if stated is None else replace(here, grace=stated.grace))
+        local = LocalBackend.cluster(slots)
+        return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
         raise InputError(
             f"slots are {slots} where hosts are emulated, which have slots of their own; leave"
@@ -237,10 +236,7 @@ def _run(
     options: Options,
     backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
 ) -> Result:
-    """Run the jobs of a source, and add the tasks that end to the history.
-
-    On this machine, if no other backend is given.
-    """
+    """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
 
     if is_emulated:
@@ -266,13 +262,13 @@ def _run(
     elif backend is None:
         (host,) = cluster.hosts
         parameters["slots"] = dict(host.slots)
-    setting = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
+    spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     make = backend or (lambda executions: LocalBackend(executions, cluster))
-    return setting.run(lambda: make(executions))
+    return spec.run(lambda: make(executions))
 
 
 def compare(
-    workload: AgentConfig,
+    workload: WorkloadLike,
     schedulers: Sequence[str] | str = ("fifo", "fair", "flex"),
     *,
     live: bool = False,
@@ -292,9 +288,9 @@ def compare(
     """
     check_options(options, history)
     names = checked_names([schedulers] if isinstance(schedulers, str) else schedulers)
-    apiece = {name: _apart(options, name) for name in names}
-    for mine in apiece.values():
-        refuse_log(history, mine)
+    options_of = {name: _options_for(options, name) for name in names}
+    for own in options_of.values():
+        refuse_log(history, own)
     source = _source(workload, options, existing(history) if live else history)
     sources = [
         source.with_options(output_suffix=f"-{name}") if live else source for name in names
@@ -306,20 +302,20 @@ def compare(
         )
     if live:
         cluster = _live_cluster(source, slots, emulate_hosts)
-        for apart in sources:
-            apart.executions(cluster)  # Refuses the last output before the first one runs.
+        for one in sources:
+            one.executions(cluster)  # Checks the outputs of all runs before the first one.
     results = Results()
-    for name, apart in zip(names, sources, strict=True):
-        mine = apiece[name]
+    for name, one in zip(names, sources, strict=True):
+        own = options_of[name]
         try:
             if live:
-                result = _run(apart, name, cluster, emulate_hosts, history, mine)
+                result = _run(one, name, cluster, emulate_hosts, history, own)
             else:
-                result = _simulate(apart, name, simulation, slots, mine)
+                result = _simulate(one, name, simulation, slots, own)
         except (RunInterrupted, RunLost, RunUnrecorded) as stop:
             stop.earlier = tuple(results)
             raise
-        except KeyboardInterrupt:  # Before the next run has begun.
+        except KeyboardInterrupt:  # Between two runs.
             if not results:
                 raise
             last = RunInterrupted(results[-1])
@@ -330,7 +326,7 @@ def compare(
 
 
 def replay(log: Log | str | Path) -> Replay:
-    """Make all decisions of a log again with its own scheduler, and compare them."""
+    """Repeat all decisions of a log with its own scheduler, and compare them."""
     from slotwise.insight.replay import replay_log
 
     with following(log) as read:
@@ -350,15 +346,15 @@ def explain(
 ) -> Explanation | tuple[Wait, ...]:
     """Explain why a job holds its slots at an instant `at` of a run, in seconds.
 
-    Without an instant: the longest waits of the job, or of all jobs, the longest first, each
-    with the jobs that held the slots meanwhile and what would have helped.
+    Without an instant, return the longest waits of the job, or of all jobs, longest first. Each
+    has the jobs that held the slots meanwhile, and a change that would have helped.
     """
     from slotwise.insight.explain import explain as explain_log
     from slotwise.insight.timeline import timeline_of
     from slotwise.insight.waits import worst_waits
 
     if at is not None and not is_number(at):
-        raise InputError(f"{option_name('at')} is {at!r}; give an instant in seconds")
+        raise InputError(f"{option_name('at')} is {at!r}; expected an instant in seconds")
     with following(log) as read:
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)
@@ -370,26 +366,28 @@ def explain(
 def write_report(
     results: Iterable[Result], path: str | Path, *, pictures: bool = False
 ) -> list[Path]:
-    """Write one page that shows these results side by side. Returns the paths written.
+    """Write a page that shows these results side by side; return the paths written.
 
     InputError unless `results` contains at least one result and nothing else.
     """
     given = list(results) if isinstance(results, Iterable) else None
     if given is None or not all(isinstance(result, Result) for result in given):
-        raise InputError(f"results is {results!r}; give a list of results, such as [result]")
+        raise InputError(
+            f"results is {results!r}; expected a list of results, such as [result]"
+        )
     return page.write_report([result.reported for result in given], path, pictures=pictures)
 
 
-def _apart(options: Options, name: str) -> Options:
-    """The options for one scheduler of several, with its own log."""
-    mine = options.copy()
+def _options_for(options: Options, name: str) -> Options:
+    """The options of a comparison for one scheduler, which has a log of its own."""
+    own = options.copy()
     if log := options.get("log"):
-        mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
-    return mine
+        own["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
+    return own
 
 
 def _source(
-    workload: AgentConfig, options: Options, history: str | Path | None = None
+    workload: WorkloadLike, options: Options, history: str | Path | None = None
 ) -> Source:
     """The workload with the options of a run and the estimates of a history applied."""
     return read_source(workload).with_options(
@@ -400,5 +398,5 @@ def _source(
 
 
 def _plain(network: Network) -> dict[str, float | None]:
-    """A network for the log. JSON has no infinite numbers, so None means no limit."""
+    """The network as in the log: None means no limit, because JSON has no infinite numbers."""
     return {key: None if rate == inf else rate for key, rate in asdict(network).items()}

@@ -18,14 +18,14 @@ from slotwise.policy.planning import plan_schedules
 from slotwise.policy.scheduler import check_budget, make_allocator
 from slotwise.policy.search.budget import Budget
 from slotwise.results import Plan, TaskPlan
-from slotwise.sources import AgentConfig, Slots, Source, cluster_of, objective_of, read_source
+from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, objective_of, read_source
 
 TASK_STEPS = 200_000
-"""Steps of the search of `dmrs-best`, times tasks + 100: a step costs as much as that."""
+"""Steps of `dmrs-best` times (tasks + 100), to which the cost of a step is proportional."""
 
 
 def plan(
-    workload: AgentConfig,
+    workload: WorkloadLike,
     allocator: str = "flex",
     *,
     objective: Objective | str | None = None,
@@ -34,11 +34,11 @@ def plan(
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> Plan:
-    """The malleable schedule of an allocator when all jobs are present at time 0.
+    """Compute the malleable schedule of an allocator when all jobs are present at time 0.
 
-    FLEX and FlowFlex search for a number of steps, which depends on the numbers of jobs and
-    phases unless `budget_steps` states it, or until the schedule is proven optimal or nothing
-    improves it. So the schedule does not depend on how busy the machine is. With
+    FLEX and FlowFlex search for `budget_steps` steps, by default a number that depends on the
+    numbers of jobs and phases. They stop earlier if the schedule is proven optimal or nothing
+    improves it. So the schedule does not depend on the load of the machine. With
     `budget_seconds` a clock ends the search instead. Plans do not copy data: a phase begins
     when all phases before it are done. A `history` gives the estimated work of programs; slots
     have the stated speeds.
@@ -60,10 +60,10 @@ def plan(
     for job in jobs:
         check_fits(job, cluster, pools)
         _refuse_gangs(job)
-    begun = time.perf_counter()
+    started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
-    if aim.aggregate == "max":  # The bound of a sum takes longer, and needs a value.
+    if aim.aggregate == "max":  # The bound of a sum takes longer and needs a value.
         lowest = objective_bound(aim, jobs, cluster, work)
     planned = plan_schedules(jobs, cluster, pools, chosen, budget, lowest)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
@@ -71,7 +71,7 @@ def plan(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
         key=lambda pair: pair[0],
     )
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
     plan = Plan(
@@ -90,7 +90,7 @@ def plan(
 
 
 def plan_tasks(
-    workload: AgentConfig,
+    workload: WorkloadLike,
     scheduler: str = "dmrs-best",
     *,
     slots: Slots | None = None,
@@ -98,14 +98,14 @@ def plan_tasks(
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> TaskPlan:
-    """A schedule of whole tasks on hosts of any speed, for jobs with arrival times.
+    """Compute a schedule of whole tasks on hosts of any speed, for jobs with arrival times.
 
     The objective is the sum of weight times completion. `dmrs` is the algorithm of the paper,
-    `dmrs-best` improves it by search; the others are the schedulers that the paper compares
-    DMRS with. A `history` gives the estimated work of programs and the speeds of hosts. The
+    `dmrs-best` improves it by search; the others are those that the paper compares with
+    DMRS. A `history` gives the estimated work of programs and the speeds of hosts. The
     budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
-    if scheduler not in tuple(PLANNERS):  # It may be unhashable.
+    if scheduler not in tuple(PLANNERS):  # A value that cannot be hashed is unknown, too.
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
@@ -115,9 +115,9 @@ def plan_tasks(
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     problem = related_machines(jobs, cluster, source.pools())
-    begun = time.perf_counter()
+    started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     value = problem.value(runs.completion)
     response = objective_bound(Objective(), jobs, cluster, Work.estimated(jobs), {}, value)
     waited = float(problem.weight @ problem.release)
@@ -146,7 +146,7 @@ def plan_tasks(
 
 
 def _refuse_changes(source: Source, slots: Slots | None) -> None:
-    """Refuse hosts that come and go: a plan is for hosts that stay."""
+    """Raise InputError for changes of hosts, which a plan cannot follow."""
     if source.workload.changes and slots is None:
         raise InputError(
             "cluster.changes: a plan is for hosts that do not change; leave them out, or"
@@ -155,7 +155,7 @@ def _refuse_changes(source: Source, slots: Slots | None) -> None:
 
 
 def _refuse_gangs(job: Job) -> None:
-    """A malleable plan divides work anywhere, so it cannot say when a gang runs."""
+    """Raise InputError for a gang: a malleable plan divides work anywhere."""
     for phase in job.phases:
         if phase.gang:
             raise InputError(
@@ -165,22 +165,24 @@ def _refuse_gangs(job: Job) -> None:
 
 
 def _budget(seconds: float | None, steps: int | None) -> Budget | None:
-    """A budget of steps, one that a clock ends, or none for the default."""
+    """Return a budget of steps or of seconds, or None for the default."""
     if seconds is not None and steps is not None:
         raise InputError(
             f"{option_name('budget_seconds')} and {option_name('budget_steps')} are both given;"
-            " give one of them"
+            " leave one out"
         )
     if steps is not None:
         if not is_number(steps) or not steps >= 0:
-            raise InputError(f"{option_name('budget_steps')} is {steps!r}; give a number >= 0")
+            raise InputError(
+                f"{option_name('budget_steps')} is {steps!r}; expected a number >= 0"
+            )
         return Budget(steps)
     check_budget(seconds)
     return None if seconds is None else Budget(is_over=_Alarm(seconds))
 
 
 class _Alarm:
-    """Whether a number of seconds has passed since the first call."""
+    """Tests whether a number of seconds has passed since the first call."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

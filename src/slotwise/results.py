@@ -25,11 +25,11 @@ reduced by about 1e-9, since a deadline missed by no more than that counts as me
 class Plan:
     """A malleable schedule, its value and its lower bound.
 
-    No schedule that keeps the min shares has a lower value than `bound`. FIFO keeps no min
-    shares: there, no schedule at all has. `penalties` names the penalties of the jobs if some
-    have their own. `short_of` is the number of steps of the budget that stopped the search: inf
-    if a clock did, None if the search ended by itself. `is_whole` is False if the allocator
-    decided anew at each end of a phase: then no search looked at the whole plan.
+    No schedule that keeps the min shares has a lower value than `bound`; under FIFO, which
+    keeps none, no schedule at all. `penalties` names the penalties of the jobs if some have
+    their own. `short_of` is the number of steps of the budget that stopped the search: inf if a
+    clock did, None if the search ended by itself. `is_whole` is False if the allocator decided
+    again at each end of a phase, so that no search covered the whole plan.
     """
 
     allocator: str
@@ -85,7 +85,7 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: a table of the jobs, and the picture of the plan."""
+        """HTML for notebooks: a table of the jobs, and the picture of the plan."""
         from slotwise.insight.report.notebook import plan_html
         from slotwise.insight.timeline import StepFunction
 
@@ -145,7 +145,7 @@ class TaskPlan:
         )
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: a table of the jobs, and the picture of the plan."""
+        """HTML for notebooks: a table of the jobs, and the picture of the plan."""
         from slotwise.insight.report.notebook import plan_html
         from slotwise.insight.timeline import StepFunction
 
@@ -181,7 +181,7 @@ class Result:
 
     @property
     def bound(self) -> float:
-        """The lower bound: no schedule of this work has a smaller value."""
+        """The lower bound of the value over all schedules of this work."""
         return self.outcome.bound
 
     @property
@@ -210,11 +210,11 @@ class Result:
 
     @property
     def reported(self) -> ReportedRun:
-        """The form that the report takes."""
+        """The run in the form that reports accept."""
         return ReportedRun(self.scheduler, self.backend, self.log, self.outcome)
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: tables of metrics and jobs, and the picture of the jobs."""
+        """HTML for notebooks: tables of metrics and jobs, and the picture of the jobs."""
         from slotwise.insight.report.notebook import runs_html
 
         return runs_html([self.reported])
@@ -226,11 +226,11 @@ class Result:
 
     @classmethod
     def measured(cls, meter: MetricsCollector, log: Log) -> Result:
-        """The result of a run that was measured while it proceeded."""
+        """The result of a run that was measured during the run."""
         return cls(log.header.scheduler["name"], log.header.backend, meter.outcome(), log)
 
     def report(self, path: str | Path, *, pictures: bool = False) -> list[Path]:
-        """Write the page that shows it; with `pictures` also the pictures as PNG and SVG."""
+        """Write a page with this result; with `pictures` also the pictures as PNG and SVG."""
         return write_report([self.reported], path, pictures=pictures)
 
 
@@ -238,7 +238,7 @@ class Results(list[Result]):
     """Results of one workload under several schedulers: a list that notebooks display."""
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: the runs side by side, as a table and in pictures."""
+        """HTML for notebooks: the runs side by side, as a table and in pictures."""
         from slotwise.insight.report.notebook import runs_html
 
         return runs_html([result.reported for result in self]) if self else "[]"

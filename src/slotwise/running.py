@@ -1,4 +1,4 @@
-"""Running: everything that makes a run except its backend, and the loop."""
+"""Runs: everything that makes a run except its backend, and the call of the loop."""
 
 from __future__ import annotations
 
@@ -39,20 +39,19 @@ class Options(TypedDict, total=False):
 
     assigner       "greedy", "delay" or "flow"
     epoch_seconds  seconds between decisions on the allocation
-    waits          the two waits of delay and flow in seconds: for the rack, for any slot; None:
-                   none for flow; for delay 1.5 and 3 heartbeats of the cluster, or 5 and 10
-                   without a heartbeat
-    levels         for delay and flow, "persist": after a launch away from its input a phase
-                   goes on at that level, or "restart": it waits from the beginning; None:
-                   "persist"
+    waits          the two waits of delay and flow in seconds: for the rack, for any slot. By
+                   default flow does not wait, and delay waits 1.5 and 3 heartbeats of the
+                   cluster, or 5 and 10 s without a heartbeat
+    levels         for delay and flow, "persist" (default): after a launch away from its input a
+                   phase continues at that level, or "restart": it waits from the beginning
     core_cost      for flow, the cost of a byte from another rack, relative to one from another
-                   host of the same rack; None: 1
+                   host of the same rack; default 1
     move_within    for flow, seconds for which a task that reads from another host may still
-                   move to a free slot beside its input; None: 0, no task moves
-    budget_seconds about how long flex may search at each decision; None: flex decides
+                   move to a free slot on a host with its input; default 0, no task moves
+    budget_seconds approximate time of the search of flex at each decision; by default flex
+                   chooses it
     objective      instead of the workload's own: an Objective, or the name of a penalty
-    preemption     instead of the workload's: how pools without their own setting take slots
-                   back
+    preemption     instead of the workload's: how pools without their own setting reclaim slots
     shuffle        instead of the workload's: how reduces get the output of maps
     attempts_max   how often a task may fail before its job does
     log            file to write the log to
@@ -95,11 +94,10 @@ class RunSpec:
         make_backend: Callable[[], AbstractContextManager[Backend]],
         more: Sequence[Record] = (),
     ) -> Result:
-        """Run the loop on a backend and measure the result; `more` get each turn, too.
+        """Run the loop on a backend and return the result; `more` also get each turn.
 
-        The backend is made last: bad input is refused before it starts anything. If the log or
-        the history cannot be written at the end, RunUnrecorded has the result; RunLost has it
-        if no host is left.
+        The backend is created last, after all checks of input. If the log or the history cannot
+        be written at the end, RunUnrecorded has the result. RunLost has it if no host is left.
         """
         header = self.header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
@@ -121,7 +119,7 @@ class RunSpec:
                     title = f"{self.scheduler}, {self.backend}"
                     records.append(stack.enter_context(NotebookProgress(show, title)))
                 records += [stack.enter_context(listener) for listener in self.listeners]
-                with undisturbed():  # So that a backend that has started is always closed.
+                with undisturbed():  # A started backend is always closed.
                     backend = stack.enter_context(make_backend())
                 run_loop(scheduler, backend, state, all_of(records))
         except KeyboardInterrupt:
@@ -135,7 +133,7 @@ class RunSpec:
         return _result(meter, log, file)
 
     def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
-        """Everything needed to make the same decisions again. The run itself starts from it."""
+        """Return all that is needed to repeat the decisions. The run itself starts from it."""
         options = self.options
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         aim = objective_of(options.get("objective"), self.source)
@@ -180,7 +178,7 @@ class RunSpec:
         return levels
 
     def _waits(self) -> tuple[float, float] | None:
-        """Delay scheduling's waits: as given, else by the cluster's heartbeat if it has one."""
+        """The waits of delay scheduling: as given, else from the heartbeat of the cluster."""
         waits, heartbeat = self.options.get("waits"), self.cluster.heartbeat
         if waits is None and heartbeat > 0 and self.options.get("assigner") == "delay":
             found = Delay.of_heartbeat(heartbeat)
@@ -201,20 +199,20 @@ def check_jobs(
     pools: PoolTree,
     later: Sequence[Host] = (),
 ) -> None:
-    """InputError for a job that cannot be run on a cluster in these pools, or be measured.
+    """Raise InputError for a job that cannot be run in these pools or measured.
 
-    `later` are the hosts that will be added.
+    `later` are the hosts that will be added to the cluster.
     """
     objective.check(jobs)
     for kind in {phase.kind: None for job in jobs for phase in job.phases}:
-        cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+        cluster.slot_kind(kind)  # Raises an error for a kind that no host serves.
     for job in jobs:
         check_fits(job, cluster, pools, later)
     refuse_stranded(jobs, cluster)
 
 
 def _refuse_open(jobs: Sequence[Job]) -> None:
-    """InputError for phases that only a session or a gate can end."""
+    """Raise InputError for phases that only a session or a gate can end."""
     for job, phase in ((one, phase) for one in jobs for phase in one.phases):
         if phase.grows or phase.gated:
             what = "grows" if phase.grows else "gated"
@@ -225,14 +223,14 @@ def _refuse_open(jobs: Sequence[Job]) -> None:
 
 
 def check_options(options: Options, history: object) -> None:
-    """Refuse unknown options, and values of a wrong type that no other place checks.
+    """Raise InputError for unknown options, and for wrong types that no other place checks.
 
     Options of a simulation belong in `Simulation`.
     """
     for name in sorted(options.keys() - Options.__annotations__.keys()):
         if name in Simulation.__dataclass_fields__:
             raise InputError(
-                f"{name} is no option of its own; give simulation=Simulation({name}=...)"
+                f"{name} is an option of simulations; give simulation=Simulation({name}=...)"
             )
         raise InputError(
             f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
@@ -240,30 +238,32 @@ def check_options(options: Options, history: object) -> None:
     for what, path in (("log", options.get("log")), ("history", history)):
         check_path(what, path)
         if path is not None and not Path(str(path)).name:
-            raise InputError(f"{what} {str(path)!r} names no file; give a path with a name")
+            raise InputError(
+                f"{what} {str(path)!r} is not the path of a file; give a path with a name"
+            )
     preemption, shuffle = options.get("preemption"), options.get("shuffle")
     if not isinstance(preemption, Preemption | None):
         raise InputError(
-            f"preemption is {preemption!r}; give a slotwise.Preemption, such as"
+            f"preemption is {preemption!r}; expected a slotwise.Preemption, such as"
             " slotwise.Preemption(least_after=1.0)"
         )
     if not isinstance(shuffle, Shuffle | None):
-        raise InputError(f"shuffle is {shuffle!r}; give a slotwise.Shuffle")
+        raise InputError(f"shuffle is {shuffle!r}; expected a slotwise.Shuffle")
     attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
     if not is_whole(attempts_max) or attempts_max < 1:
         raise InputError(
-            f"{option_name('attempts_max')} is {attempts_max!r}; give a whole number >= 1"
+            f"{option_name('attempts_max')} is {attempts_max!r}; expected a whole number >= 1"
         )
     progress = options.get("progress")
     if progress is not None and not callable(progress):
         raise InputError(
-            f"progress is {progress!r}; give a function of an instant, its events and its"
+            f"progress is {progress!r}; expected a function of an instant, its events and its"
             " decisions"
         )
 
 
 def checked_names(schedulers: Iterable[str] | None) -> list[str]:
-    """The names of schedulers. InputError for none, an unknown one, and one given twice."""
+    """Return the names. InputError without names, and for unknown and repeated names."""
     names = list(schedulers) if isinstance(schedulers, Iterable) else []
     if not names:
         raise InputError(
@@ -273,22 +273,22 @@ def checked_names(schedulers: Iterable[str] | None) -> list[str]:
     for name in names:
         make_scheduler(name)
         if names.count(name) > 1:
-            raise InputError(f"scheduler {name!r} is named twice; name each one once")
+            raise InputError(f"scheduler {name!r} is named twice; remove one")
     return names
 
 
 def checked_simulation(simulation: object) -> Simulation:
-    """The simulation that was given; by default one that is exact."""
+    """Return the given simulation, by default an exact one. InputError for another type."""
     if not isinstance(simulation, Simulation | None):
         raise InputError(
-            f"simulation is {simulation!r}; give a slotwise.Simulation, such as"
+            f"simulation is {simulation!r}; expected a slotwise.Simulation, such as"
             " slotwise.Simulation(seed=1)"
         )
     return simulation or Simulation()
 
 
 def refuse_log(history: str | Path | None, options: Options) -> None:
-    """Refuse to write the log over the history, or over a file that is not a log."""
+    """Raise InputError if the log would replace the history or a file that is not a log."""
     log = options.get("log")
     if history is not None and log is not None and is_same_file(log, history):
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
@@ -297,12 +297,12 @@ def refuse_log(history: str | Path | None, options: Options) -> None:
 
 
 def existing(history: str | Path | None) -> str | Path | None:
-    """The history if it exists; None if a run will create it."""
+    """The history, or None if it does not exist yet."""
     return history if history is not None and os.path.exists(history) else None
 
 
 def warn_user(text: str) -> None:
-    """Warn at the line of the user's code that called slotwise."""
+    """Warn at the line of user code that called slotwise."""
     package, level = f"{Path(__file__).parent}{os.sep}", 2
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
@@ -311,7 +311,7 @@ def warn_user(text: str) -> None:
 
 
 def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """Refuse tasks that must continue on the host of others, if some host cannot run them."""
+    """Raise InputError if tasks must continue on the host of others that cannot run them."""
     for job, phase in ((one, phase) for one in jobs for phase in one.phases):
         if phase.continues is not None:
             try:

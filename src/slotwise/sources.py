@@ -1,8 +1,8 @@
 """Sources: from a workload in any of its forms to the jobs that can be planned or run.
 
-The way of a workload: `read_source` takes it as it is given; `Source.with_options` applies the
-options of a run, once; `Source.jobs` looks at inputs and gives the jobs as schedulers see them;
-`Source.executions` gives them as the local backend runs them.
+`read_source` accepts a workload in any form. `Source.with_options` applies the options of a
+run, once. `Source.jobs` inspects inputs and returns the jobs as schedulers see them.
+`Source.executions` returns them as live backends run them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slotwise.workload.file import read_workload
 from slotwise.workload.workload import CommandJob, DataflowJob, ProgramJob, Workload
 from slotwise.workload.workload import Described as Described
 
-# Modules of programs are imported where a workload has programs: they take long to load.
+# Modules of programs are slow to load, so they are imported only for workloads with programs.
 
 Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
@@ -44,7 +44,7 @@ Slots = int | Mapping[str, int]
 class Source:
     """A workload with its jobs in any of their forms.
 
-    `rates` are what is known of programs and hosts: work of programs is estimated by them.
+    The work of programs and the speeds of hosts are estimated by `rates`.
     """
 
     workload: Workload
@@ -60,13 +60,13 @@ class Source:
         overwrite: bool = False,
         output_suffix: str = "",
     ) -> Source:
-        """The same source with what the options of a run say in place of the workload's own.
+        """Return the source with the options of a run in place of those of the workload.
 
-        history        a database of earlier runs: the work of programs and the speeds of hosts
-                       are estimated by it. InputError if it is missing, damaged or newer
+        history        a database of earlier runs, to estimate the work of programs and the
+                       speeds of hosts. InputError if it is missing, damaged or newer
         overwrite      programs replace outputs that exist
-        output_suffix  is added to the outputs of programs. InputError for an execution that is
-                       given as such: it can run only once
+        output_suffix  is added to the outputs of programs. InputError for a given execution,
+                       because it can run only once
         """
         check_path("history", history)
         workload = replace(
@@ -85,13 +85,13 @@ class Source:
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
 
-        On a cluster they shuffle as the workload says. Without one, in a plan, reduces come
+        On a cluster they shuffle as in the workload. Without one, in a plan, reduces follow
         after all maps.
         """
         return tuple(self._job(entry, cluster) for entry in self.entries)
 
     def executions(self, cluster: Cluster) -> list[Execution]:
-        """The jobs as the local backend runs them on this cluster."""
+        """The jobs as live backends run them on this cluster."""
         executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
         _check_outputs([one for one in executions if isinstance(one, WritesOutput)])
         for execution in executions:
@@ -100,9 +100,9 @@ class Source:
         return executions
 
     def unknown_hosts(self, cluster: Cluster, changes: Iterable[HostChange] = ()) -> str:
-        """What is wrong with a table of `input_hosts` that names no host of a cluster.
+        """Return an error message if a table of `input_hosts` has an unknown host, or "".
 
-        Nor one of those that are added to it. Empty if there is no such table.
+        Known hosts are those of the cluster and those that `changes` add to it.
         """
         known = hosts_ever(cluster, tuple(changes))
         for entry in self.entries:
@@ -112,23 +112,23 @@ class Source:
                         hosts_known = ", ".join(known.by_name) or "none"
                         return (
                             f"job {_stated(entry).id!r}: input_hosts: {path!r} has {name!r},"
-                            f" which is no host of the cluster; its hosts are {hosts_known}"
+                            f" which is not a host of the cluster; its hosts are {hosts_known}"
                         )
         return ""
 
     def refuse_unknown_hosts(
         self, cluster: Cluster, changes: Iterable[HostChange] = ()
     ) -> None:
-        """InputError if a table of `input_hosts` names a host that the cluster never has."""
+        """Raise InputError if a table of `input_hosts` has an unknown host."""
         if names_hosts(cluster) and (wrong := self.unknown_hosts(cluster, changes)):
             raise InputError(f"{wrong}: correct the name, or add the host to the cluster")
 
     def believed(self, cluster: Cluster) -> Cluster:
-        """This cluster as schedulers believe it to be: with the speeds of the history."""
+        """The cluster as schedulers assume it: with the speeds of the history."""
         return self.rates.cluster(cluster)
 
     def unknown(self) -> list[PhaseId]:
-        """The phases of programs that the rates have no estimate for."""
+        """The phases of programs for which the rates have no estimate."""
         planned = (
             execution
             for entry in self.entries
@@ -150,7 +150,7 @@ class Source:
 
     @property
     def shuffle(self) -> Shuffle | None:
-        """How reduces get the output of maps; None: after all maps are done.
+        """How reduces get the output of maps, or None: after all maps are done.
 
         A phase that states its own `slow_start` keeps it.
         """
@@ -183,22 +183,19 @@ class Source:
         return self.shuffle.job(found, cluster)
 
     def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
-        """The entry; for a description, its execution, which has looked at the input."""
+        """The entry; for a description, its execution, which has inspected the input."""
         if isinstance(entry, Described):
-            # Where nothing is written, it does not matter whether the output exists.
+            # Nothing is written, so an output may exist.
             return _planned(_overwriting(entry), self.workload, cluster)
         return entry
 
 
-AgentConfig = Workload | str | Path | Entry | Iterable[Entry] | Source
-"""A workload in the forms that callers may give: a value, the path of a file, a job or jobs."""
+WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
+"""The accepted forms of a workload: a value, the path of a file, a job, or jobs."""
 
 
-def read_source(workload: AgentConfig) -> Source:
-    """Take a workload in whatever form it is given.
-
-    InputError if it has no jobs, or several jobs with the same id.
-    """
+def read_source(workload: WorkloadLike) -> Source:
+    """Return the source of a workload. InputError without jobs, and for repeated ids."""
     if isinstance(workload, Source):
         return workload
     if isinstance(workload, str | Path):
@@ -230,27 +227,27 @@ def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
         return Cluster((Host("cluster", dict(slots)),))
     if slots is not None:
         raise InputError(
-            f"{option_name('slots')} is {slots!r}; give a whole number >= 1, or one for each"
-            " kind"
+            f"{option_name('slots')} is {slots!r}; expected a whole number >= 1, or one for"
+            " each kind"
         )
     return workload.cluster or Cluster.of_slots(processors())
 
 
 def processors() -> int:
-    """The number of processors that this process may use."""
+    """The number of processors that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
 def _checked(entry: Entry) -> Entry:
-    """The entry. InputError if it is of a type that is no job."""
+    """Return the entry. InputError if it is not a job in any form."""
     if isinstance(entry, Job | Described) or isinstance(getattr(entry, "job", None), Job):
         if isinstance(entry, Described):
             check_name("the id of a job", entry.id)
         return entry
     raise InputError(
-        f"{entry!r:.80} is no job; give one of slotwise.Job(...), slotwise.mapreduce(...),"
-        " slotwise.command(...), slotwise.Calls(...) and the job(...) of a slotwise.Dataflow,"
-        " or the path of a workload file"
+        f"{entry!r:.80} is not a job; expected one of slotwise.Job(...),"
+        " slotwise.mapreduce(...), slotwise.command(...), slotwise.Calls(...) and the job(...)"
+        " of a slotwise.Dataflow, or the path of a workload file"
     )
 
 
@@ -274,7 +271,7 @@ def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _expected(execution: Execution, rates: Rates) -> Job:
-    """The job of an execution, with estimates of the work of its tasks where there are any."""
+    """The job of an execution, with estimates of the work of its tasks where known."""
     if isinstance(execution, HasInputSizes):
         job = rates.job(execution.job, execution.program, execution.sizes)
         return replace(job, program=execution.program)
@@ -354,7 +351,7 @@ def _with_suffix(entry: Entry, suffix: str) -> Entry:
 
 
 def _check_outputs(writers: Sequence[WritesOutput]) -> None:
-    """Refuse outputs that cannot be written, or of which one is at or inside another."""
+    """Raise InputError for outputs that cannot be written, and for nested or equal ones."""
     if writers:
         from slotwise.jobs.commit import check_writable
 

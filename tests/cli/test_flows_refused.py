@@ -83,7 +83,7 @@ BAD = {
     ),
     "a phase without work in a flow": (
         file_of(f"{A}, {{name: b, work: 0, tasks: 2, after: [a]}}"),
-        "jobs.yaml: jobs[0].phases[1].work (line 4) is 0: give a number > 0",
+        "jobs.yaml: jobs[0].phases[1].work (line 4) is 0: expected a number > 0",
     ),
     "work that is lost beside the rest": (
         file_of(f"{A}, {{name: b, work: 1.0e-9, after: [a]}}, {{name: c, work: 1.0e+9}}"),

@@ -120,14 +120,18 @@ def test_a_plan_of_tasks_is_shown_without_json(slotwise: Any, folder: Path) -> N
 
 
 REFUSED = {
-    ("speed: 0.5", "speed: 0"): ("cluster.hosts[1].speed", "0", "give a number > 0"),
-    ("speed: 0.5", "speed: -1"): ("cluster.hosts[1].speed", "-1", "give a number > 0"),
-    ("speed: 0.5", "speed: .inf"): ("cluster.hosts[1].speed", "inf", "give a finite number"),
-    ("arrival: 5, w", "arrival: -5, w"): ("jobs[2].arrival", "-5", "give a number >= 0"),
-    ("weight: 2", "weight: 0"): ("jobs[0].weight", "0", "give a number > 0"),
-    ("tasks: [8]", "work: 0"): ("jobs[1].phases[1].work", "0", "give a number > 0"),
+    ("speed: 0.5", "speed: 0"): ("cluster.hosts[1].speed", "0", "expected a number > 0"),
+    ("speed: 0.5", "speed: -1"): ("cluster.hosts[1].speed", "-1", "expected a number > 0"),
+    ("speed: 0.5", "speed: .inf"): (
+        "cluster.hosts[1].speed",
+        "inf",
+        "expected a finite number",
+    ),
+    ("arrival: 5, w", "arrival: -5, w"): ("jobs[2].arrival", "-5", "expected a number >= 0"),
+    ("weight: 2", "weight: 0"): ("jobs[0].weight", "0", "expected a number > 0"),
+    ("tasks: [8]", "work: 0"): ("jobs[1].phases[1].work", "0", "expected a number > 0"),
     ("tasks: [8]", "tasks: 3"): ("jobs[1].phases[1]", "work", "give its work in seconds"),
-    ("tasks: [8]", "tasks: [2, 0]"): ("tasks", "0", "give a number > 0"),
+    ("tasks: [8]", "tasks: [2, 0]"): ("tasks", "0", "expected a number > 0"),
     ("tasks: [8]", "work: 8, slots_max: 1"): ("job 'b', phase 'reduce'", "shares", "leave out"),
     ("tasks: [8]", "work: 8, slots_min: 1"): ("job 'b', phase 'reduce'", "shares", "leave out"),
     ("slots: 2", "slots: {map: 1, reduce: 1}"): ("cluster", "map, reduce", "slots: 1"),

@@ -208,7 +208,7 @@ def test_hosts_that_a_live_run_ignores_are_named(
     done = run_process(*command.split(), "hosts.yaml", "--json")
     notice = "slotwise: the cluster of the workload (2 hosts) is for simulations"
     assert done.stderr.startswith(notice), "before anything of the run is shown"
-    assert "add --emulate-hosts to emulate the hosts here" in done.stderr
+    assert "add --emulate-hosts to emulate the hosts on it" in done.stderr
     assert json.loads(done.stdout)["jobs"]["a"]["completion"] > 0
     emulated = run_process(*command.split(), "hosts.yaml", "--json", "--emulate-hosts")
     assert emulated.returncode == 0

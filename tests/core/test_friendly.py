@@ -105,7 +105,10 @@ def test_results_are_short_in_print() -> None:
         (lambda: slotwise.simulate([JOB], simulation={"seed": 1}), "simulation is {'seed': 1}"),
         (lambda: slotwise.compare([JOB], []), "schedulers is []; name some"),
         (lambda: slotwise.compare([JOB], None), "schedulers is None; name some"),  # type: ignore[arg-type]
-        (lambda: slotwise.explain(slotwise.simulate([JOB]).log, "j", "x"), "at is 'x'; give"),  # type: ignore[call-overload]
+        (
+            lambda: slotwise.explain(slotwise.simulate([JOB]).log, "j", "x"),  # type: ignore[call-overload]
+            "at is 'x'; expected",
+        ),
         (lambda: slotwise.read_log(5), "log is 5; give a path"),  # type: ignore[arg-type]
         (lambda: slotwise.replay(5), "log is 5; give a path"),  # type: ignore[arg-type]
     ],

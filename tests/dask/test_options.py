@@ -81,9 +81,9 @@ def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
         ),
         ({"rules": [{"client": "a"}]}, "rules[0].pool: it is missing; add it"),
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
-        ({"ahead": -1}, "ahead is -1: give a number >= 0"),
+        ({"ahead": -1}, "ahead is -1: expected a number >= 0"),
         ({"objective": "sla"}, "penalty 'sla' needs properties that computations of Dask"),
-        ([], "the value is []: give keys and values, in braces { }; known keys: scheduler"),
+        ([], "the value is []: expected keys and values, in braces { }; known keys: scheduler"),
         (
             {"pools": [{"name": "default"}, {"name": "a", "parent": "default"}]},
             "pools[0]: pool 'default' has pools below it, but it is for the computations",
@@ -102,9 +102,9 @@ def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
     [
         ({"pool": "other"}, "unknown pool 'other'; known: reports, research, default"),
         ({"pol": "reports"}, "unknown key 'pol'; did you mean 'pool'?"),
-        ({"deadline": -1}, "deadline is -1: give a number >= 0"),
-        ({"priority": "urgent"}, "priority is 'urgent': give 'very_high'"),
-        (5, "slotwise=5: the value is 5: give keys and values, in braces { }"),
+        ({"deadline": -1}, "deadline is -1: expected a number >= 0"),
+        ({"priority": "urgent"}, "priority is 'urgent': expected 'very_high'"),
+        (5, "slotwise=5: the value is 5: expected keys and values, in braces { }"),
         ({"pool": 5, "x": "y" * 10_000}, "slotwise={'pool': 5, 'x': 'yyyyy"),
     ],
 )
@@ -147,7 +147,7 @@ def test_workers_have_more_tasks_ahead_if_these_are_short(
 
 def test_pools_that_are_no_list_are_refused() -> None:
     """Before the cluster is asked for anything."""
-    with pytest.raises(InputError, match=r"^pools is 'x': give a list, in brackets"):
+    with pytest.raises(InputError, match=r"^pools is 'x': expected a list, in brackets"):
         install(None, pools="x")
 
 

@@ -78,7 +78,7 @@ def test_what_is_no_list_of_results_is_refused(three_runs, tmp_path):
     """Also a single result that is not in a list; nothing is written."""
     result = Result.of_log(three_runs[0].log)
     for wrong in (5, [5], "ab", result, [result, 5]):
-        with pytest.raises(InputError, match=r"give a list of results, such as \[result\]"):
+        with pytest.raises(InputError, match=r"expected a list of results, such as \[result\]"):
             slotwise.write_report(wrong, tmp_path / "r.html")
     assert list(tmp_path.iterdir()) == []
     assert slotwise.write_report(iter([result]), tmp_path / "r.html") == [tmp_path / "r.html"]

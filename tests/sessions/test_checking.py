@@ -18,7 +18,7 @@ from slotwise import InputError, Job, Phase, Pool, Session, Tasks
         ({"slots": {"cpu": "x"}}, "slots: the number of kind 'cpu' is 'x'"),
         ({"pools": ["a"]}, "pools: 'a' is not a pool; expected a list"),
         ({"pools": {"a": 1}}, "pools: {'a': 1} is not a pool"),
-        ({"preemption": True}, "preemption is True; give a slotwise.Preemption"),
+        ({"preemption": True}, "preemption is True; expected a slotwise.Preemption"),
     ],
 )
 def test_a_session_refuses_options_of_a_wrong_type(

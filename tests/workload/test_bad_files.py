@@ -27,11 +27,11 @@ def laughs() -> str:
 LARGE = {
     "work of 5000 digits": (
         f"slotwise: 1\njobs: [{{id: a, phases: [{{name: m, work: 1{5000 * '0'}}}]}}]",
-        "jobs[0].phases[0].work (line 2) is inf: give a finite number",
+        "jobs[0].phases[0].work (line 2) is inf: expected a finite number",
     ),
     "a long id": (
         f"slotwise: 1\njobs: [{{id: {300 * 'x'}, phases: [{{name: m, work: 1}}]}}]",
-        "xxx...: give at most 200 characters",
+        "xxx...: expected at most 200 characters",
     ),
     "a NUL": ("slotwise: 1\n\0", "not YAML or JSON: unacceptable character #x0000"),
     "nested lists": (

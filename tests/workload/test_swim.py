@@ -92,19 +92,19 @@ def test_columns_of_paths_are_not_read(small: Path) -> None:
             "a\t1\t1\t5\t0",
             "5 columns; a line has 6, separated by tabs, and perhaps paths after them: job id",
         ),
-        ("a\t-1\t1\t5\t0\t0", "submit time is '-1'; give seconds, a number from 0"),
-        ("a\tnan\t1\t5\t0\t0", "submit time is 'nan'; give seconds"),
-        ("a\t1e99\t1\t5\t0\t0", "submit time is '1e99'; give seconds"),
-        ("a\t99999999999\t1\t5\t0\t0", "submit time is '99999999999'; give seconds"),
-        ("a\t1\t1\t5.5\t0\t0", "map input is '5.5'; give bytes, a whole number"),
-        ("a\t1\t1\t5\t-3\t0", "shuffle is '-3'; give bytes"),
-        ("a\t1\t1\t5\t0\t1_000", "output is '1_000'; give bytes"),
-        ("a\t1\t1\t5\t0\t" + "9" * 5000, "output is '9999.*[.]{3}'; give bytes"),
+        ("a\t-1\t1\t5\t0\t0", "submit time is '-1'; expected seconds, a number from 0"),
+        ("a\tnan\t1\t5\t0\t0", "submit time is 'nan'; expected seconds"),
+        ("a\t1e99\t1\t5\t0\t0", "submit time is '1e99'; expected seconds"),
+        ("a\t99999999999\t1\t5\t0\t0", "submit time is '99999999999'; expected seconds"),
+        ("a\t1\t1\t5.5\t0\t0", "map input is '5.5'; expected bytes, a whole number"),
+        ("a\t1\t1\t5\t-3\t0", "shuffle is '-3'; expected bytes"),
+        ("a\t1\t1\t5\t0\t1_000", "output is '1_000'; expected bytes"),
+        ("a\t1\t1\t5\t0\t" + "9" * 5000, "output is '9999.*[.]{3}'; expected bytes"),
         (
             "a\t1\t1\t999999999999999999\t0\t0",
             r"\d+ tasks of one phase are more than 100000000",
         ),
-        ("a\x07\t1\t1\t5\t0\t0", "job id is .*; give at most 200 characters"),
+        ("a\x07\t1\t1\t5\t0\t0", "job id is .*; expected at most 200 characters"),
         ("scan\t1\t1\t5\t0\t0", "job id 'scan' occurs twice; rename one"),
     ],
 )
@@ -140,7 +140,7 @@ def test_files_that_are_no_traces_are_refused(
 )
 def test_rates_are_numbers_above_zero(wrong: dict[str, float]) -> None:
     """Nothing takes no time, and nothing for ever."""
-    with pytest.raises(InputError, match=f"{next(iter(wrong))} is .*; give"):
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} is .*; expected"):
         SwimRates(**wrong)  # type: ignore[arg-type]
 
 

@@ -49,7 +49,7 @@ def test_it_is_written_and_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phase", "cluster", "said"),
     [
-        ("work: 1, slots: 0", "{slots: 4}", "slots (line 4) is 0: give a number >= 1"),
+        ("work: 1, slots: 0", "{slots: 4}", "slots (line 4) is 0: expected a number >= 1"),
         ("work: 1, slots: 5", "{slots: 4}", "the largest host, 'cluster', has 4"),
         ("work: 1, slots: 2, slots_max: 1", "{slots: 4}", "slots_max is 1, and each task"),
         (

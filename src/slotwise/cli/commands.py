@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from slotwise.jobs.dataflow.stages import StagedGraph
 
 
-LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="A log that --log has written.")]
+LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="A log written by --log.")]
 
 
 def report_logs(
     logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs to show.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")],
-    pictures: Annotated[bool, typer.Option(help="Also as PNG and SVG, beside it.")] = False,
+    pictures: Annotated[bool, typer.Option(help="Also write PNG and SVG.")] = False,
 ) -> None:
     """Write a page that works offline from the logs of one or several runs.
 
@@ -50,7 +50,7 @@ def replay_log(
     log: LogPath,
     as_json: Json = False,
 ) -> None:
-    """Make all decisions of a log again and compare them one by one.
+    """Repeat all decisions of a log and compare them one by one.
 
     Exit code 1 if a decision differs.
 
@@ -95,11 +95,11 @@ def explain_log(
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain which jobs waited longest for slots, behind which, and what would have helped.
+    """Explain which jobs waited longest for slots, which held them, and what would have helped.
 
     With `--job`, the waits of this job. With `--at` as well, why it holds its slots at that
-    instant: the shares of its pools, what it could use, which jobs hold the slots, and which
-    jobs are served before it and after it.
+    instant: the shares of its pools, its demand, the jobs that hold the slots, and the jobs
+    that are served before it and after it.
 
     `slotwise explain run.jsonl`
 
@@ -125,7 +125,7 @@ def explain_log(
             print("\n".join(map(printable, explanation_lines(explanation))))
 
 
-# The command `slotwise history`: rates of programs and speeds of hosts in earlier runs.
+# The command `slotwise history`.
 
 DEFAULT = Path("history.db")
 """The default database."""
@@ -136,7 +136,7 @@ MEGA = 1e6
 def show_history(
     database: Annotated[
         Path,
-        typer.Argument(metavar="[DB]", help="A database that `run --history` has written."),
+        typer.Argument(metavar="[DB]", help="A database written by `run --history`."),
     ] = DEFAULT,
     as_json: Json = False,
 ) -> None:
@@ -201,12 +201,12 @@ def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
 
 
 def _spread(spread: float, tasks: int) -> str:
-    """The spread as text; none for one task, because 0 % would suggest certainty."""
+    """Format the spread; empty for one task, because 0 % would suggest certainty."""
     return percent(spread if tasks > 1 else None)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """The rows with columns of equal width: names left-aligned, numbers right-aligned."""
+    """Align the columns of rows: names to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     numbers_from = len(rows[0]) - 3
     return [
@@ -218,7 +218,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-# The command that draws dataflows: `slotwise show`.
+# The command `slotwise show`.
 
 
 def show_dataflow(
@@ -266,7 +266,7 @@ def show_dataflow(
 
 
 def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
-    """The dataflows by the names of their jobs, or one by its place."""
+    """The dataflows by the names of their jobs, or one by its place in Python."""
     from slotwise.jobs.dataflow.planning import check_fits, staged_graph
 
     if not what.endswith((".yaml", ".yml", ".json")) and (".py" in what or ":" in what):
@@ -294,7 +294,7 @@ def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
 
 
 def _write(path: Path, text: str, mark: str) -> None:
-    """Write a picture. InputError for a file that slotwise has not written, or cannot write."""
+    """Write a picture. InputError if it cannot be written or would replace a foreign file."""
     refuse_foreign(path, mark.encode(), f"picture {str(path)!r}")
     try:
         with open_to_write(path) as file:

@@ -1,4 +1,4 @@
-"""The commands that plan, simulate and run: their options, and the functions that they call."""
+"""The commands `slotwise plan`, `simulate`, `run` and `compare`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from slotwise.cli.terminal import (
     errors,
     exit_codes,
     finish,
+    partial_results_on_error,
     print_json,
-    say,
+    show_message,
     show_plan,
     show_task_plan,
     show_unknown,
-    showing_what_came,
 )
 from slotwise.cli.trace import trace
 from slotwise.core.errors import InputError
@@ -81,7 +81,7 @@ EmulateHosts = Annotated[
     bool,
     typer.Option(
         "--emulate-hosts",
-        help="Emulate the hosts of the workload's cluster here, at their speeds.",
+        help="Emulate the hosts of the workload's cluster on this machine, at their speeds.",
     ),
 ]
 DaskAddress = Annotated[
@@ -98,7 +98,7 @@ DaskSlots = Annotated[
         "--dask-slots",
         metavar="COUNT",
         min=1,
-        help="Use at most so many slots of each Dask worker; its other threads stay Dask's.",
+        help="Maximum slots of each Dask worker; its other threads stay Dask's.",
     ),
 ]
 History = Annotated[
@@ -176,7 +176,7 @@ def _plan(
 
     `slotwise plan jobs.yaml --scheduler dmrs`
     """
-    from slotwise import plans  # The other commands do not need the planners.
+    from slotwise import plans  # Other commands do not need the planners.
 
     with exit_codes():
         source = read_source(file).with_options(history=history)
@@ -227,7 +227,7 @@ def _simulate(
     with exit_codes():
         source = read_source(file)
         output.check(file)
-        with showing_what_came(output.as_json, output.report):
+        with partial_results_on_error(output.as_json, output.report):
             result = api.simulate(
                 source,
                 scheduler,
@@ -267,9 +267,9 @@ def _run(
         source = read_source(file)
         output.check(file)
         options = scheduling.options(source, output.log)
-        showing = showing_what_came(output.as_json, output.report)
+        partial = partial_results_on_error(output.as_json, output.report)
         note = cluster_left_out(source, emulate_hosts, dask)
-        with showing, Progress(errors(), f"{scheduler}, live", note=note) as progress:
+        with partial, Progress(errors(), f"{scheduler}, live", note=note) as progress:
             options["progress"] = progress
             result = api.run(
                 source.with_options(overwrite=overwrite),
@@ -320,10 +320,10 @@ def _compare(
         if live:
             truth.refuse_live()
         options = scheduling.options(source, output.log)
-        showing = showing_what_came(output.as_json, output.report)
+        partial = partial_results_on_error(output.as_json, output.report)
         titles = [f"{name}, live" for name in names]
         note = cluster_left_out(source, emulate_hosts)
-        with showing, Progress(errors(), *titles, note=note) as progress:
+        with partial, Progress(errors(), *titles, note=note) as progress:
             options["progress"] = progress if live else None
             results = api.compare(
                 source.with_options(overwrite=overwrite),
@@ -357,6 +357,6 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except StdoutError as error:  # From output outside of commands, such as help.
-        say(f"slotwise: {error}", style="red")
+    except StdoutError as error:  # Of output outside of commands, such as help.
+        show_message(f"slotwise: {error}", style="red")
         sys.exit(2)

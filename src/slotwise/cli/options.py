@@ -26,15 +26,13 @@ from slotwise.sources import Slots, Source
 
 
 class _Command(TyperCommand):
-    """A command whose help shows no type for an option that takes no value."""
+    """A command whose help has no type for options without a value."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
 
 
 class _Group(TyperGroup):
-    """The same for a group of commands."""
-
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
 
@@ -99,7 +97,7 @@ class Scheduling:
     move_within: Annotated[
         float | None,
         typer.Option(
-            help="For flow: seconds for which a task may still move to a slot beside its input."
+            help="For flow: seconds for which a task may still move to a slot near its input."
         ),
     ] = None
     preempt: Annotated[
@@ -155,7 +153,7 @@ class Scheduling:
 
 @dataclass(frozen=True)
 class SimulationOptions:
-    """How the simulated cluster differs from what the scheduler is given."""
+    """How the simulated cluster differs from the data that the scheduler gets."""
 
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the simulation; same seed, same log.")
@@ -192,7 +190,7 @@ class SimulationOptions:
         bool,
         typer.Option(
             "--hide-work",
-            help="Tell the scheduler no work of tasks; it sees what finished tasks took.",
+            help="Hide the work of tasks from the scheduler, which measures finished tasks.",
         ),
     ] = False
 
@@ -226,12 +224,12 @@ class SimulationOptions:
 class OutputOptions:
     """Where a command writes, and the format of its output."""
 
-    log: Annotated[Path | None, typer.Option(help="Write the log here (JSON Lines).")] = None
-    report: Annotated[Path | None, typer.Option(help="Write a page here (HTML).")] = None
+    log: Annotated[Path | None, typer.Option(help="File for the log (JSON Lines).")] = None
+    report: Annotated[Path | None, typer.Option(help="File for a report (HTML).")] = None
     as_json: Json = False
 
     def check(self, file: Path) -> None:
-        """Check output paths before a run; InputError if unwritable or the workload file."""
+        """Raise InputError for outputs that cannot be written or are the workload file."""
         for option, target in (("--log", self.log), ("--report", self.report)):
             if target is not None and is_same_file(target, file):
                 raise InputError(
@@ -282,7 +280,7 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
 def objective_asked(
     source: Source, penalty: str | None, aggregate: str | None
 ) -> Objective | None:
-    """The objective that the options give, or None.
+    """Return the objective of the options, or None.
 
     A penalty alone means its sum, or the maximum for makespan, as in Python.
     """
@@ -293,7 +291,7 @@ def objective_asked(
     return Objective(penalty or source.workload.objective.penalty, aggregate)  # type: ignore[arg-type]
 
 
-# Parse options that are short texts.
+# Parsers of options that are strings.
 
 
 def parse_waits(text: str | None) -> tuple[float, float] | None:
@@ -304,7 +302,7 @@ def parse_waits(text: str | None) -> tuple[float, float] | None:
         rack, any_ = (float(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(
-            f"--waits is {text!r}; give two numbers of seconds, as in 5,10"
+            f"--waits is {text!r}; expected two numbers of seconds, as in 5,10"
         ) from error
     return rack, any_
 
@@ -324,7 +322,8 @@ def parse_slots(text: str | None) -> Slots | None:
         is_good = False
     if not is_good:
         raise InputError(
-            f"--slots is {text!r}; give a number >= 1, or numbers by kind, as in map=2,reduce=1"
+            f"--slots is {text!r}; expected a number >= 1, or numbers by kind,"
+            " as in map=2,reduce=1"
         )
     return slots
 
@@ -339,17 +338,14 @@ PREEMPT_KEYS = {
 
 
 def parse_preemption(text: str | None) -> Preemption | None:
-    """Parse when pools reclaim slots: least=5,fair=30,fraction=0.5,grace=2, or some of these.
-
-    Raises InputError.
-    """
+    """Parse some of least=5,fair=30,fraction=0.5,grace=2. Raises InputError."""
     if text is None:
         return None
     example = "as in least=5,fair=30,fraction=0.5,grace=2"
     try:
         given = {key: float(value) for key, value in _pairs(text)}
     except ValueError as error:
-        raise InputError(f"--preempt is {text!r}; give numbers, {example}") from error
+        raise InputError(f"--preempt is {text!r}; expected numbers, {example}") from error
     for key in given:
         if key not in PREEMPT_KEYS:
             known = ", ".join(PREEMPT_KEYS)
@@ -363,10 +359,7 @@ def parse_preemption(text: str | None) -> Preemption | None:
 
 
 def parse_outage(text: str) -> Outage:
-    """Parse a host, the start of its outage and the duration, in seconds: h1=60+30.
-
-    Raises InputError.
-    """
+    """Parse a host, and start and length of its outage: h1=60+30. Raises InputError."""
     host, _, times = text.rpartition("=")
     at, _, seconds = times.partition("+")
     try:
@@ -375,14 +368,14 @@ def parse_outage(text: str) -> Outage:
         return Outage(host, float(at), float(seconds))
     except ValueError as error:
         raise InputError(
-            f"--outage is {text!r}; give a host, an instant and seconds, as in h1=60+30"
+            f"--outage is {text!r}; expected a host, an instant and seconds, as in h1=60+30"
         ) from error
 
 
-def parse_speeds(texts: Iterable[str]) -> dict[str, float]:
+def parse_speeds(options: Iterable[str]) -> dict[str, float]:
     """Parse true speeds of hosts: h1=0.5. Raises InputError."""
     speeds: dict[str, float] = {}
-    for text in texts:
+    for text in options:
         host, _, speed = text.rpartition("=")
         try:
             if not host or host in speeds:
@@ -390,7 +383,8 @@ def parse_speeds(texts: Iterable[str]) -> dict[str, float]:
             speeds[host] = float(speed)
         except ValueError as error:
             raise InputError(
-                f"--true-speed is {text!r}; give each host once with its speed, as in h1=0.5"
+                f"--true-speed is {text!r}; expected each host once with its speed,"
+                " as in h1=0.5"
             ) from error
     return speeds
 

@@ -52,7 +52,7 @@ class _Stderr(io.FileIO):
 
 
 def _stream(kind: type[io.FileIO], file: int, before: TextIO | None) -> TextIO:
-    """A text stream like the interpreter's; writes go to /dev/null if the file is closed."""
+    """Return a stream in place of `before`; it writes to /dev/null if that is closed."""
     if before is None:
         return open(os.devnull, "w")
     raw = kind(file, "w", closefd=False)
@@ -65,6 +65,6 @@ def _stream(kind: type[io.FileIO], file: int, before: TextIO | None) -> TextIO:
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """End the process. Nothing has begun yet, or everything is done."""
+    """End the process. Installed only while nothing has started or everything is done."""
     os.write(2, b"slotwise: interrupted\n")
     os._exit(130)

@@ -31,9 +31,8 @@ from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunUnrecorded, TaskPlan
 from slotwise.sources import Source
 
-WIDTH_ELSEWHERE = 10_000
-"""Maximum columns of a table in a pipe or a file; a table uses only what it needs."""
-
+FILE_WIDTH = 10_000
+"""The maximum width of tables in pipes and files, in columns."""
 
 MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
@@ -45,15 +44,15 @@ def exit_codes() -> Iterator[None]:
 
     The messages name options as on the command line.
 
-    Within this context, the first termination signal stops a run cleanly, and later signals
-    are ignored. Outside of it a signal ends the command at once.
+    In this context, the first termination signal stops a run cleanly and later signals are
+    ignored. Outside of it a signal ends the command immediately.
     """
     try:
-        with _stopping_once(), _saying_warnings(), as_in_commands():
+        with _first_signal_interrupts(), _warnings_as_messages(), as_in_commands():
             yield
             sys.stdout.flush()
     except SlotwiseError as error:
-        say(f"slotwise: {error}", style="red")
+        show_message(f"slotwise: {error}", style="red")
         raise typer.Exit(1 if isinstance(error, RunLost) else 2) from error
     except RunInterrupted as stop:
         result = stop.result
@@ -61,25 +60,25 @@ def exit_codes() -> Iterator[None]:
         if len(done) > MAX_DONE:
             done[MAX_DONE:] = [f"{len(done) - MAX_DONE} more jobs"]
         count = result.metrics["tasks_done"]
-        say(
+        show_message(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {count} task{'' if count == 1 else 's'}; done: {', '.join(done) or 'no job'}"
             + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
         )
         raise typer.Exit(130) from stop
     except KeyboardInterrupt as stop:
-        say("slotwise: interrupted")
+        show_message("slotwise: interrupted")
         raise typer.Exit(130) from stop
 
 
 @contextmanager
-def _stopping_once() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first signal, in place of ending the command."""
-    heard = [number for number in ENDING if signal.getsignal(number) is leave]
-    for number in heard:
+def _first_signal_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first signal instead of ending the command."""
+    handled = [number for number in ENDING if signal.getsignal(number) is leave]
+    for number in handled:
         signal.signal(number, _stop)
     yield
-    for number in heard:
+    for number in handled:
         signal.signal(number, leave)
 
 
@@ -91,11 +90,11 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
     finally:  # The report is written even if printing fails.
         if report is not None:
             api.write_report(results, report)
-            say(f"report: {report}")
+            show_message(f"report: {report}")
     if any(result.failed for result in results):
         for result in results:
             for name, reason in result.failed.items():
-                say(
+                show_message(
                     f"slotwise: {result.scheduler}: job {printable(name)} failed:"
                     f" {in_short(reason)}"
                 )
@@ -114,9 +113,9 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 
 @contextmanager
-def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
-    """If a run is stopped, lost or not fully recorded, show its result and the results of
-    earlier runs before the error message."""
+def partial_results_on_error(as_json: bool, report: Path | None) -> Iterator[None]:
+    """Show the results so far before the error message of a run that is stopped, lost or not
+    fully recorded."""
     try:
         yield
     except (RunInterrupted, RunLost, RunUnrecorded) as stop:
@@ -126,7 +125,7 @@ def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
-    """A notice if the workload has a cluster that the run does not use; else empty."""
+    """Return a notice if the run does not use the cluster of the workload, or ""."""
     cluster = source.workload.cluster
     if cluster is None or emulate_hosts:
         return ""
@@ -140,20 +139,20 @@ def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = Non
         return ""
     return (
         f"{left_out} simulations; this run uses the slots of this machine; add --emulate-hosts"
-        " to emulate the hosts here"
+        " to emulate the hosts on it"
     )
 
 
 def show_unknown(source: Source, history: Path | None) -> None:
     """Print a notice about work that is guessed because the history has no record of it.
 
-    The history is applied to the source already.
+    The history has been applied to the source.
     """
     if history is None:
         return
     if unknown := source.unknown():
         names = ", ".join(map(str, unknown))
-        say(
+        show_message(
             f"slotwise: history {str(history)!r} has no record of {names}: this work is"
             " estimated from rates that the program states; run it once with --history"
         )
@@ -192,7 +191,7 @@ def print_json(plain: Any) -> None:
     print(json.dumps(plain, allow_nan=False), flush=True)
 
 
-def say(text: str, style: str = "") -> None:
+def show_message(text: str, style: str = "") -> None:
     """Print a message on stderr."""
     text = printable(text, lines=True)
     errors().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
@@ -204,13 +203,13 @@ def errors() -> Console:
 
 
 @contextmanager
-def _saying_warnings() -> Iterator[None]:
-    """Print our warnings as messages, without the place in our code."""
+def _warnings_as_messages() -> Iterator[None]:
+    """Print the warnings of slotwise as messages, without file and line."""
     before = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **to: Any) -> None:
         if issubclass(category, SlotwiseWarning):
-            say(f"slotwise: {message}")
+            show_message(f"slotwise: {message}")
         else:
             before(message, category, *where, **to)
 
@@ -229,8 +228,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _print_table(table: Table) -> None:
-    """Print a table on stdout; outside a terminal it takes the width that it needs."""
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_ELSEWHERE)
+    """Print a table on stdout, outside a terminal at the width that it needs."""
+    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
     with console.capture() as captured:
         console.print(table)
     print(captured.get(), end="")

@@ -23,12 +23,12 @@ trace.add_typer(imports, name="import")
 
 @trace.callback()
 def _trace() -> None:
-    """Does nothing. With a callback, typer keeps the name of a single subcommand."""
+    """Do nothing. With a callback, typer keeps the name of a single subcommand."""
 
 
 @imports.callback()
 def _imports() -> None:
-    """Does nothing, as above."""
+    """Do nothing, for the same reason."""
 
 
 @imports.command(name="swim")

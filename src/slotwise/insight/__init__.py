@@ -1,1 +1,1 @@
-"""What a run means: metrics, bounds, explanations, replay and reports, all from its log."""
+"""Metrics, bounds, explanations, replay and reports of runs, all from their logs."""

@@ -35,9 +35,9 @@ Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
 class Attempt:
     """One attempt of a task: it held a slot of `host` from `start` to `end`, in seconds.
 
-    `seconds` is its computing time as measured by the backend; it may hold its slot longer. An
-    attempt that was killed may have `kept` some of its work, in seconds at speed 1, for the
-    next one. `stop_requested` is set if a pool took its slot back.
+    `seconds` is its computing time as measured by the backend; it may hold its slot longer.
+    `kept` is the work of a killed attempt, in seconds at speed 1, that the next one need not
+    repeat. `stop_requested` is set if a pool reclaimed its slot.
     """
 
     phase: PhaseId
@@ -57,8 +57,8 @@ class Attempt:
 class JobSpan:
     """The times of one job. `completion` is None until it is done; `failed` is the reason.
 
-    `tasks_left` counts its tasks that are not done, `growing` the phases that may get more.
-    `moves` are the instants at which it left other pools, with these pools.
+    `tasks_left` counts its unfinished tasks, `growing` its phases that may get more tasks.
+    `moves` are the changes of its pool: the instant, and the pool before it.
     """
 
     job: Job
@@ -72,26 +72,26 @@ class JobSpan:
     moves: tuple[tuple[float, str], ...] = ()
 
     def pool_at(self, instant: float) -> str:
-        """Its pool at an instant."""
+        """Return its pool at an instant."""
         return next((pool for until, pool in self.moves if instant < until), self.job.pool)
 
     def end_if_done(self, at: float) -> None:
-        """Note the completion if all tasks are done and no more come."""
+        """Set the completion if all tasks are done and no more can be added."""
         if not self.tasks_left and not self.growing and self.failed is None:
             self.completion = at
 
 
 @dataclass(slots=True)
 class AttemptTracker:
-    """Follows a run turn by turn, as a record for the loop or from a log.
+    """Tracks attempts and jobs turn by turn, as a record for the loop or from a log.
 
-    It keeps only the jobs and the running attempts, and passes each ended attempt to
+    It stores only the jobs and the running attempts, and passes each ended attempt to
     `on_attempt`, so that a run of millions of tasks can be measured without storing them.
-    `on_done`, if given, gets the successful attempts that were not asked to stop instead, as
-    launch, start and end. These are by far the most, and creating an Attempt takes longer than
-    measuring it. `hosts`, if given, follows the changes of hosts. With `is_brief`, only the
-    totals of the tasks of jobs that are over are kept (`without_tasks`), so that memory is
-    bounded by the tasks of the jobs that are alive.
+    `on_done`, if given, gets successful attempts that were not asked to stop instead, as
+    launch, start and end. Most attempts are of this kind, and creating an Attempt takes longer
+    than measuring it. `hosts`, if given, gets the changes of hosts. With `is_brief`, only the
+    totals of the tasks of jobs that are over are stored (`without_tasks`), so that memory is
+    bounded by the tasks of unfinished jobs.
     """
 
     on_attempt: Callable[[Attempt], None]
@@ -159,7 +159,7 @@ class AttemptTracker:
                 self._stop_requested.add((decision.phase, decision.task))
 
     def unfinished(self) -> Iterator[Attempt]:
-        """The attempts that were still running when the record ended."""
+        """Yield the attempts that were running when the record ended."""
         for launch, start in self._running.values():
             yield _attempt(launch, start, self.now, self.now - start, "unfinished")
 
@@ -173,7 +173,7 @@ class AttemptTracker:
         key = (event.phase, event.task)
         launch, start = self._running.get(key, (None, 0.0))
         if launch is None or launch.attempt != event.attempt:
-            return  # A late or repeated message.
+            return  # A late or repeated event.
         del self._running[key]
         if self.hosts is not None and launch.host in self.hosts.leaving:
             self.hosts.ended(launch.host, event.at)
@@ -201,14 +201,14 @@ class AttemptTracker:
         self._shorten(span)
 
     def _shorten(self, span: JobSpan) -> None:
-        """Forget the tasks of a job if it is over and holds no slots."""
+        """Drop the tasks of a job if it is over and holds no slots."""
         is_over = span.completion is not None or span.failed is not None
         if is_over and self.is_brief and not span.running:
             span.job = without_tasks(span.job)
 
 
 def without_tasks(job: Job) -> Job:
-    """A job with the number of its tasks and their total work, but without their details."""
+    """Return the job with only the number and the total work of its tasks."""
     if all(not p.tasks.blocks and not isinstance(p.tasks.work, tuple) for p in job.phases):
         return job
     phases = []
@@ -243,15 +243,15 @@ def _attempt(
     )
 
 
-# Many attempts in little memory: columns of numbers instead of objects.
+# Attempts as columns of numbers, which need less memory than objects.
 
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
 
 class AttemptColumns:
-    """Attempts, about 50 bytes each: a day of a large cluster has millions.
+    """Attempts in about 50 bytes each: a day of a large cluster has millions.
 
-    phases  the phases of the attempts; `phase` has their numbers
+    phases  the distinct phases, to which the numbers in `phase` refer
     """
 
     def __init__(self) -> None:
@@ -296,7 +296,7 @@ class AttemptColumns:
         )
 
     def sort(self) -> None:
-        """Order them by start, then by phase, task and number. Afterwards none is added."""
+        """Sort by start, then by phase, task and number. Call it after the last `add`."""
         self.phases, self._names = list(self._phases), list(self._hosts)
         rank = np.empty(len(self.phases), dtype=np.intc)
         rank[sorted(range(len(rank)), key=self.phases.__getitem__)] = range(len(rank))
@@ -309,21 +309,21 @@ class AttemptColumns:
 
     @property
     def start(self) -> np.ndarray:
-        """When each began."""
+        """The start of each attempt."""
         return _numbers(self._start)
 
     @property
     def end(self) -> np.ndarray:
-        """When each ended."""
+        """The end of each attempt."""
         return _numbers(self._end)
 
     @property
     def phase(self) -> np.ndarray:
-        """The number of the phase of each."""
+        """The number of the phase of each attempt."""
         return _numbers(self._phase)
 
     def hosts(self) -> Iterator[str]:
-        """The host of each."""
+        """The host of each attempt."""
         return map(self._names.__getitem__, self._host)
 
 

@@ -1,4 +1,4 @@
-"""The lower bound on an objective for jobs with known work, estimated or measured."""
+"""Lower bounds on objectives for jobs with known work, estimated or measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slotwise.policy.bounds import BoundJobs, Parts, lower_bound
 from slotwise.policy.bounds.height import CriticalPathTimes, DagPhase, critical_path, stand
 
 ROUNDED = 1e-6
-"""Relative; more than the error of instants and work by rounding."""
+"""Relative; above the rounding errors of instants and work."""
 
 MIN_WORK = 1e-9
 """The smallest divisor of stretch and slowdown, in seconds."""
@@ -54,9 +54,9 @@ def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Siz
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Slots of a kind that could do `power` work in a second are not there from start to end.
+    """Slots of a kind, with the rate `power` together, that are absent from start to end.
 
-    They are part of the cluster of a bound, which has all slots that are ever there.
+    The cluster of a bound has all slots that are present at any time.
     """
 
     kind: str
@@ -76,12 +76,12 @@ def objective_bound(
 ) -> float:
     """A lower bound on the value of any schedule of these jobs on this cluster; 0 without jobs.
 
-    least  slots that each job holds at every instant from its arrival to its completion, by job
-           id, in sum at most the capacity; for jobs of one phase on one kind of slot. Without
-           it, the bound covers schedules without guarantees
-    value  value of a known schedule: if a cheap bound is close to it, expensive bounds are
-           skipped
-    missing  slots of the cluster that are not there at times; used only with a value
+    least    slots that each job holds at every instant from its arrival to its completion, by
+             job id, in sum at most the capacity; for jobs of one phase on one kind of slot.
+             Without it, the bound covers schedules without guarantees
+    value    value of a known schedule: if a cheap bound is close to it, expensive bounds are
+             skipped
+    missing  slots of the cluster that are absent at times; used only with a value
 
     The result is the best bound over the whole cluster and over each kind of slot alone. With
     one kind, the work of all other phases is left out, which only makes the problem easier.
@@ -96,20 +96,20 @@ def objective_bound(
         problem = limits.bound_jobs(objective, jobs, chosen, least or {})
         power = sum(limits.rates[kind][-1] for kind in chosen)
         bounds.append(lower_bound(problem, power, objective.aggregate, value))
-        gone = [one for one in missing if one.kind in chosen]
-        if gone and max(bounds) < value < inf:
-            problem = _with_missing(problem, gone, value)
+        absent = [one for one in missing if one.kind in chosen]
+        if absent and max(bounds) < value < inf:
+            problem = _with_missing(problem, absent, value)
             bounds.append(lower_bound(problem, power, objective.aggregate, value))
     return max(bounds)
 
 
 def _with_missing(jobs: BoundJobs, missing: Sequence[Missing], value: float) -> BoundJobs:
-    """The jobs, and one more for each time in which slots are missing.
+    """The jobs, and one more for each time in which slots are absent.
 
-    It arrives at the start and does the work that the slots would have done. It costs nothing
-    if it is complete by the end, otherwise more than any schedule that is better than the known
-    one. Its work is a little less, and its end a little later, than stated, so that no rounding
-    makes it late.
+    This job arrives at the start, with the work that the slots would have done. It costs
+    nothing if it is complete by the end, and otherwise more than any schedule that is better
+    than the known one. Its work is slightly reduced and its end slightly delayed, so that
+    rounding cannot make it late.
     """
     late = ceil(2 * abs(value)) + 1.0
     ends = [one.end + ROUNDED * (one.end + 1.0) for one in missing]
@@ -196,13 +196,13 @@ class _Limits:
         return rates[min(phase.slots_most, len(rates)) - 1]
 
     def _rates_of(self, phase: Phase) -> list[float]:
-        """The rates of the slots that it can use: on each host, those of whole tasks."""
+        """The rates of the slots that a phase can use: on each host, those of whole tasks."""
         kind = self._kind(phase)
         if phase.slots == 1 or not self._work.longest:
             return self.rates[kind]
         key = (kind, phase.slots)
         if key not in self._wide_rates:
-            # Without a host for it, no task has run: its work is 0 at any rate.
+            # If no host fits a task, none has run, so any rate is correct for work 0.
             self._wide_rates[key] = rates_of(self._cluster, *key) or self.rates[kind]
         return self._wide_rates[key]
 
@@ -216,8 +216,8 @@ class _Limits:
     def _alone(self, job: Job) -> float:
         """The minimum time of a job: its critical path, or its work on all slots.
 
-        On the path each phase has its most slots, and takes at least as long as its longest
-        task.
+        On the path each phase has its maximum of slots, and takes at least as long as its
+        longest task.
         """
         if job.id not in self._spans:
             self._spans[job.id] = self._span(job)
@@ -243,14 +243,13 @@ class _Limits:
         return max(self._total(job, phase) / self._rate(phase), longest / fastest)
 
     def _stand(self, job: Job) -> CriticalPathTimes:
-        """Earliest starts and shortest tails of its phases if it is alone on the cluster."""
+        """Earliest starts and shortest tails of the phases of a job alone on the cluster."""
         if job.id not in self._stands:
             capacity = [rates[-1] for rates in self.rates.values()]
             self._stands[job.id] = stand(self._nodes(job), capacity)
         return self._stands[job.id]
 
     def _nodes(self, job: Job) -> list[DagPhase]:
-        """Its phases in topological order."""
         if job.id not in self._ordered:
             self._ordered[job.id] = self._in_order(job)
         return self._ordered[job.id]
@@ -273,7 +272,7 @@ class _Limits:
 
 
 def rates_of(cluster: Cluster, kind: str, width: int = 1) -> list[float]:
-    """Entry n - 1: the work that the n fastest slots of a kind do in a second.
+    """Return in entry n - 1 the work that the n fastest slots of a kind do in a second.
 
     Only slots for whole tasks of `width` slots of one host count.
     """

@@ -1,4 +1,4 @@
-"""Explains why a job holds its slots: the shares of its pools, its demand, its neighbours."""
+"""Explanations of the slots of a job: the shares of its pools, its demand, its neighbours."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ BLOCKED = "wait for the tasks that they continue"
 
 
 def explain(log: Log, job: str, at: float) -> Explanation:
-    """The slots that a job holds at an instant (seconds) of a run, and why.
+    """Explain the slots that a job holds at an instant (seconds) of a run.
 
-    Reads the log once, and keeps only the state: O(entries). InputError for a job that is not
-    in the log, or an instant outside of it.
+    The log is read once, and only the state is stored: O(entries). InputError for a job that is
+    not in the log, or an instant outside of it.
     """
     pool, last, over = None, 0.0, ""
     state = initial_state(log.header)
@@ -44,7 +44,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
         state.expect_estimates()
     for turn in log.turns:
         last = turn.now
-        if pool is None or last <= at:
+        if pool is None or last <= at:  # Later turns still show if the log has the job.
             pool = _pool_of(job, turn) or pool
         if last <= at:
             state.at(last)
@@ -63,14 +63,14 @@ def explain(log: Log, job: str, at: float) -> Explanation:
 def explain_state(
     state: State, job: str, pool: str, scheduler: str, over: str = ""
 ) -> Explanation:
-    """The slots that a job holds now, and why. O(ready phases). `over`: how it ended before."""
+    """Explain the slots that a job holds now. O(ready phases). `over`: how it ended before."""
     phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
     status = over or _ending(state, job) or _status(state, job)
     return Explanation(job, state.now, pool, scheduler, status, phases)
 
 
 def _pool_of(job: str, turn: Turn) -> str | None:
-    """The pool of a job if it arrives or is changed in this turn."""
+    """The pool of a job if it arrives or is changed in this turn, else None."""
     pool = None
     for event in turn.events:
         if isinstance(event, JobArrived) and event.job.id == job:
@@ -81,7 +81,7 @@ def _pool_of(job: str, turn: Turn) -> str | None:
 
 
 def _ending(state: State, job: str) -> str:
-    """How a job ended in the current turn; empty if it did not."""
+    """How a job ended in the current turn, or ""."""
     if job in state.completed:
         return f"completed at {state.completed[job]:.6g} s"
     return f"failed: {state.failed[job]}" if job in state.failed else ""
@@ -131,7 +131,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
 
 
 def _estimate(state: State, phase: PhaseState) -> Estimated | None:
-    """The work that it still has, as the allocator sees it."""
+    """The work left of a phase, as the allocator estimates it."""
     if phase.done + phase.dropped == phase.phase.tasks.count:
         return None
     work, spread = phase.estimate(state.now)
@@ -139,7 +139,7 @@ def _estimate(state: State, phase: PhaseState) -> Estimated | None:
 
 
 def _holders(state: State, phase: PhaseState) -> list[Holding]:
-    """The other jobs that hold slots of the kind of a phase, the largest first."""
+    """The other jobs that hold slots of the kind of a phase, most slots first."""
     running: Counter[tuple[str, str]] = Counter()
     for other in state.ready(phase.slot_kind):
         if other.running and other.job.id != phase.job.id:
@@ -149,7 +149,7 @@ def _holders(state: State, phase: PhaseState) -> list[Holding]:
 
 
 def _reserved(state: State, phase: PhaseState) -> dict[str, int]:
-    """The slots of the kind of a phase that are, or will be, reserved for pools without it."""
+    """Slots of the kind of a phase that are, or will be, reserved for pools of other jobs."""
     kept = _reserved_now(state, phase)
     for other in state.holding(phase.slot_kind):
         for host, taker in other.stops():
@@ -159,7 +159,7 @@ def _reserved(state: State, phase: PhaseState) -> dict[str, int]:
 
 
 def _reserved_now(state: State, phase: PhaseState) -> Counter[str]:
-    """The free slots of the kind of a phase that are reserved for pools without it."""
+    """Free slots of the kind of a phase that are reserved for pools of other jobs."""
     kept: Counter[str] = Counter()
     for by_pool in state.reserved(phase.slot_kind).values():
         for pool, slots in by_pool.items():
@@ -168,7 +168,7 @@ def _reserved_now(state: State, phase: PhaseState) -> Counter[str]:
 
 
 def _running_on(hosts: Collection[str], phase: PhaseState) -> dict[str, int]:
-    """The number of slots that it holds on each of these hosts."""
+    """The number of slots that a phase holds on each of some hosts."""
     running = Counter(launch.host for launch, *_ in phase.launches.values())
     return {host: running[host] * phase.width for host in sorted(running.keys() & hosts)}
 
@@ -250,7 +250,7 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
 
 
 def _why_no_host(state: State, phase: PhaseState) -> str:
-    """Why a phase of tasks of several slots waits, if no host has so many; else empty."""
+    """Why a phase waits if no host has the slots of one task, or ""."""
     hosts = [host for host in state.cluster.hosts if host.name not in state.lost]
     most = max((host.slots.get(phase.slot_kind, 0) for host in hosts), default=0)
     if most >= phase.width:
@@ -262,7 +262,7 @@ def _why_no_host(state: State, phase: PhaseState) -> str:
 
 
 def why_too_few(state: State, phase: PhaseState) -> str:
-    """Why a phase of tasks of several slots waits, if no host has these free; else empty."""
+    """Why a phase waits if no host has the slots of one task free, or ""."""
     free = state.free(phase.slot_kind)
     if any(count >= phase.width for count in free.values()):
         return ""
@@ -271,7 +271,7 @@ def why_too_few(state: State, phase: PhaseState) -> str:
 
 
 def _up(share: float) -> int:
-    """The slots in a share, rounded up: a pool or phase that holds no more is not above it."""
+    """Round a share up to slots: a pool or phase that holds no more is not above it."""
     return ceil(share - SLOTS)
 
 
@@ -289,7 +289,7 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
 
 
 def _lacks(state: State, pool: PoolState) -> str:
-    """A sentence on the slots that a pool lacks, and when it takes them back."""
+    """A sentence on the slots that a pool lacks, and when it reclaims them."""
     words = []
     for what, due in (("its min share", pool.min_share_due), ("its share", pool.fair_due)):
         if due <= state.now:
@@ -311,7 +311,7 @@ def _lacks(state: State, pool: PoolState) -> str:
 
 
 def _spares(state: State, slot_kind: str) -> bool:
-    """Whether a task runs on such slots that is stopped for a min share only."""
+    """Whether a task on such slots may be stopped only for a min share."""
     return any(
         phase.spared_until(launch.task) > state.now
         for phase in state.holding(slot_kind)
@@ -339,7 +339,7 @@ def _neighbours(
     return tuple(map(neighbour, before)), tuple(map(neighbour, after))
 
 
-# Explains why tasks wait in the queues of hosts, for policies that plan queues.
+# Explanations for policies that plan queues: why tasks wait in the queues of hosts.
 
 
 def why_queued(state: State, phase: PhaseState) -> str:
@@ -363,7 +363,7 @@ def why_queued(state: State, phase: PhaseState) -> str:
 
 
 def _kept_idle(state: State, first: PhaseId) -> str:
-    """The phases that the first task of a queue waits for; empty if it only needs a slot."""
+    """The phases that the first task of a queue waits for, or "" if it only needs a slot."""
     waits_for = state.phase(first).waits_for
     if not waits_for:
         return ""

@@ -1,4 +1,4 @@
-"""Explanations of the slots that jobs hold: what they contain, and how they read as text."""
+"""The data of explanations of the slots that jobs hold, and their form as text."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Estimated:
     """The work that a phase still has, as the allocator estimates it.
 
     work    slot-seconds at speed 1
-    factor  at least 1: in two cases of three, the true work is at most this factor more or
-            less; 1 for stated and measured work
+    factor  at least 1: in two of three cases, the true work differs by at most this factor; 1
+            for stated and measured work
     origin  where the estimate comes from: a key of `ORIGINS`
     """
 
@@ -35,7 +35,7 @@ class Estimated:
 class Neighbour:
     """Another phase of the same pool: the slots that it holds and its allocation.
 
-    work  slot-seconds that its job still has, by estimates; None if they do not matter
+    work  estimated slot-seconds that its job has left, or None if they do not matter
     """
 
     job: str
@@ -60,7 +60,7 @@ class ShareExplained:
 
     share    slots that it was allocated, for all of its jobs
     running  slots that it holds on responsive hosts: only these are shared
-    demand   slots that its jobs can use there
+    demand   slots that its jobs can use
     least    its min share; most: its max share, None without a limit
     lacks    a sentence if it is below its min share or its share; otherwise empty
     """
@@ -85,9 +85,9 @@ class PhaseExplained:
     allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
     that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
     slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
-    `reserved` counts, by pool, the slots that are reserved for other pools, which take them
-    back: those that are free, and those of tasks that were asked to stop.
-    `estimate` is None if the scheduler does not order jobs by their work, or none is left.
+    `reserved` counts, by pool, the slots that other pools reclaim: free ones, and those of
+    tasks that were asked to stop. `estimate` is None if the scheduler does not order jobs by
+    their work, or no work is left.
     """
 
     phase: str
@@ -136,8 +136,8 @@ class Explanation:
 class Explanations(list[Explanation]):
     """The explanations of several jobs.
 
-    Their `str` is a table: the slots that each job holds, its tasks that wait and that are
-    done, and why it waits.
+    Their `str` is a table: the slots that each job holds, its waiting and done tasks, and why
+    it waits.
     """
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class Explanations(list[Explanation]):
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """The slots that a job holds at an instant, and the reasons; one fact per line."""
+    """Yield the slots that a job holds at an instant and the reasons, one fact per line."""
     pool = f", in pool {explanation.pool}" if explanation.pool else ""
     yield (
         f"{explanation.job or 'a call'} at {explanation.at:.6g} s{pool} under"
@@ -176,12 +176,12 @@ def _row(job: Explanation) -> tuple[str, ...]:
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     stopping = f" ({phase.stopping} asked to stop)" if phase.stopping else ""
     allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
-    there = phase.running - sum(phase.silent.values()) - sum(phase.leaving.values())
-    slots = "slot" if (there, phase.allocated) == (1, None) else "slots"
+    responsive = phase.running - sum(phase.silent.values()) - sum(phase.leaving.values())
+    slots = "slot" if (responsive, phase.allocated) == (1, None) else "slots"
     wait = "1 task waits" if phase.pending == 1 else f"{phase.pending} tasks wait"
     done = "1 is done" if phase.done == 1 else f"{phase.done} are done"
     yield (
-        f"  {phase.phase}: holds {there}{stopping}{allocated} {slots} of"
+        f"  {phase.phase}: holds {responsive}{stopping}{allocated} {slots} of"
         f" kind {phase.slot_kind}; {wait}, {done}"
     )
     yield f"    because {phase.why}"

@@ -1,4 +1,4 @@
-"""Measured jobs: converts the log of a real run to a workload that can be simulated."""
+"""Conversion of the log of a live run to jobs that can be simulated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_WORK = 1e-6
 
 
 def measured_jobs(log: Log) -> tuple[Job, ...]:
-    """The jobs of a run with the measured work of each task, in seconds at speed 1.
+    """Return the jobs of a run with the measured work of each task, in seconds at speed 1.
 
     A simulation of these jobs estimates the result of the run under another scheduler.
     InputError if a task never succeeded. O(attempts).
@@ -28,10 +28,10 @@ def measured_jobs(log: Log) -> tuple[Job, ...]:
             work = attempt.seconds * hosts.speeds[attempt.host]
             seconds[attempt.phase, attempt.task] = max(work, MIN_WORK)
 
-    follower = AttemptTracker(measure, hosts=hosts)
+    tracker = AttemptTracker(measure, hosts=hosts)
     for turn in log.turns:
-        follower(turn.now, turn.events, turn.decisions)
-    return tuple(_measured(span.job, seconds) for span in follower.jobs.values())
+        tracker(turn.now, turn.events, turn.decisions)
+    return tuple(_measured(span.job, seconds) for span in tracker.jobs.values())
 
 
 def _measured(job: Job, seconds: dict[tuple[PhaseId, int], float]) -> Job:

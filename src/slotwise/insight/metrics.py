@@ -1,4 +1,4 @@
-"""The results of a run: metrics, the value of the objective, its lower bound and the gap."""
+"""Results of a run: metrics, the value of the objective, its lower bound and the gap."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from slotwise.insight.timeline import StepFunction
 class Outcome:
     """The results of a run, in the structure of the `--json` output. Times are in seconds.
 
-    Metrics over completed jobs are None while there are none: value and gap, means and maxima
+    Metrics over completed jobs are None without completed jobs: value and gap, means and maxima
     of response, stretch and slowdown, and the makespan, which is the last completion. Metrics
-    over jobs with deadlines or steps are None without such jobs. `stated` holds the jobs as
-    they arrived, but of those that are over only totals of their tasks. `is_over` is False if
-    the record ends before all expected jobs have arrived and are done or failed.
+    over jobs with deadlines or steps are None without such jobs. `stated` has the jobs as they
+    arrived; of finished jobs, only the totals of their tasks. `is_over` is False if the record
+    ends before all expected jobs have arrived and are done or failed.
     """
 
     jobs: dict[str, dict[str, float | None]]
@@ -48,8 +48,8 @@ class Outcome:
 class MetricsCollector:
     """Measures a run turn by turn, as a record for the loop or from a log.
 
-    Its memory is bounded by the tasks of the jobs that are alive, plus a small record of each
-    phase, which the outcome needs.
+    Its memory is bounded by the tasks of unfinished jobs, plus a small record of each phase,
+    which the outcome needs.
     """
 
     def __init__(self, header: Header) -> None:
@@ -62,7 +62,7 @@ class MetricsCollector:
         }
         self._hosts = PresentHosts(header)
         self._speeds = self._hosts.speeds
-        self._follower = AttemptTracker(self._attempt, self._done, self._hosts, is_brief=True)
+        self._tracker = AttemptTracker(self._attempt, self._done, self._hosts, is_brief=True)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()
@@ -72,7 +72,7 @@ class MetricsCollector:
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._kept_before: defaultdict[PhaseId, float] = defaultdict(float)
-        self._widths: dict[PhaseId, int] = {}  # where a task occupies several slots
+        self._widths: dict[PhaseId, int] = {}  # if a task occupies several slots
         self._gangs: set[PhaseId] = set()
 
     def __call__(
@@ -90,29 +90,29 @@ class MetricsCollector:
                         self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
                     if phase.is_gang:
                         self._gangs.add(PhaseId(event.job.id, phase.name))
-        self._follower(now, events, decisions)
+        self._tracker(now, events, decisions)
         for event in events:
-            if isinstance(event, OutputLost):  # It may be of a task that ends in this turn.
+            if isinstance(event, OutputLost):  # Last: the task may have ended in this turn.
                 self._undo(event)
 
     @classmethod
     def of_log(cls, log: Log) -> MetricsCollector:
-        """A meter with all turns of a log. O(entries)."""
-        meter = cls(log.header)
+        """Return a collector with all turns of a log. O(entries)."""
+        collector = cls(log.header)
         for turn in log.turns:
-            meter(turn.now, turn.events, turn.decisions)
-        return meter
+            collector(turn.now, turn.events, turn.decisions)
+        return collector
 
     def outcome(self) -> Outcome:
         """The results so far."""
-        spans = self._follower.jobs
+        spans = self._tracker.jobs
         done = {name: span for name, span in spans.items() if span.completion is not None}
         jobs = [self._hosts.on_slots(span.job) for span in done.values()]
         work = Work(dict(self._work), dict(self._longest))
         metrics = self._metrics(spans, done)
         value = metrics["value"]
         known = inf if value is None else value
-        widest, missing = self._hosts.widest(), self._hosts.missing(self._follower.now)
+        widest, missing = self._hosts.widest(), self._hosts.missing(self._tracker.now)
         bound = objective_bound(self._objective, jobs, widest, work, None, known, missing)
         metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
@@ -129,7 +129,7 @@ class MetricsCollector:
         return len(over) >= (len(spans) if self._is_closed else self._jobs_expected)
 
     def _attempt(self, attempt: Attempt) -> None:
-        """Count an attempt that did not succeed, or was asked to stop."""
+        """Count an attempt that did not succeed or was asked to stop."""
         held = attempt.end - attempt.start
         if attempt.stop_requested:
             self._stop_requested += 1
@@ -154,7 +154,7 @@ class MetricsCollector:
         self._count_done(launch, event.at - start, event.seconds)
 
     def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
-        """Count a done task: it held its slots for `held`, and computed for `seconds`."""
+        """Count a done task that held its slots for `held` and computed for `seconds`."""
         phase, locality = ran.phase, ran.locality
         width = self._widths.get(phase, 1)
         self._endings["done"] += 1
@@ -162,18 +162,18 @@ class MetricsCollector:
         self._locality[locality] += 1
         if locality is not Locality.NODE:
             self._count_read(ran, self._read)
-        # The work is the time at speed 1 next to the input, which no scheduler can reduce.
+        # Work is the time at speed 1 on a host with the input, which no scheduler can reduce.
         work = seconds * self._speeds[ran.host] / self._slowdown[locality]
         self._work[phase] += work * width
         if work > self._longest[phase]:
             self._longest[phase] = work
 
     def _undo(self, event: OutputLost) -> None:
-        """Do not count work twice that has to be done again.
+        """Subtract the work that has to be repeated.
 
-        How much it was is not stored for each task. It was at most that of the longest last
-        attempt and all that earlier ones have kept, and a lower bound stays valid for less
-        work. All of a gang is done again.
+        The work of single tasks is not stored. It is at most that of the longest last attempt
+        plus all that earlier attempts kept, and a lower bound stays valid for less work. A gang
+        is repeated as a whole.
         """
         phase = event.phase
         longest = len(event.tasks) * self._longest[phase] * self._widths.get(phase, 1)
@@ -182,7 +182,7 @@ class MetricsCollector:
 
     def _count_read(self, attempt: Attempt | Launch, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:
-            job = self._follower.jobs[attempt.phase.job].job
+            job = self._tracker.jobs[attempt.phase.job].job
             read[attempt.locality] += bytes_read(job, attempt)
 
     def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
@@ -212,14 +212,13 @@ class MetricsCollector:
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)
         unfinished = sum(
-            (a.end - a.start) * self._widths.get(a.phase, 1)
-            for a in self._follower.unfinished()
+            (a.end - a.start) * self._widths.get(a.phase, 1) for a in self._tracker.unfinished()
         )
         # Failed jobs may hold slots to the end.
-        present = self._hosts.slots().seconds(first, self._follower.now)
+        present = self._hosts.slots().seconds(first, self._tracker.now)
         tasks = sum(self._locality.values())
         read = self._read.copy()
-        for attempt in self._follower.unfinished():
+        for attempt in self._tracker.unfinished():
             self._count_read(attempt, read)
         return {
             "utilisation": (self._busy + unfinished) / present if present > 0 else 0.0,
@@ -256,7 +255,7 @@ def _times(span: JobSpan) -> dict[str, float | None]:
 def _spread(
     name: str, of_job: dict[str, float], weights: dict[str, float]
 ) -> dict[str, float | None]:
-    """Mean, weighted mean and maximum of a number of each job; None without jobs."""
+    """Mean, weighted mean and maximum of a number per job; None without jobs."""
     if not of_job:
         return {f"{name}_{what}": None for what in ("mean", "weighted_mean", "max")}
     weighted = sum(of_job[job] * weights[job] for job in of_job) / sum(weights.values())
@@ -267,7 +266,7 @@ def _spread(
     }
 
 
-# Metrics of deadlines and service-level agreements, over the completed jobs.
+# Metrics of deadlines and service-level agreements.
 
 
 def deadline_metrics(
@@ -275,8 +274,8 @@ def deadline_metrics(
 ) -> dict[str, float | None]:
     """Tardy jobs, tardiness and lateness in seconds, and the cost of agreements, by metric.
 
-    Over the jobs that have a completion time. The metrics of deadlines are None if none of them
-    has a deadline, and that of agreements is None if none has steps.
+    The metrics cover completed jobs. Those of deadlines are None if no such job has a deadline,
+    and that of agreements is None if no such job has steps.
     """
     due = {name: at for name in completion if (at := jobs[name].deadline) is not None}
     # A deadline that is missed only by rounding counts as met in all metrics.
@@ -298,16 +297,16 @@ def deadline_metrics(
     }
 
 
-# Traffic: the bytes that tasks read from other hosts, in total and over time.
+# Traffic: the bytes that tasks read from other hosts.
 
 ROUNDING = 1e-9
-"""Reading times below this part of the instant are taken for rounding errors."""
+"""Reading times below this part of the instant are rounding errors."""
 
 
 def bytes_read(job: Job, attempt: Attempt | Launch) -> int:
-    """The bytes that this attempt reads from another host: its whole block, or 0.
+    """The bytes that an attempt reads from another host: its whole block, or 0.
 
-    This depends only on the launch: an attempt that is killed while it reads counts in full.
+    They depend only on the launch: an attempt that is killed while it reads counts in full.
     """
     if attempt.locality is Locality.NODE:
         return 0
@@ -317,7 +316,7 @@ def bytes_read(job: Job, attempt: Attempt | Launch) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrafficSteps:
-    """Bytes a second over time, from other hosts of the same rack and from other racks."""
+    """Bytes per second over time, from other hosts of the same rack and from other racks."""
 
     rack: StepFunction
     core: StepFunction
@@ -326,24 +325,24 @@ class TrafficSteps:
 def traffic_of(log: Log) -> TrafficSteps:
     """The traffic of a run over time. O(n log n) for n entries of the log.
 
-    An attempt reads before it computes: from its launch until its computing time before its
-    end. The rate is taken as constant. If the reading time is unknown (the attempt did not
-    succeed, or reading took no separate time), it is the whole run of the attempt. The areas
-    are the bytes of the metric `traffic_bytes`, except for attempts of zero length.
+    An attempt reads before it computes, so its reading time is its time in the slot minus its
+    computing time. The rate is assumed constant. If the reading time is unknown (the attempt
+    did not succeed, or reading took no separate time), it is the whole run of the attempt. The
+    areas are the bytes of the metric `traffic_bytes`, except for attempts of zero length.
     """
     changes: dict[Locality, list[tuple[float, float]]] = {Locality.RACK: [], Locality.ANY: []}
 
     def read(attempt: Attempt) -> None:
-        size = bytes_read(follower.jobs[attempt.phase.job].job, attempt)
+        size = bytes_read(tracker.jobs[attempt.phase.job].job, attempt)
         until = _read_until(attempt)
         if size and until > attempt.start:
             rate = size / (until - attempt.start)
             changes[attempt.locality] += [(attempt.start, rate), (until, -rate)]
 
-    follower = AttemptTracker(read, is_brief=True)
+    tracker = AttemptTracker(read, is_brief=True)
     for turn in log.turns:
-        follower(turn.now, turn.events, turn.decisions)
-    for attempt in follower.unfinished():
+        tracker(turn.now, turn.events, turn.decisions)
+    for attempt in tracker.unfinished():
         read(attempt)
     rack, core = (
         StepFunction.of_changes(changes[level]) for level in (Locality.RACK, Locality.ANY)

@@ -1,4 +1,4 @@
-"""The hosts that are present during a run, and their slots over time, from its log."""
+"""The hosts that are present during a run and their slots over time, from its log."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from slotwise.core.log import Header, Turn
 from slotwise.insight.bound import Missing, rates_of
 
 LITTLE = 1e-9
-"""Part of all power; less is due to rounding."""
+"""Part of the total power; smaller differences are rounding errors."""
 
 MAX_MISSING = 32
-"""The number of parts of missing power that lower bounds use."""
+"""The maximum number of parts of missing power that lower bounds use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class SlotsOverTime:
         return area
 
     def between(self, start: float, end: float) -> Iterator[tuple[float, float, int]]:
-        """The times of constant numbers from `start` to `end`: from, to, number."""
+        """Yield the intervals of constant numbers from `start` to `end`: from, to, number."""
         steps = [*self._steps(), (end, 0)]
         for (since, count), (until, _) in pairwise(steps):
             if max(since, start) < min(until, end):
                 yield max(since, start), min(until, end), count
 
     def _steps(self) -> Iterator[tuple[float, int]]:
-        """Each instant of a change, and the number from there on."""
+        """Each instant of a change, and the number from then on."""
         total: dict[float, int] = {}
         for at, more in sorted(self.changes):
             total[at] = total.get(at, 0) + more
@@ -64,43 +64,44 @@ class SlotsOverTime:
 
 
 class PresentHosts:
-    """Follows the changes of hosts in a log; speeds are the true ones.
+    """Tracks the changes of hosts in a log, with true speeds.
 
-    A drained host is there until its last attempt has ended. In `widest` and `missing` it is
-    there until it is removed, since other schedules may use it longer.
+    A drained host is present until its last attempt has ended. In `widest` and `missing` it is
+    present until it is removed, since other schedules may use it longer.
 
-    speeds   of each host that is or was there
-    leaving  the number of running attempts on each drained host
-    ever     the hosts that are or were there, as they were at last
+    speeds    the speed of each present or past host
+    leaving   the number of running attempts on each drained host
+    by_name   the present and past hosts, in their last state
     """
 
     def __init__(self, header: Header) -> None:
         self._true: Mapping[str, float] = header.parameters.get("speeds") or {}
         self._cluster = self._at_first = header.true_cluster
         self.speeds = {host.name: host.speed for host in self._cluster.hosts}
-        self.ever = dict(self._cluster.by_name)
+        self.by_name = dict(self._cluster.by_name)
         self.leaving: dict[str, int] = {}
         self._first = dict(self._cluster.capacity)
         self._changes: dict[str, list[tuple[float, int]]] = {}
-        self._slot_kinds: dict[PhaseId, str] = {}  # where they are not those of the phases
+        self._slot_kinds: dict[PhaseId, str] = {}  # if other than those of the phases
         self._rates: dict[str, list[float]] = {}  # for `widest`; empty until a host is added
         self._has_new_kinds = False
         self._powers = [(0.0, self._power())]
 
     def arrive(self, job: Job) -> None:
-        """A job arrived: from now on its phases use the kinds of slots that are known now."""
+        """Add a job. Its phases use the kinds of slots that are known at its arrival."""
         kinds = self._cluster.capacity
         for phase in job.phases:
             if phase.kind not in kinds and ANY_KIND in kinds:
                 self._slot_kinds[PhaseId(job.id, phase.name)] = ANY_KIND
 
     def change(self, event: HostChange, running: int) -> None:
-        """A host comes or goes; `running` attempts run there."""
+        """Apply a change of a host with `running` attempts."""
         if isinstance(event, HostAdded):
             self._add(event.at, event.host)
         elif event.host not in self._cluster.by_name:
-            return  # It had left before.
+            return  # It has left before.
         elif isinstance(event, HostDrained):
+            # The drain counts as an attempt, so that `ended` also removes an idle host.
             self.leaving[event.host] = running + 1
             self.ended(event.host, event.at)
         else:
@@ -110,7 +111,7 @@ class PresentHosts:
             self._powers.append((event.at, self._power()))
 
     def resize(self, event: HostResized) -> None:
-        """A host has other numbers of slots from now on."""
+        """Change the numbers of slots of a host."""
         if event.host not in self._cluster.by_name:
             return
         if not self._rates:
@@ -118,14 +119,14 @@ class PresentHosts:
         if self.leaving.get(event.host, 1):
             self._count(event.at, event.host, -1)
         self._cluster = self._cluster.resized(event.host, event.slots)
-        self.ever[event.host] = self._cluster.by_name[event.host]
+        self.by_name[event.host] = self._cluster.by_name[event.host]
         if self.leaving.get(event.host, 1):
             self._count(event.at, event.host, 1)
         self._widen(self._cluster)
         self._powers.append((event.at, self._power()))
 
     def ended(self, host: str, at: float) -> None:
-        """An attempt on a host that is leaving has ended."""
+        """Count the end of an attempt on a drained host."""
         self.leaving[host] -= 1
         if not self.leaving[host]:
             self._count(at, host, -1)
@@ -142,7 +143,7 @@ class PresentHosts:
         return self._slot_kinds.get(PhaseId(job.id, phase), job.by_name[phase].kind)
 
     def on_slots(self, job: Job) -> Job:
-        """The job with the kinds of slots that it used as kinds of its phases."""
+        """The job with the kinds of slots that its phases used as their kinds."""
         if not self._has_new_kinds:
             return job
         phases = (replace(p, kind=self.slot_kind(job, p.name)) for p in job.phases)
@@ -151,9 +152,8 @@ class PresentHosts:
     def widest(self) -> Cluster:
         """A cluster whose n fastest slots were never slower than any n slots at any instant.
 
-        Every schedule on the hosts as they changed is possible there, apart from where tasks
-        run. See docs/algorithms/bounds.md. Without added hosts it is the cluster of the
-        beginning.
+        Every schedule on the changing hosts is possible on it, apart from the hosts of tasks:
+        see docs/algorithms/bounds.md. Without added hosts it is the initial cluster.
         """
         if not self._rates:
             return self._at_first
@@ -168,7 +168,7 @@ class PresentHosts:
         return replace(self._cluster, hosts=tuple(hosts), kinds=frozenset(self._rates))
 
     def missing(self, end: float) -> list[Missing]:
-        """The power of `widest` that was not there at times until `end`; the largest parts."""
+        """The largest parts of the power of `widest` that were absent at times until `end`."""
         widest = self.widest()
         most = {kind: sum(rates_of(widest, kind)[-1:]) for kind in widest.capacity}
         found = []
@@ -193,13 +193,13 @@ class PresentHosts:
         host = replace(host, speed=self._true.get(host.name, host.speed))
         if not self._rates:
             self._widen(self._at_first)
-        if host.name in self._cluster.by_name:  # It was drained, and has left.
+        if host.name in self._cluster.by_name:  # It was drained and has left.
             self._remove(host.name)
         known = self._cluster.capacity
         self._cluster = self._cluster.with_host(host)
         self._has_new_kinds |= len(self._cluster.capacity) > len(known)
         self.speeds[host.name] = host.speed
-        self.ever[host.name] = host
+        self.by_name[host.name] = host
         self._count(at, host.name, 1)
         self._widen(self._cluster)
         self._powers.append((at, self._power()))
@@ -214,7 +214,7 @@ class PresentHosts:
                 self._changes.setdefault(kind, []).append((at, sign * count))
 
     def _widen(self, cluster: Cluster) -> None:
-        """Let the rates be at least those of these hosts."""
+        """Raise the rates to at least those of a cluster."""
         for kind in cluster.capacity:
             before, now = self._rates.get(kind, []), rates_of(cluster, kind)
             most = max(len(before), len(now))
@@ -224,12 +224,12 @@ class PresentHosts:
             ]
 
 
-# The times in which hosts were unresponsive.
+# Times in which hosts were unresponsive.
 
 
 @dataclass(frozen=True, slots=True)
 class UnresponsiveSpan:
-    """A host was unresponsive from `start` to `end` (seconds); None: to the end of the run."""
+    """A host was unresponsive from `start` to `end` (seconds; None: the end of the run)."""
 
     host: str
     start: float
@@ -237,9 +237,9 @@ class UnresponsiveSpan:
 
 
 def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
-    """All times in which hosts were unresponsive, in order of start. O(entries).
+    """Return all times in which hosts were unresponsive, in order of start. O(entries).
 
-    They end when the host is back or removed.
+    They end when the host reconnects or is removed.
     """
     unresponsive: list[UnresponsiveSpan] = []
     open_at: dict[str, int] = {}

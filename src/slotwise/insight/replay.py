@@ -1,4 +1,4 @@
-"""Replay: repeats the decisions of a scheduler on recorded events and compares them."""
+"""Replay: repeating the decisions of a scheduler on recorded events to compare them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class Difference:
 class Replay:
     """The result of a replay: the number of equal decisions, and the first that differs.
 
-    `rules` is the version of the rules of the log; with another version than ours decisions may
-    differ.
+    `rules` is the version of the rules of the log. Decisions of other versions may differ.
     """
 
     turns: int
@@ -36,15 +35,15 @@ class Replay:
 
     @property
     def is_identical(self) -> bool:
-        """Whether all decisions were the same."""
+        """Whether all decisions are equal."""
         return self.difference is None
 
 
 def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
-    """Repeat all decisions, by the log's scheduler unless another is given, and compare them.
+    """Repeat all decisions, by default with the scheduler of the log, and compare them.
 
-    Ends at the first difference, because the state differs from there on. It keeps only the
-    state, so its memory is bounded by the jobs that are alive.
+    The replay ends at the first difference, because the states differ afterwards. Its memory is
+    bounded by the unfinished jobs.
     """
     header = log.header
     decider = scheduler or make_scheduler(
@@ -73,7 +72,7 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
 
 
 def _lean(decision: Decision | None) -> Decision | None:
-    """The decision without phases of no slots, which logs of earlier versions name, too."""
+    """The decision without phases of 0 slots, which only logs of earlier versions contain."""
     if isinstance(decision, Reallocate):
         return replace(decision, slots={p: n for p, n in decision.slots.items() if n})
     return decision

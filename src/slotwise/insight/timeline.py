@@ -1,4 +1,4 @@
-"""Data for charts of a run: the lane of each attempt, and step functions of slots over time."""
+"""Data for charts of a run: lanes of attempts, and step functions of slots over time."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class StepFunction:
 
     @classmethod
     def of_spans(cls, start: np.ndarray, end: np.ndarray) -> StepFunction:
-        """The number of spans that have begun and not ended. O(n log n)."""
+        """The number of spans that have started and not ended. O(n log n)."""
         times = np.unique(np.concatenate([start, end]))
-        begun = np.searchsorted(np.sort(start), times, side="right")
-        value = begun - np.searchsorted(np.sort(end), times, side="right")
+        started = np.searchsorted(np.sort(start), times, side="right")
+        value = started - np.searchsorted(np.sort(end), times, side="right")
         is_change = np.diff(value, prepend=0) != 0
         return cls(
             array("d", times[is_change].tobytes()),
@@ -99,7 +99,7 @@ class PlacedAttempt:
 
 
 class PlacedAttempts(Sequence[PlacedAttempt]):
-    """Attempts in order of their start, each made when it is asked for.
+    """Attempts in order of their start, each created on access.
 
     columns  the attempts
     kinds    the kind of slot of each phase, by its number
@@ -133,13 +133,13 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
 class Timeline:
     """A run over time, in seconds and slots. Attempts are in order of their start.
 
-    `cluster` has all hosts that were ever there, `slots` their slots over time, and
+    `cluster` has all hosts that were present at any time, `slots` their slots over time, and
     `slots_by_kind` those of each kind.
 
     `held_by_job` and `held_by_pool` are the slots in use, `allocated_by_job` those that the
-    scheduler allocated; entries that are always 0 are left out. `gave_up` is when each failed
-    job was given up. `idle` has, of jobs with growing phases, the (start, end) of each time in
-    which all tasks were done that had been added; the end is infinite if no more came.
+    scheduler allocated, without entries that are always 0. `gave_up` is the instant at which
+    each failed job was given up. `idle` has, for jobs with growing phases, the (start, end) of
+    each time in which all added tasks were done; the end is infinite if no more were added.
     """
 
     cluster: Cluster
@@ -156,7 +156,7 @@ class Timeline:
     idle: Mapping[str, Sequence[tuple[float, float]]]
 
     def end_of(self, job: str) -> float:
-        """When a job was over: done, given up, or at the end of the record."""
+        """When a job was done or given up, or the end of the record."""
         completion = self.jobs[job].completion
         return self.gave_up.get(job, self.end) if completion is None else completion
 
@@ -170,20 +170,20 @@ def timeline_of(log: Log) -> Timeline:
     hosts = PresentHosts(log.header)
 
     def add(attempt: Attempt) -> None:
-        job = follower.jobs[attempt.phase.job].job
+        job = tracker.jobs[attempt.phase.job].job
         for _ in range(job.by_name[attempt.phase.phase].slots):
             columns.add(attempt)
 
-    follower = AttemptTracker(add, hosts=hosts, is_brief=True)
+    tracker = AttemptTracker(add, hosts=hosts, is_brief=True)
     gave_up: dict[str, float] = {}
-    allocated, idle = _Allocated(), _Idle(follower.jobs)
-    turns = _passing(log.turns, follower, gave_up, allocated, idle)
-    unresponsive = unresponsive_spans(turns)
-    for attempt in follower.unfinished():
+    allocated, idle = _Allocated(), _Idle(tracker.jobs)
+    turns = _each_turn(log.turns, tracker, gave_up, allocated, idle)
+    unresponsive = unresponsive_spans(turns)  # Consumes the turns: a log is read once.
+    for attempt in tracker.unfinished():
         add(attempt)
     columns.sort()
-    jobs = follower.jobs
-    cluster = replace(log.header.cluster, hosts=tuple(hosts.ever.values()))
+    jobs = tracker.jobs
+    cluster = replace(log.header.cluster, hosts=tuple(hosts.by_name.values()))
     stated = [jobs[phase.job].job for phase in columns.phases]
     kinds = [
         hosts.slot_kind(job, phase.phase)
@@ -200,21 +200,21 @@ def timeline_of(log: Log) -> Timeline:
         held_by_pool=_held(columns, [job.pool for job in stated]),
         allocated_by_job=allocated.by_job(),
         unresponsive=unresponsive,
-        end=max(follower.now, float(columns.end.max(initial=0.0))),
+        end=max(tracker.now, float(columns.end.max(initial=0.0))),
         idle=idle.spans(),
     )
 
 
-def _passing(
+def _each_turn(
     turns: Iterable[Turn],
-    follower: AttemptTracker,
+    tracker: AttemptTracker,
     gave_up: dict[str, float],
     allocated: _Allocated,
     idle: _Idle,
 ) -> Iterator[Turn]:
-    """The turns, each passed to all that follow them."""
+    """Pass each turn to all collectors, and yield it."""
     for turn in turns:
-        follower(turn.now, turn.events, turn.decisions)
+        tracker(turn.now, turn.events, turn.decisions)
         idle.follow(turn.events)
         for decision in turn.decisions:
             if isinstance(decision, GiveUp):
@@ -229,8 +229,8 @@ def _passing(
 def _lanes(columns: AttemptColumns, kinds: Sequence[str]) -> array[int]:
     """For each attempt, in order of start, the smallest lane that is free on its host.
 
-    A lane exceeds the slots of the host only if the record shows more concurrent attempts than
-    slots; the chart should show this.
+    A lane exceeds the slots of the host only if the record has more concurrent attempts than
+    slots, which the chart should show.
     """
     ends: defaultdict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
     free: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -252,7 +252,7 @@ def _lanes(columns: AttemptColumns, kinds: Sequence[str]) -> array[int]:
 
 
 def _held(columns: AttemptColumns, owners: Sequence[str]) -> dict[str, StepFunction]:
-    """The slots that each owner held; `owners` has the owner of each phase."""
+    """The slots that each owner held. `owners` has the owner of each phase."""
     names = sorted(set(owners))
     number = {name: place for place, name in enumerate(names)}
     of_phase = np.array([number[owner] for owner in owners], dtype=np.intc)
@@ -267,16 +267,16 @@ def _held(columns: AttemptColumns, owners: Sequence[str]) -> dict[str, StepFunct
 
 
 class _Idle:
-    """Collects when jobs with growing phases had no tasks that were not done."""
+    """Collects the times in which jobs with growing phases had no unfinished tasks."""
 
     def __init__(self, jobs: Mapping[str, JobSpan]) -> None:
-        """`jobs` are those of the follower, which gets each turn first."""
+        """`jobs` are those of the tracker, which must get each turn first."""
         self._jobs = jobs
         self._since: dict[str, float] = {}
         self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def follow(self, events: Iterable[Event]) -> None:
-        """Note the jobs of which the last task has ended, or the next one was added."""
+        """Record jobs whose last task has ended or whose next task was added."""
         for event in events:
             if isinstance(event, TaskFinished | TasksAdded):
                 job = event.phase.job
@@ -286,7 +286,7 @@ class _Idle:
                     self._spans[job].append((self._since.pop(job), event.at))
 
     def spans(self) -> dict[str, list[tuple[float, float]]]:
-        """The times of each job. Call it at the end of the log."""
+        """Return the times of each job, at the end of the log."""
         for job, since in self._since.items():
             self._spans[job].append((since, inf))
         return dict(self._spans)
@@ -301,25 +301,24 @@ class _Allocated:
         self._last: dict[str, dict[str, float]] = {}  # by job and phase, without zeros
 
     def reallocate(self, now: float, slots: Mapping[PhaseId, float]) -> None:
-        """Note the slots of all phases: 0 for those that are not named."""
+        """Record the slots of all phases: 0 for those not in `slots`."""
         shares: dict[str, dict[str, float]] = {job: {} for job in self._last}
         for (job, phase), share in slots.items():
             if share:
                 shares.setdefault(job, {})[phase] = share
-        self._note(now, shares)
+        self._record(now, shares)
 
     def adjust(self, now: float, slots: Mapping[PhaseId, float]) -> None:
-        """Note the slots of these phases; the others keep theirs."""
+        """Record the slots of some phases; other phases keep theirs."""
         shares: dict[str, dict[str, float]] = {}
         for (job, phase), share in slots.items():
             of_job = shares.setdefault(job, dict(self._last.get(job, {})))
             of_job.pop(phase, None)
             if share:
                 of_job[phase] = share
-        self._note(now, shares)
+        self._record(now, shares)
 
-    def _note(self, now: float, shares: Mapping[str, dict[str, float]]) -> None:
-        """Note the jobs of which the slots change."""
+    def _record(self, now: float, shares: Mapping[str, dict[str, float]]) -> None:
         for job, of_job in shares.items():
             slots = sum(of_job.values())
             if slots != sum(self._last.get(job, {}).values()):

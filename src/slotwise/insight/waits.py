@@ -1,4 +1,4 @@
-"""The waits of jobs for slots, the jobs that held the slots meanwhile, and remedies."""
+"""Waits of jobs for slots, the jobs that held the slots meanwhile, and remedies."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A time (seconds) in which a job had tasks that could begin, and none that ran.
+    """A time (seconds) in which a job had tasks that could start, and no running tasks.
 
-    slot_kind          the kind of slot that it waited for
-    holders            the jobs that held slots of this kind meanwhile, the largest first
+    slot_kind          the kind of slot for which it waited
+    holders            the jobs that held slots of this kind meanwhile, most slots first
     free_slot_seconds  slot-seconds that no job held, including those of unresponsive hosts
     reason             why it waited; empty if other jobs were simply served first
     remedy             a change that would have helped; empty if the log proves none
@@ -85,14 +85,14 @@ def worst_waits(
     most: int = MAX_WAITS,
     most_of_job: int | None = None,
 ) -> tuple[Wait, ...]:
-    """The longest waits in a run, of all jobs or of one, the longest first.
+    """Return the longest waits in a run, of all jobs or of one, longest first.
 
     A job waits from its arrival, or from the end of its last running task, until one of its
-    tasks is launched, it is given up, or it is moved to another pool, where it waits again.
-    Since it is not done, it has tasks that could begin then, unless it awaits admission
-    (`jobs_max`). A job whose phase grows does not wait while all tasks that were added to it
-    are done. `line` is the timeline of the log. InputError for a job that is not in it. O(n log
-    n) for n entries of the log, and O(`most` times n) in numpy.
+    tasks is launched, it is given up, or it is moved to another pool, where a new wait starts.
+    It has tasks that could start in this time, unless it awaits admission (`jobs_max`). A job
+    with a growing phase does not wait while all tasks that were added to it are done. `line` is
+    the timeline of the log. InputError for a job that is not in it. O(n log n) for n entries of
+    the log, and O(`most` times n) in numpy.
     """
     if job is not None and job not in line.jobs:
         raise InputError(unknown_job(job, line.jobs))
@@ -114,18 +114,18 @@ def worst_waits(
     held = _Held(line)
     advice = advise(log, chosen)
     return tuple(
-        _wait(line, stretch, held, said) for stretch, said in zip(chosen, advice, strict=True)
+        _wait(line, stretch, held, one) for stretch, one in zip(chosen, advice, strict=True)
     )
 
 
 def unknown_job(job: str, known: Iterable[str]) -> str:
-    """The message that a job is not in the log, with some jobs that are."""
+    """Return the message for a job that is not in the log; it names some that are."""
     names = ", ".join(nsmallest(8, known))
     return f"job {job!r} is not in the log; it has, among others: {names}"
 
 
 def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
-    """The times between arrival and end of the job in which it held no slot."""
+    """Yield the times between arrival and end of a job in which it held no slot."""
     since: float | None = line.jobs[job].arrival
     end = line.end_of(job)
     steps = line.held_by_job.get(job)
@@ -140,7 +140,7 @@ def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
 
 
 def _parts(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
-    """The parts of a stretch in one pool and with tasks that were not done."""
+    """Yield the parts of a stretch in one pool and with unfinished tasks."""
     for until, _ in line.jobs[stretch.job].moves:
         if stretch.start < until < stretch.end:
             yield from _busy(line, replace(stretch, end=until))
@@ -149,7 +149,7 @@ def _parts(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
 
 
 def _busy(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
-    """The parts of a stretch in which the job had tasks that were not done."""
+    """Yield the parts of a stretch in which the job had unfinished tasks."""
     since, spans = stretch.start, line.idle.get(stretch.job, ())
     for start, end in spans[bisect_left(spans, (since, since)) :]:
         if start >= stretch.end:
@@ -162,7 +162,7 @@ def _busy(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
 
 
 class _Held:
-    """The attempts of a run as arrays, to find the jobs that held slots at some time."""
+    """The attempts of a run as arrays, to find the jobs that held slots in a time."""
 
     def __init__(self, line: Timeline) -> None:
         self.jobs = list(line.jobs)
@@ -183,7 +183,7 @@ class _Held:
 
 def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait:
     by_job = held.between(stretch.start, stretch.end, advice.slot_kind)
-    by_job.pop(stretch.job, None)  # It holds nothing, except at the ends of the wait.
+    by_job.pop(stretch.job, None)  # It holds slots only at the ends of the wait.
     order: Sequence[str] = sorted(by_job, key=lambda job: (-by_job[job], job))
     slots = line.slots_by_kind.get(advice.slot_kind, SlotsOverTime(0))
     area = slots.seconds(stretch.start, stretch.end)
@@ -200,11 +200,11 @@ def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait
     )
 
 
-# Why a phase leaves free slots to others: its tasks only fail on their hosts.
+# Reasons why a phase waits although slots are free: avoided hosts, and gangs.
 
 
 def why_avoided(state: State, phase: PhaseState) -> str:
-    """The reason if the only free slots are on hosts that it avoids; else empty."""
+    """The reason if the only free slots are on hosts that the phase avoids, or ""."""
     avoided, free = phase.avoided(state.lost), state.free(phase.slot_kind)
     if not free or not avoided or not free.keys() <= set(avoided):
         return ""
@@ -212,11 +212,8 @@ def why_avoided(state: State, phase: PhaseState) -> str:
     return f"its last attempts on {hosts} have failed: it waits for slots of other hosts"
 
 
-# Why a gang does not start.
-
-
 def why_gang_waits(state: State, phase: PhaseState) -> str:
-    """The first reason that keeps the pending tasks of a gang from starting; empty if none."""
+    """The first reason that keeps the pending tasks of a gang from starting, or ""."""
     count, kind = phase.pending, phase.slot_kind
     if phase.running:
         return (
@@ -238,22 +235,22 @@ def why_gang_waits(state: State, phase: PhaseState) -> str:
     if free >= count:
         return ""
     since = phase.deferred_since
-    begun = "it waits" if since is None else f"it has waited since {since:.6g} s"
+    verb = "it waits" if since is None else f"it has waited since {since:.6g} s"
     each = "" if phase.width == 1 else f", {phase.width} on one host for each task"
     return (
-        f"{begun} for {phase.unit} free slots on the hosts together{each}; there are free slots"
+        f"{verb} for {phase.unit} free slots on the hosts together{each}; there are free slots"
         f" for {free} of the {count} tasks of its gang"
     )
 
 
 def places_in_all(state: State, phase: PhaseState) -> int:
-    """How many tasks of a gang could run at once on the hosts that can begin tasks now."""
+    """How many tasks of a gang could run together on the hosts that can start tasks now."""
     hosts = (host for host in state.cluster.hosts if host.name not in state.lost)
     return _places(phase, (host.slots.get(phase.slot_kind, 0) for host in hosts))
 
 
 def lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
-    """Whether hosts with these free slots have no room for all pending tasks of a gang."""
+    """Whether hosts with these free slots lack room for all pending tasks of a gang."""
     return _places(phase, free.values()) < phase.pending
 
 
@@ -261,16 +258,16 @@ def _places(phase: PhaseState, slots: Iterable[int]) -> int:
     return sum(count // phase.width for count in slots)
 
 
-# Why jobs waited, and which changes would have served them sooner, if the log proves it.
+# Reasons for waits, and changes for which the log proves that they would have helped.
 
 MAX_NAMES = 3
-"""The largest number of jobs named in a sentence."""
+"""The maximum number of jobs that a sentence names."""
 
 MIN_PART = 0.1
 """A cause that applied to less than this part of a wait is left out."""
 
 PART_WHOLE = 0.99
-"""A cause that applied to this part of a wait or more is given without its part."""
+"""A cause that applied to at least this part of a wait is stated without the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +297,8 @@ class Counterfactual:
     """A guarantee of one slot that would have made a job the next one in the turn `turn`.
 
     `what` is the guarantee in words. With a `pool` it is a guarantee of that pool, which helps
-    the job as long as no other job arrives there. Without, it is one of a phase, which helps
-    only if there is a single pool. `is_taken_back`: with preemption it gets a slot at once.
+    until another job arrives in it. Otherwise it is one of a phase, which helps only in a
+    single pool. `is_taken_back`: with preemption the job would get a slot at once.
     """
 
     turn: int
@@ -311,35 +308,35 @@ class Counterfactual:
 
 
 def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
-    """Advice on each of these waits, in the same order.
+    """Return advice on each wait, in the same order.
 
-    Follows the log once: O(entries), plus O(pools) for each reallocation, plus O(pools + phases
-    of the job) for each turn of a wait. It keeps the state and the waits only.
+    The log is read once: O(entries), plus O(pools) for each reallocation, plus O(pools + phases
+    of the job) for each turn of a wait. Only the state and the waits are stored.
     """
     if not waits:
         return []
-    course = _Retracing(log.header)
+    run = _RetracedRun(log.header)
     due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
     cases: dict[int, _Case] = {}
-    going_on: list[_Case] = []
-    begun: list[int] = []  # Those whose last tasks may not have ended yet.
+    open_cases: list[_Case] = []
+    started: list[int] = []  # Their last tasks may not have ended yet.
     for turn in log.turns:
-        for case in going_on:
+        for case in open_cases:
             case.pass_to(turn.now)
-        course.follow(turn.now, turn.events, turn.decisions)
+        run.follow(turn.now, turn.events, turn.decisions)
         while due and waits[due[-1]].start <= turn.now:
-            begun.append(due.pop())
-        for number in begun:
-            if phase := course.waiting(waits[number].job):
-                cases[number] = _Case(waits[number], phase, course)
-                going_on.append(cases[number])
-        begun = [n for n in begun if n not in cases and turn.now < waits[n].end]
-        going_on = [case for case in going_on if turn.now < case.wait.end]
-        for case in going_on:
-            case.look(course)
+            started.append(due.pop())
+        for number in started:
+            if phase := run.waiting(waits[number].job):
+                cases[number] = _Case(waits[number], phase, run)
+                open_cases.append(cases[number])
+        started = [n for n in started if n not in cases and turn.now < waits[n].end]
+        open_cases = [case for case in open_cases if turn.now < case.wait.end]
+        for case in open_cases:
+            case.update(run)
     unknown = Advice(next(iter(log.header.cluster.capacity)))
     return [
-        cases[number].advice(course) if number in cases else unknown
+        cases[number].advice(run) if number in cases else unknown
         for number in range(len(waits))
     ]
 
@@ -348,8 +345,7 @@ def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
 class _Cause:
     """Why a phase waits, if not because others are served first by their shares.
 
-    Causes with the same `kind` and `place` (a pool) are the same cause, even if the text
-    differs.
+    Causes with the same `kind` and `place` (a pool) are one cause, even if the texts differ.
     """
 
     kind: str = ""
@@ -359,17 +355,17 @@ class _Cause:
 
 
 class _Case:
-    """A wait, and how long each of its causes applied."""
+    """A wait, and the time for which each of its causes applied."""
 
-    def __init__(self, wait: Stretch, phase: PhaseState, course: _Retracing) -> None:
+    def __init__(self, wait: Stretch, phase: PhaseState, run: _RetracedRun) -> None:
         self.wait = wait
         self._slot_kind = phase.slot_kind
         self._now = wait.start
-        self._cause = course.cause(phase)
+        self._cause = run.cause(phase)
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._turn = course.turn
-        self._chance = None if self._cause.kind else course.chance(phase)
+        self._turn = run.turn
+        self._guarantee = None if self._cause.kind else run.guarantee(phase)
         self._is_freed = self._has_another = False
         self._served: _Served | None = None
 
@@ -380,19 +376,19 @@ class _Case:
         self._seconds[key] += min(now, self.wait.end) - self._now
         self._now = min(now, self.wait.end)
 
-    def look(self, course: _Retracing) -> None:
-        """Update the current cause, and what has happened since the wait began."""
-        served = course.served.get(self._slot_kind)
-        self._is_freed |= self._slot_kind in course.freed
+    def update(self, run: _RetracedRun) -> None:
+        """Update the current cause, and the events since the start of the wait."""
+        served = run.served.get(self._slot_kind)
+        self._is_freed |= self._slot_kind in run.freed
         if self._served is None:
-            pool = self._chance and self._chance.pool
-            self._has_another |= course.turn > self._turn and pool in course.arrived
+            pool = self._guarantee and self._guarantee.pool
+            self._has_another |= run.turn > self._turn and pool in run.arrived
             self._served = served
-        if phase := course.waiting(self.wait.job):
-            self._cause = course.cause(phase)
+        if phase := run.waiting(self.wait.job):
+            self._cause = run.cause(phase)
 
-    def advice(self, course: _Retracing) -> Advice:
-        """The longest causes, each with its part of the time. Call it at the end of the log."""
+    def advice(self, run: _RetracedRun) -> Advice:
+        """Return the longest causes with their parts of the time, at the end of the log."""
         self.pass_to(self.wait.end)
         kind, total = self._slot_kind, self.wait.end - self.wait.start
         order = sorted(self._seconds, key=lambda key: (-self._seconds[key], key))
@@ -407,42 +403,41 @@ class _Case:
         if not reasons and not self._is_freed:
             reasons = ["no slot became free"]
         remedy = ""
-        if self._chance and course.is_certain(self._chance, kind):
-            remedy = self._remedy(self._chance, course.state.cluster.capacity[kind])
+        if self._guarantee and run.is_certain(self._guarantee, kind):
+            remedy = self._remedy(self._guarantee, run.state.cluster.capacity[kind])
         return Advice(kind, "; ".join(reasons), remedy)
 
-    def _remedy(self, chance: Counterfactual, slots: int) -> str:
-        """The effect that the guarantee would have had, in words; empty if not certain."""
+    def _remedy(self, guarantee: Counterfactual, slots: int) -> str:
+        """The effect that the guarantee would have had, in words, or "" if not certain."""
         wait, served = self.wait, self._served
         if served is None:
-            if not chance.is_taken_back:
+            if not guarantee.is_taken_back:
                 return ""
-            return (
-                f"{chance.what} with preemption (least_after: 0) would have started it at once"
-            )
-        if served.promised + 1 > slots or self._has_another:
+            preempting = "with preemption (least_after: 0) would have started it at once"
+            return f"{guarantee.what} {preempting}"
+        if served.guaranteed + 1 > slots or self._has_another:
             return ""
         if served.at > (wait.start + wait.end) / 2:
             return ""  # The gain is too small.
-        # It may have started even sooner, before others that lacked guaranteed slots.
+        # It might have started even sooner, before others that lacked guaranteed slots.
         when = "at once"
         if served.at > wait.start:
             when = f"within {_short(served.at - wait.start)} s"
-        return f"{chance.what} would have started it {when}"
+        return f"{guarantee.what} would have started it {when}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A launch of a phase that lacked no guaranteed slot; `promised` were guaranteed then."""
+    """A launch of a phase that lacked no guaranteed slot, while `guaranteed` slots were."""
 
     at: float
-    promised: float
+    guaranteed: float
 
 
-class _Retracing:
-    """The current state of a run, and the data that decide whether a guarantee had helped.
+class _RetracedRun:
+    """The current state of a run, and the data to decide whether a guarantee would have helped.
 
-    Of the current turn: `freed` are the kinds of slots that were used for launches, `served` is
+    In the current turn, `freed` are the kinds of slots that were used for launches, `served` is
     the first launch, by kind, of a phase that lacked no guaranteed slot, and `arrived` are the
     pools of the jobs that arrived.
     """
@@ -455,9 +450,7 @@ class _Retracing:
         self.may_defer = header.scheduler.get("assigner") in WAITERS
         is_allocated = self.scheduler in ALLOCATORS
         self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
-        self._promised: defaultdict[str, float] = defaultdict(
-            float
-        )  # guaranteed slots, by kind
+        self._guaranteed: defaultdict[str, float] = defaultdict(float)  # slots, by kind
         self.freed: set[str] = set()
         self.served: dict[str, _Served] = {}
         self.arrived: set[str] = set()
@@ -486,18 +479,15 @@ class _Retracing:
                     and not state.wide(kind)
                     and not _lacks_guarantee(phase)
                 ):
-                    self.served[kind] = _Served(now, self._promised[kind])
+                    self.served[kind] = _Served(now, self._guaranteed[kind])
             state.apply(decision)
             if isinstance(decision, Reallocate | Adjust):
                 for kind in state.cluster.capacity:
                     tops = [p for p in state.shares(kind) if p.parent and not p.parent.parent]
-                    self._promised[kind] = sum(pool.owed for pool in tops)
+                    self._guaranteed[kind] = sum(pool.owed for pool in tops)
 
     def waiting(self, job: str) -> PhaseState | None:
-        """The first phase of a job that could begin now.
-
-        None if a task of the job runs, or no phase can begin.
-        """
+        """The first phase of a job that could start now; None without one or if a task runs."""
         phases = self.state.phases_of(job)
         if any(phase.running for phase in phases):
             return None
@@ -505,7 +495,7 @@ class _Retracing:
         return could[0] if could else None
 
     def cause(self, phase: PhaseState) -> _Cause:
-        """Why a phase waits now."""
+        """The cause for which a phase waits now."""
         state, kind = self.state, phase.slot_kind
         pool = state.pools[phase.job.pool]
         if phase.job.id in state.awaiting_admission:
@@ -534,7 +524,8 @@ class _Retracing:
             return _Cause("too few slots on a host", str(phase.width), reason)
         if reason := why_avoided(state, phase):
             return _Cause("its tasks fail on free hosts", "", reason)
-        near = self.may_defer and phase.has_homes  # Else it waits for several slots at once.
+        # A phase without homes is deferred until several slots are free.
+        near = self.may_defer and phase.has_homes
         if near and phase.deferred_until is not None and phase.deferred_until > state.now:
             reason = "it skipped slots far from its input (delay scheduling)"
             return _Cause("deferred", "", reason, "shorter waits let it use them")
@@ -559,12 +550,12 @@ class _Retracing:
             return _Cause("fifo in its pool", pool.name, reason, remedy)
         return _Cause()
 
-    def chance(self, phase: PhaseState) -> Counterfactual | None:
-        """The guarantee with which a waiting phase would be served next; None if not certain.
+    def guarantee(self, phase: PhaseState) -> Counterfactual | None:
+        """The guarantee with which a phase would be served next, or None if not certain.
 
         At each level of pools, those that lack guaranteed slots are served first. So a
         guarantee of the phase is enough if there is one pool. A guarantee of its pool is enough
-        if only this job waits in it, and neither the pool nor one that contains it holds slots.
+        if only this job waits in it, and neither the pool nor its ancestors hold slots.
         """
         if not self.keeps_min_shares or phase.is_pinned or phase.is_limited:
             return None
@@ -589,19 +580,19 @@ class _Retracing:
             self.turn,
             f"a min share of {one} for pool {phase.job.pool}",
             phase.job.pool,
-            is_taken_back=self._promised[kind] + 1 <= state.cluster.capacity[kind]
+            is_taken_back=self._guaranteed[kind] + 1 <= state.cluster.capacity[kind]
             and state.pools.preemption(phase.job.pool) is None
             and not any(pool.stopping for pool in pools)
             and not state.free(kind)
             and not state.lost,
         )
 
-    def is_certain(self, chance: Counterfactual, kind: str) -> bool:
-        """Whether the guarantee had been kept; to be asked at the end of the log."""
+    def is_certain(self, guarantee: Counterfactual, kind: str) -> bool:
+        """Whether the guarantee would have been kept. Call it at the end of the log."""
         if self._had_fewer_slots:
-            return False  # With fewer slots, the guarantees together may have exceeded them.
-        # Without a pool: no other pool was added later.
-        return chance.pool is not None or len(self.state.shares(kind)) == 1
+            return False  # The guarantees together may have exceeded the slots.
+        # A guarantee of a phase helps only if no other pool was added.
+        return guarantee.pool is not None or len(self.state.shares(kind)) == 1
 
 
 def _lacks_guarantee(phase: PhaseState) -> bool:

@@ -1,1 +1,1 @@
-"""Where jobs come from."""
+"""Workloads: their files, traces of other systems, and generators."""

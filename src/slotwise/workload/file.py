@@ -80,7 +80,7 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
 def read_job(
     stated: Mapping[str, object], slots: int, folder: FilePath | None = None
 ) -> Job | Described:
-    """A job from a mapping that is like an entry of `jobs` in a workload file.
+    """Read a job from a mapping with the keys of an entry of `jobs` in a workload file.
 
     It may name any pool. Work without a number of tasks is cut for this number of slots.
     Raises InputError as `read_workload` does.
@@ -111,10 +111,10 @@ def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
     """Errors across entries: duplicate names, and references to unknown names."""
-    yield from _twice(("jobs",), "id", [job.id for job in entry.jobs])
-    yield from _twice(("pools",), "name", [pool.name for pool in entry.pools])
+    yield from _duplicates(("jobs",), "id", [job.id for job in entry.jobs])
+    yield from _duplicates(("pools",), "name", [pool.name for pool in entry.pools])
     hosts = entry.cluster.hosts if entry.cluster and entry.cluster.hosts else []
-    yield from _twice(("cluster", "hosts"), "name", [host.name for host in hosts])
+    yield from _duplicates(("cluster", "hosts"), "name", [host.name for host in hosts])
     pools = {pool.name for pool in entry.pools} | {"default"}
     inner = {pool.parent for pool in entry.pools}
     names = {host.name for host in hosts}
@@ -149,7 +149,7 @@ def _phase_faults(
     elif given != count:
         yield (
             (*where, "blocks"),
-            f"{given} blocks for {count} tasks; give one list of hosts for each task",
+            f"{given} blocks for {count} tasks; expected one list of hosts for each task",
         )
     for number, block in enumerate(phase.blocks):
         yield from _unknown(block, (*where, "blocks", number), hosts)
@@ -158,7 +158,7 @@ def _phase_faults(
 def _host_faults(
     stated: InputHosts | None, where: Path, hosts: set[str]
 ) -> Iterator[tuple[Path, str]]:
-    if not isinstance(stated, dict) or not hosts:  # The hosts of a real cluster, then.
+    if not isinstance(stated, dict) or not hosts:  # A real cluster has hosts of its own.
         return
     for place_of, names in stated.items():
         yield from _unknown(names, (*where, "input_hosts", place_of), hosts)
@@ -170,7 +170,7 @@ def _unknown(names: list[str], where: Path, hosts: set[str]) -> Iterator[tuple[P
             yield where, f"unknown host {host!r}; use the names of hosts in cluster.hosts"
 
 
-def _twice(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]]:
+def _duplicates(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]]:
     seen: dict[str, int] = {}
     for number, name in enumerate(names):
         if name in seen:
@@ -181,11 +181,11 @@ def _twice(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]
         seen[name] = number
 
 
-# Convert the entries of a workload file to the model: jobs, pools, a cluster.
+# Conversion of the entries of a workload file to jobs, pools and a cluster.
 
 
 def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
-    """Build the workload that a file's entries describe.
+    """Build the workload that the entries of a file describe.
 
     Raises InputError, with the place in the file, for values that the model rejects.
     """
@@ -208,8 +208,7 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         made = _at(where, lines, lambda job=job: _job(job, served, block_bytes))
         jobs.append(made)
         stated = made if isinstance(made, Job) else _stated(job)
-        # If the job lacks what its penalty needs, the fault is at its own penalty if it has
-        # one, else at the job.
+        # A missing deadline or step is reported at the penalty of the job, if it has one.
         blamed = where if job.penalty is None else (*where, "penalty")
         _at(blamed, lines, lambda stated=stated: objective.check([stated]))
     if cluster is not None and changes:
@@ -231,7 +230,7 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
 
 
 def _at(where: Path, lines: Lines, make: Any) -> Any:
-    """Call `make`; add the place in the file to an InputError."""
+    """Return the result of `make`; an InputError gets the place in the file."""
     try:
         return make()
     except InputError as error:
@@ -282,7 +281,7 @@ def build_pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
     try:
         return PoolTree(pools)
     except InputError as error:
-        # A message about several pools begins with the name of one of them.
+        # A message about several pools starts with the name of one of them.
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
         raise InputError(f"{place(('pools', *blamed), lines)}: {error}") from error
 
@@ -340,8 +339,8 @@ def build_objective(entry: ObjectiveEntry) -> Objective:
     return Objective(entry.penalty, entry.aggregate)
 
 
-def _about(entry: JobEntry) -> dict[str, Any]:
-    """The keys that all jobs share."""
+def _properties(entry: JobEntry) -> dict[str, Any]:
+    """The properties that all kinds of jobs have."""
     return {
         "id": entry.id,
         "arrival": entry.arrival,
@@ -355,14 +354,14 @@ def _about(entry: JobEntry) -> dict[str, Any]:
 
 
 def _stated(entry: JobEntry) -> Job:
-    """The job with a placeholder phase, to check its penalty: its phases are unknown yet."""
-    return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
+    """The job with a placeholder phase, to check its penalty before its phases are known."""
+    return Job(phases=(Phase("any", Tasks(1)),), **_properties(entry))
 
 
 def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | Described:
     if entry.phases is not None:
         phases = tuple(_phase(phase, cluster, block_bytes) for phase in entry.phases)
-        return Job(phases=phases, **_about(entry))
+        return Job(phases=phases, **_properties(entry))
     if entry.dataflow is not None:
         given = {key: getattr(entry, key) for key in DATAFLOW_KEYS}
         given = {key: value for key, value in given.items() if value is not None}
@@ -370,7 +369,7 @@ def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | De
             cluster.slot_kind(ANY_KIND)
         flow = entry.dataflow.model_dump(exclude_none=True)
         return DataflowJob(
-            flow=flow, output=given.pop("output"), settings=given, **_about(entry)
+            flow=flow, output=given.pop("output"), settings=given, **_properties(entry)
         )
     keys = PROGRAM_KEYS if entry.command is None else COMMAND_KEYS
     given = {key: getattr(entry, key) for key in keys if getattr(entry, key) is not None}
@@ -379,7 +378,7 @@ def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | De
             cluster.slot_kind(ANY_KIND)
         command = entry.command if isinstance(entry.command, str) else tuple(entry.command)
         return CommandJob(
-            command=command, output=given.pop("output"), settings=given, **_about(entry)
+            command=command, output=given.pop("output"), settings=given, **_properties(entry)
         )
     inputs = given.pop("inputs", [])
     return ProgramJob(
@@ -387,7 +386,7 @@ def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | De
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
         output=given.pop("output"),
         settings=given,
-        **_about(entry),
+        **_properties(entry),
     )
 
 
@@ -414,7 +413,7 @@ def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Task
     blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
-    # Work without a number of tasks is cut into as many tasks as may run at once.
+    # Work without a number of tasks is cut into as many tasks as may run together.
     everywhere = max(1, cluster.capacity[cluster.slot_kind(entry.kind)]) if cluster else 1
     count = entry.tasks or max(1, (entry.slots_max or everywhere) // entry.slots)
     assert entry.work is not None

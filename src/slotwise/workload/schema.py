@@ -22,12 +22,12 @@ from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
 
-# What all entries of a workload file share: the types of values, and strict validation.
+# Types of values and strict validation, common to all entries of a workload file.
 
 
 def _not_minute(value: float) -> float:
     if value < MIN_NUMBER:
-        raise ValueError(f"give a number >= {MIN_NUMBER}")
+        raise ValueError(f"expected a number >= {MIN_NUMBER}")
     return value
 
 
@@ -35,7 +35,8 @@ def _source_of_hosts(value: str) -> str:
     if value in ("auto", "moosefs") or value.startswith(("webhdfs://", "swebhdfs://")):
         return value
     raise ValueError(
-        "give auto, moosefs, webhdfs://namenode:9870, or lists of hosts by path, in braces { }"
+        "expected auto, moosefs, webhdfs://namenode:9870,"
+        " or lists of hosts by path, in braces { }"
     )
 
 
@@ -69,7 +70,7 @@ MAX_COPIES = 100_000
 
 
 class ReadEntry(Entry):
-    """How a node reads what another one writes."""
+    """How a node reads an output of another node."""
 
     node: Name
     output: Name | None = None
@@ -100,7 +101,7 @@ class NodeEntry(Entry):
     def _one_kind(self) -> Self:
         given = [key for key in NODE_KEYS if getattr(self, key) is not None]
         if len(given) != 1:
-            raise ValueError("give one of function, inputs and values")
+            raise ValueError("expected one of function, inputs and values")
         for key in sorted({key for keys in NODE_KEYS.values() for key in keys}):
             if key not in NODE_KEYS[given[0]] and getattr(self, key) is not None:
                 raise ValueError(f"{key} is not for a node with {given[0]}; remove it")
@@ -133,12 +134,12 @@ class DataflowEntry(Entry):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if (self.app is None) == (self.nodes is None):
-            raise ValueError("give either app or nodes")
+            raise ValueError("expected either app or nodes")
         if (self.nodes is None) != (self.write is None):
             raise ValueError(
-                "name in write the nodes that are output of the job"
+                "write is missing; name the nodes that are output of the job"
                 if self.write is None
-                else "write is for nodes; the app says what is written: remove it"
+                else "write is for nodes, and an app defines its own outputs; remove it"
             )
         return self
 
@@ -167,7 +168,7 @@ class ChangeEntry(Entry):
     @model_validator(mode="after")
     def _one_change(self) -> Self:
         if sum(one is not None for one in (self.add, self.drain, self.remove)) != 1:
-            raise ValueError("give one of add, drain and remove")
+            raise ValueError("expected one of add, drain and remove")
         return self
 
 
@@ -181,9 +182,9 @@ class ClusterEntry(Entry):
     changes: list[ChangeEntry] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
+    def _one_form(self) -> Self:
         if (self.slots is None) == (self.hosts is None):
-            raise ValueError("give either slots or hosts")
+            raise ValueError("expected either slots or hosts")
         return self
 
 
@@ -213,7 +214,7 @@ class ShuffleEntry(Entry):
 
 
 class PreemptionEntry(Entry):
-    """When and how a pool reclaims slots; what is missing is inherited."""
+    """When and how a pool reclaims slots. Missing values are inherited from its parent."""
 
     least_after: Seconds | Literal["never"] | None = None
     fair_after: Seconds | Literal["never"] | None = None
@@ -233,7 +234,7 @@ class ObjectiveEntry(Entry):
         return known_penalty(value)
 
     @model_validator(mode="after")
-    def _makespan_is_a_maximum(self) -> Self:
+    def _check_aggregate(self) -> Self:
         if self.penalty == "makespan" and self.aggregate == "sum":
             raise ValueError("makespan is a maximum; set aggregate to max")
         return self
@@ -366,10 +367,10 @@ class JobEntry(Entry):
     def _one_kind_of_work(self) -> Self:
         (kind, *others) = [key for key in KEYS_OF if getattr(self, key) is not None] or [""]
         if not kind:
-            raise ValueError("give either phases or a program or a command or a dataflow")
+            raise ValueError("expected either phases or a program or a command or a dataflow")
         if others:
             one = kind if kind == "phases" else f"a {kind}"
-            raise ValueError(f"give either {one} or a {others[0]}")
+            raise ValueError(f"expected either {one} or a {others[0]}")
         foreign = {key: one for one, keys in KEYS_OF.items() for key in keys}
         for key, one in foreign.items():
             if key not in KEYS_OF[kind] and getattr(self, key) is not None:

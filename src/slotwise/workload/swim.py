@@ -1,6 +1,6 @@
 """Read SWIM traces, and convert the bytes of their jobs to phases and tasks by given rates.
 
-A SWIM trace (for instance the Facebook traces FB-2009 and FB-2010) has one line for each job,
+A SWIM trace (for example the Facebook traces FB-2009 and FB-2010) has one line for each job,
 with six columns separated by tabs or blanks: id, submit time in seconds from the start, gap to
 the previous job in seconds, and the bytes of map input, shuffle and output. Traces published
 "with input paths" have paths in further columns, which are not read. A trace contains neither
@@ -23,7 +23,7 @@ COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
 """The columns of a trace that are read; others may follow."""
 
 MAX_DIGITS = 18
-"""Maximum digits of a number of bytes; a billion gigabytes and more are treated as mistakes."""
+"""Maximum digits of a number of bytes: a billion gigabytes or more is an error."""
 
 MAX_NAME = 200
 """Maximum characters of a job id, as in a workload file."""
@@ -58,10 +58,10 @@ class SwimRates:
     def __post_init__(self) -> None:
         for name in ("block_bytes", "part_bytes"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; give bytes, at least 1")
+                raise InputError(f"{name} is {getattr(self, name)}; expected bytes, at least 1")
         for name in ("input_rate", "shuffle_rate", "output_rate", "start_seconds"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; give a number > 0")
+                raise InputError(f"{name} is {getattr(self, name)}; expected a number > 0")
 
     def phases(self, read: int, shuffled: int, written: int) -> tuple[Phase, ...]:
         """The phases of a job with these bytes: maps, and reduces if it shuffles any bytes.
@@ -101,7 +101,7 @@ def read_swim(
     value and the remedy, for an invalid trace. O(jobs): equal tasks are stored as a number.
     """
     if first is not None and first < 1:
-        raise InputError(f"first is {first}; give a number of jobs, at least 1")
+        raise InputError(f"first is {first}; expected a number of jobs, at least 1")
     rates = rates or SwimRates()
     jobs: dict[str, Job] = {}
     try:
@@ -125,13 +125,13 @@ def read_swim(
 
 
 def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Cluster:
-    """A cluster of equal hosts with plain slots, in racks. FB-2010 had 3,000 hosts.
+    """Build a cluster of equal hosts with plain slots, in racks. FB-2010 had 3,000 hosts.
 
     Raises InputError for a number below 1.
     """
     for name, value in (("hosts", hosts), ("slots", slots), ("hosts_a_rack", hosts_a_rack)):
         if value < 1:
-            raise InputError(f"{name} is {value}; give a number, at least 1")
+            raise InputError(f"{name} is {value}; expected a number, at least 1")
     return Cluster(
         tuple(
             Host(f"h{number}", {ANY_KIND: slots}, rack=f"r{number // hosts_a_rack}")
@@ -141,7 +141,7 @@ def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Clu
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with jobs, and their numbers."""
+    """Yield the lines that describe jobs, with their numbers."""
     with TextIOWrapper(open_to_read(path), encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip() and not line.startswith("#"):
@@ -149,7 +149,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _job(line: str, rates: SwimRates) -> Job:
-    """The job of one line."""
     values = line.split()
     if len(values) < len(COLUMNS):
         raise InputError(
@@ -159,7 +158,7 @@ def _job(line: str, rates: SwimRates) -> Job:
     name, submitted, _, *sizes = values[: len(COLUMNS)]
     if len(name) > MAX_NAME or not name.isprintable():
         raise InputError(
-            f"job id is {_shown(name)}; give at most {MAX_NAME} characters,"
+            f"job id is {_shown(name)}; expected at most {MAX_NAME} characters,"
             " no control characters"
         )
     read, shuffled, written = map(_bytes, COLUMNS[3:], sizes)
@@ -170,7 +169,8 @@ def _seconds(text: str) -> float:
     """Parse a submit time: digits with at most one decimal point."""
     if not _is_digits(text.replace(".", "", 1)) or float(text) > MAX_TIME:
         raise InputError(
-            f"submit time is {_shown(text)}; give seconds, a number from 0 to {MAX_TIME:.0e}"
+            f"submit time is {_shown(text)}; expected seconds, a number from 0 to"
+            f" {MAX_TIME:.0e}"
         )
     return float(text)
 
@@ -179,7 +179,7 @@ def _bytes(column: str, text: str) -> int:
     """Parse a number of bytes: digits only."""
     if not _is_digits(text) or len(text) > MAX_DIGITS:
         raise InputError(
-            f"{column} is {_shown(text)}; give bytes, a whole number >= 0"
+            f"{column} is {_shown(text)}; expected bytes, a whole number >= 0"
             f" of at most {MAX_DIGITS} digits"
         )
     return int(text)

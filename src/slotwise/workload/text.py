@@ -1,6 +1,6 @@
-"""Read the text of a workload file, parse it to plain data, and find the lines of its values.
+"""Read a workload file, parse it to plain data, and find the lines of its values.
 
-JSON is read by `json`, which is many times as fast as a YAML parser.
+JSON is read by `json`, which is many times faster than a YAML parser.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHOLE = re.compile(r"(\\u[dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]
 
 
 class Lines:
-    """The lines of a text on which its values begin; computed on first use."""
+    """The line on which each value of a text begins; computed on first use."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -60,7 +60,7 @@ class Lines:
 
 
 def read_text(path: str | FilePath, wanted: str) -> str:
-    """The text of a file that a user names. InputError, which says what is `wanted`."""
+    """Return the text of a file. An InputError asks for `wanted` in place of the file."""
     check_path("the path of a file", path, optional=False)
     try:
         with open_to_read(FilePath(path)) as stream:
@@ -75,7 +75,7 @@ def read_text(path: str | FilePath, wanted: str) -> str:
 
 
 def parse_text(text: str) -> tuple[Any, Lines]:
-    """Parse a YAML or JSON text to its data and the line on which each value begins.
+    """Parse YAML or JSON. Return the data, and the line on which each value begins.
 
     Raises InputError, with the line, for invalid YAML, duplicate keys, tags, values that
     contain themselves, and aliases that expand to too many values. O(size).
@@ -83,14 +83,14 @@ def parse_text(text: str) -> tuple[Any, Lines]:
     try:
         return _parse_json(text), Lines(text)
     except (ValueError, RecursionError):
-        pass  # It is YAML, or reading it as YAML gives the error message.
+        pass  # Not JSON: the YAML parser reads it, or reports the error with its line.
     try:
         return read_yaml(text), Lines(text)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)
         where = f"{position(mark)}: " if mark else ""
-        raise InputError(f"{where}not YAML or JSON: {problem}; correct it there") from error
+        raise InputError(f"{where}not YAML or JSON: {problem}; correct it") from error
     except (ValueError, OverflowError) as error:
         raise InputError(f"not YAML or JSON that can be read: {error}; correct it") from error
 
@@ -117,7 +117,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-# Convert validation errors of a workload file to one message: place, value, remedy.
+# Messages for validation errors of a workload file: place, value and remedy.
 
 MAX_LENGTH = 60
 """The maximum number of characters of a value or a key that a message shows."""
@@ -130,9 +130,9 @@ def complaint(
     model: type[BaseModel] = WorkloadEntry,
     whole: str = "the file",
 ) -> str:
-    """Return the message for the first error in the order of the file, of this schema.
+    """Return the message for the first error, in the order of the file.
 
-    `whole` is how the message calls all of the data.
+    `model` is the schema. The message calls the whole data `whole`.
     """
     faults = [(_real(fault, data), fault) for fault in error.errors()]
     first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
@@ -144,12 +144,13 @@ def complaint(
     # A value of the right type has better remedies than those of other types.
     if any(not kind.endswith("_type") and kind != "literal_error" for kind in kinds):
         same = [fault for fault in same if not fault["type"].endswith("_type")]
-    says = ", or ".join(dict.fromkeys(_remedy(fault, path, data, model) for fault in same))
-    return f"{place(path, lines, whole)}{_value(same[0], path, data)}: {says}"
+    remedies = dict.fromkeys(_remedy(fault, path, data, model) for fault in same)
+    remedy = ", or ".join(remedies).replace(", or expected ", ", or ")
+    return f"{place(path, lines, whole)}{_value(same[0], path, data)}: {remedy}"
 
 
 def place(path: Path, lines: Lines, whole: str = "the file") -> str:
-    """A path in its usual notation, with its line: jobs[2].phases[0].work (line 14)."""
+    """Format a path with its line: jobs[2].phases[0].work (line 14)."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{short(step)}" for step in path)
     text = "".join(steps)
     text = text.lstrip(".") or whole
@@ -192,33 +193,33 @@ def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
 
 
 def short(text: str) -> str:
-    """A text, or its first characters and three dots."""
+    """Shorten a text to MAX_LENGTH characters, the last three of them dots."""
     return text if len(text) < MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
-PAIR = "give a list of two numbers, [time, cost]"
+PAIR = "expected a list of two numbers, [time, cost]"
 
 REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda context: "it is missing; add it",
     "value_error": lambda context: str(context["error"]),
-    "float_type": lambda context: "give a number",
-    "int_type": lambda context: "give a whole number",
-    "int_from_float": lambda context: "give a whole number",
-    "finite_number": lambda context: "give a finite number",
-    "greater_than": lambda context: f"give a number > {context['gt']:.15g}",
-    "greater_than_equal": lambda context: f"give a number >= {context['ge']:.15g}",
-    "less_than_equal": lambda context: f"give a number <= {context['le']:.15g}",
-    "bool_type": lambda context: "give true or false",
-    "list_type": lambda context: "give a list, in brackets [ ]",
-    "dict_type": lambda context: "give keys and values, in braces { }",
+    "float_type": lambda context: "expected a number",
+    "int_type": lambda context: "expected a whole number",
+    "int_from_float": lambda context: "expected a whole number",
+    "finite_number": lambda context: "expected a finite number",
+    "greater_than": lambda context: f"expected a number > {context['gt']:.15g}",
+    "greater_than_equal": lambda context: f"expected a number >= {context['ge']:.15g}",
+    "less_than_equal": lambda context: f"expected a number <= {context['le']:.15g}",
+    "bool_type": lambda context: "expected true or false",
+    "list_type": lambda context: "expected a list, in brackets [ ]",
+    "dict_type": lambda context: "expected keys and values, in braces { }",
     "tuple_type": lambda context: PAIR,
     "too_long": lambda context: PAIR,
-    "too_short": lambda context: f"give at least {context['min_length']}",
-    "string_too_short": lambda context: "give at least one character",
-    "string_too_long": lambda context: f"give at most {context['max_length']} characters",
+    "too_short": lambda context: f"expected at least {context['min_length']}",
+    "string_too_short": lambda context: "expected a non-empty string",
+    "string_too_long": lambda context: f"expected at most {context['max_length']} characters",
     "string_pattern_mismatch": lambda context: "remove the control characters",
-    "string_unicode": lambda context: "remove what is not a Unicode character",
-    "literal_error": lambda context: f"give {context['expected']}",
+    "string_unicode": lambda context: "remove the characters that are not Unicode",
+    "literal_error": lambda context: f"expected {context['expected']}",
 }
 """The remedy for each type of pydantic error, given the context of the error."""
 
@@ -230,12 +231,12 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
         return _unknown_key(str(path[-1]), _keys_at(keys[:-1], model))
     if kind == "model_type":
         known = ", ".join(_keys_at(keys, model))
-        return f"give keys and values, in braces {{ }}; known keys: {known}"
+        return f"expected keys and values, in braces {{ }}; known keys: {known}"
     if kind == "string_type":
         scalar = isinstance(value, bool | int | float)
-        return "give a text, in quotes" if scalar else "give a text"
+        return "expected a string, in quotes" if scalar else "expected a string"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
-        return "give a number, without quotes"
+        return "expected a number, without quotes"
     if kind == "missing" and path == ("slotwise",):
         return f"it is missing; begin the file with `slotwise: {VERSION}`"
     if kind == "missing" and isinstance(value, list):
@@ -254,7 +255,7 @@ def _is_number(text: str) -> bool:
 
 
 MEANT = {"mapreduce": "program"}
-"""Keys that are meant by words of another spelling."""
+"""Keys that similar spelling would not suggest, by what users write for them."""
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:

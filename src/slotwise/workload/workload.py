@@ -76,7 +76,7 @@ COMMAND_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class CommandJob:
-    """A job in which each task runs the same command, and the folder of what they print.
+    """A job in which each task runs the same command, and the folder for their output.
 
     `settings` are arguments of slotwise.jobs.commands.plan_commands.
     """
@@ -105,7 +105,7 @@ DATAFLOW_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class DataflowJob:
-    """A job that runs a graph of nodes: a slotwise.Dataflow, or what a workload file says.
+    """A job that runs a graph of nodes: a slotwise.Dataflow, or one from a workload file.
 
     Its phases and tasks are determined later, from the graph and its input. `settings` are
     arguments of slotwise.jobs.dataflow.planning.plan_dataflow.
@@ -139,7 +139,7 @@ class Placement:
 
     def __post_init__(self) -> None:
         for name, least, most in ("replicas", 1, inf), ("block_bytes", 0, MAX_BYTES):
-            value, remedy = getattr(self, name), f"give a whole number >= {least}"
+            value, remedy = getattr(self, name), f"expected a whole number >= {least}"
             check_range(f"placement: {name}", value, least, most, remedy, whole=True)
 
 
@@ -154,11 +154,11 @@ class Workload:
     replicas    short form of a placement with this number; 0 without one: input is local
                 everywhere
     folder      the folder that relative paths are relative to
-    preemption  how pools reclaim slots, as far as they do not say it themselves
-    shuffle     how reduces get map output; None: after all maps are done
-    network     of the simulated cluster; None: the simulation sets the time of remote reads
-    changes     of the hosts of the cluster, in a simulation
-    placement   where input is in a simulation; None: everywhere, unless `replicas` is given
+    preemption  how pools without settings of their own reclaim slots
+    shuffle     how reduces get map output, or None: after all maps are done
+    network     the simulated network, or None: the simulation sets the time of remote reads
+    changes     changes of the hosts of the cluster, in a simulation
+    placement   where input is in a simulation, or None: everywhere, unless `replicas` is given
     """
 
     jobs: tuple[Job | Described, ...]
@@ -175,15 +175,15 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable) or isinstance(self.jobs, str | bytes | Mapping):
-            raise InputError(f"workload: jobs is {shown(self.jobs)}; give a list of jobs")
+            raise InputError(f"workload: jobs is {shown(self.jobs)}; expected a list of jobs")
         object.__setattr__(self, "jobs", tuple(self.jobs))  # A list is accepted, too.
         for name, (kind, remedy) in _PARTS.items():
             check_type(f"workload: {name}", getattr(self, name), kind, remedy)
-        check_all("workload: pools", self.pools, Pool, "give a list of slotwise.Pool")
+        check_all("workload: pools", self.pools, Pool, "expected a list of slotwise.Pool")
         object.__setattr__(self, "pools", tuple(self.pools))
-        remedy = "give a list of slotwise.HostAdded, HostDrained and HostRemoved"
+        remedy = "expected a list of slotwise.HostAdded, HostDrained and HostRemoved"
         check_all("workload: changes", self.changes, HostChange, remedy)
-        remedy = "give a whole number >= 0"
+        remedy = "expected a whole number >= 0"
         check_range("workload: replicas", self.replicas, 0, inf, remedy, whole=True)
         check_path("workload: folder", self.folder, optional=False)
         if self.placement is None and self.replicas:
@@ -192,20 +192,20 @@ class Workload:
         if self.replicas not in (0, replicas):
             raise InputError(
                 f"replicas is {self.replicas}, but those of the placement are {replicas};"
-                " give one of them"
+                " leave one out"
             )
         object.__setattr__(self, "replicas", replicas)
 
 
 _PARTS: dict[str, tuple[Any, str]] = {
-    "cluster": (Cluster | None, "give a slotwise.Cluster, or leave it out"),
-    "objective": (Objective, "give a slotwise.Objective"),
-    "preemption": (Preemption | None, "give a slotwise.Preemption, or leave it out"),
-    "shuffle": (Shuffle | None, "give a slotwise.Shuffle, or leave it out"),
-    "network": (Network | None, "give a slotwise.Network, or leave it out"),
-    "placement": (Placement | None, "give a slotwise.Placement, or leave it out"),
+    "cluster": (Cluster | None, "expected a slotwise.Cluster or None"),
+    "objective": (Objective, "expected a slotwise.Objective"),
+    "preemption": (Preemption | None, "expected a slotwise.Preemption or None"),
+    "shuffle": (Shuffle | None, "expected a slotwise.Shuffle or None"),
+    "network": (Network | None, "expected a slotwise.Network or None"),
+    "placement": (Placement | None, "expected a slotwise.Placement or None"),
 }
-"""The types of the parts of a workload, and what to give."""
+"""The type of each part of a workload, and the remedy for a value of another type."""
 
 
 def mapreduce(
@@ -240,7 +240,7 @@ def mapreduce(
     return ProgramJob(
         id=name,
         program=program,
-        inputs=_texts(name, inputs),
+        inputs=_paths(name, inputs),
         output=_path(name, "output", output),
         arrival=arrival,
         pool=pool,
@@ -273,10 +273,10 @@ def command(
     penalty: str | None = None,
     priority: str = "normal",
 ) -> CommandJob:
-    """Describe a job in which each task runs a command: a list, or a text for /bin/sh.
+    """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
-    SLOTWISE_TASK is the number of the task, from 0, in the environment of the command. What it
-    prints goes to files in the folder `output`. `work` is the estimated work of all tasks
+    In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
+    output is stored in files in the folder `output`. `work` is the estimated work of all tasks
     together, in seconds. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -306,7 +306,7 @@ def command(
     )
 
 
-def _texts(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+def _paths(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
     if isinstance(paths, Iterable) and not isinstance(paths, str):
         return tuple(_path(job, "inputs", path) for path in paths)
     return (_path(job, "inputs", paths),)
@@ -314,11 +314,13 @@ def _texts(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...
 
 def _path(job: str, what: str, path: object) -> str:
     if not isinstance(path, str | os.PathLike):
-        raise InputError(f"job {job!r}: {what} is {path!r}; give a path, as a text or a Path")
+        raise InputError(
+            f"job {job!r}: {what} is {path!r}; expected a path, as a string or a Path"
+        )
     return str(path)
 
 
 def _steps(job: str, steps: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     if not isinstance(steps, Iterable):
-        raise InputError(f"job {job!r}: steps is {steps!r}; give pairs (seconds, cost)")
+        raise InputError(f"job {job!r}: steps is {steps!r}; expected pairs (seconds, cost)")
     return tuple(steps)

@@ -30,12 +30,12 @@ def write_workload(
 ) -> None:
     """Write a workload file with these jobs, and with the cluster for a simulation.
 
-    `changes` are those of the hosts of the cluster, which must be given then.
-    `replicas` is the number of hosts that hold each block of input, or 0 if input is on every
-    host; `block_bytes` is the number of bytes that each task reads. Pools are written by name
-    only, without shares. Default values are left out. The file has a line for each host and
-    each job; O(size of the file). Raises InputError for no jobs, for a phase without work, and
-    for a file that cannot be written.
+    `changes` are changes of the hosts of `cluster`, which is then required. `replicas` is the
+    number of hosts that hold each block of input, or 0 if input is on every host.
+    `block_bytes` is the number of bytes that each task reads. Pools are written by name only,
+    without shares. Default values are left out. The file has a line for each host and each
+    job; O(size of the file). Raises InputError for no jobs, for a phase without work, and for
+    a file that cannot be written.
     """
     jobs = tuple(jobs)
     if not jobs:
@@ -119,12 +119,13 @@ def _phase(phase: Phase) -> dict[str, Any]:
     return entry
 
 
-def _stated(value: Any, *apart: str) -> dict[str, Any]:
-    """Its fields as keys of the file, without those in `apart` and those at their defaults."""
+def _stated(value: Any, *excluded: str) -> dict[str, Any]:
+    """The fields as keys of the file, without `excluded` fields and default values."""
     return {
-        field.name: _plain(said)
+        field.name: _plain(part)
         for field in fields(value)
-        if field.name not in apart and (said := getattr(value, field.name)) != _default(field)
+        if field.name not in excluded
+        and (part := getattr(value, field.name)) != _default(field)
     }
 
 
@@ -141,7 +142,7 @@ def _plain(value: Any) -> Any:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line of YAML: JSON, except that keys have quotes only if needed."""
+    """Format a value as one line of YAML: JSON with quotes around keys only where needed."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)}: {_flow(v)}" for key, v in value.items()) + "}"
     if isinstance(value, list):

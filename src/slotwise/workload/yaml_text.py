@@ -1,4 +1,4 @@
-"""Read a YAML text as plain data from parser events, without a tree of nodes or recursion.
+"""Read YAML as plain data from parser events, without a tree of nodes or recursion.
 
 PyYAML reads YAML 1.1, where `1e3` is text and `no` is false. This module reads plain scalars as
 in YAML 1.2. libyaml parses the text if PyYAML was built with it.
@@ -62,7 +62,7 @@ _BARE: tuple[tuple[str, str, str, _Make], ...] = (
         _float,
     ),
 )
-"""Types of plain scalars other than text: tag, pattern, first characters, conversion."""
+"""Types of plain scalars other than strings: tag, pattern, first characters, conversion."""
 
 _BY_FIRST: dict[str, list[tuple[re.Pattern[str], _Make]]] = {}
 _BY_TAG: dict[str, tuple[re.Pattern[str], _Make]] = {
@@ -78,7 +78,6 @@ for _name, _pattern, _first, _make in _BARE:
 
 
 def _bare(text: str) -> Any:
-    """The value of a plain scalar."""
     for pattern, make in _BY_FIRST.get(text[:1], ()):
         if pattern.fullmatch(text):
             return make(text)
@@ -86,7 +85,7 @@ def _bare(text: str) -> Any:
 
 
 def read_yaml(text: str, with_lines: bool = False) -> Any:
-    """Parse a text to plain data. O(size). Raises yaml.YAMLError or InputError if invalid.
+    """Parse YAML to plain data. O(size). Raises yaml.YAMLError or InputError if invalid.
 
     With lines, each item of a list and each value of a mapping is a pair: the line on which the
     item or the key begins, and the value.
@@ -127,7 +126,7 @@ class _Open:
 
 
 _MERGE = object()
-"""The key `<<`: its value gives entries that the mapping does not have itself."""
+"""The key `<<`: its value supplies entries that the mapping lacks."""
 
 
 class _Reader:
@@ -141,7 +140,7 @@ class _Reader:
         self._root: Any = None
 
     def read(self, text: str, loader: Any) -> Any:
-        """Return the value of a text, parsed by this loader."""
+        """Parse a text with this loader; return its value."""
         documents = 0
         for event in iter(loader(text).get_event, None):
             kind = type(event)
@@ -179,7 +178,7 @@ class _Reader:
         if event.tag not in (None, "!", _TAG + ("map" if is_mapping else "seq")):
             raise _wrong_tag(event)
         if self._awaits_key():
-            raise _no_text("this key", event)
+            raise _not_a_string("this key", event)
         if len(self._open) >= MAX_LEVELS:
             raise InputError(NESTED_TOO_DEEPLY)
         opened = _Open(event, is_mapping)
@@ -221,22 +220,22 @@ class _Reader:
         if not self._open:
             self._root = value
             return
-        around = self._open[-1]
-        around.size += size
-        if not around.is_mapping:
+        container = self._open[-1]
+        container.size += size
+        if not container.is_mapping:
             line = source.start_mark.line + 1
-            around.items.append((line, value) if self._with_lines else value)
-        elif around.key is None:
-            _check_key(around, value, source)
-            around.key, around.line = value, source.start_mark.line + 1
-        elif around.key is _MERGE:
-            around.key, around.merged = None, self._entries(value, source)
+            container.items.append((line, value) if self._with_lines else value)
+        elif container.key is None:
+            _check_key(container, value, source)
+            container.key, container.line = value, source.start_mark.line + 1
+        elif container.key is _MERGE:
+            container.key, container.merged = None, self._entries(value, source)
         else:
-            key, around.key = intern(around.key), None
-            around.items[key] = (around.line, value) if self._with_lines else value
+            key, container.key = intern(container.key), None
+            container.items[key] = (container.line, value) if self._with_lines else value
 
     def _entries(self, value: Any, source: Any) -> dict[str, Any]:
-        """The entries that a key `<<` gives: those of a mapping or of a list of mappings."""
+        """The entries that a key `<<` supplies: those of a mapping or of a list of mappings."""
         merged: dict[str, Any] = {}
         for part in reversed(value) if isinstance(value, list) else [value]:
             entries = part[1] if self._with_lines and isinstance(value, list) else part
@@ -247,30 +246,29 @@ class _Reader:
 
 
 def _tagged(event: Any) -> Any:
-    """The value of a scalar with an explicit tag."""
     reading = _BY_TAG.get(event.tag)
     if reading is None or not reading[0].fullmatch(event.value):
         raise _wrong_tag(event)
     return reading[1](event.value)
 
 
-def _check_key(around: _Open, key: Any, source: Any) -> None:
-    """Raise InputError for a key that is not text, and for a duplicate key."""
+def _check_key(container: _Open, key: Any, source: Any) -> None:
+    """Raise InputError for a key that is not a string, and for a duplicate key."""
     if key is _MERGE:
-        if around.merged is None:
+        if container.merged is None:
             return
         key = "<<"
     elif not isinstance(key, str):
-        said = f"key {source.value}" if isinstance(source, yaml.ScalarEvent) else "this key"
-        raise _no_text(said, source)
-    elif key not in around.items:
+        name = f"key {source.value}" if isinstance(source, yaml.ScalarEvent) else "this key"
+        raise _not_a_string(name, source)
+    elif key not in container.items:
         return
     line = source.start_mark.line + 1
     raise InputError(f"line {line}: key {key!r} occurs twice; remove one")
 
 
-def _no_text(key: str, event: Any) -> InputError:
-    return InputError(f"{position(event.start_mark)}: {key} is not text; put it in quotes")
+def _not_a_string(key: str, event: Any) -> InputError:
+    return InputError(f"{position(event.start_mark)}: {key} is not a string; put it in quotes")
 
 
 def _wrong_tag(event: Any) -> InputError:

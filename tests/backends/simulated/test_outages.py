@@ -381,8 +381,14 @@ def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
             lambda: Simulation(hide_work=cast("Any", "no")),
             "hide_work is 'no'; expected True or False",
         ),
-        (lambda: simulated(Simulation(), slots=2.5), "slots is 2.5; give a whole number >= 1"),
-        (lambda: simulated(Simulation(), slots="2"), "slots is '2'; give a whole number >= 1"),
+        (
+            lambda: simulated(Simulation(), slots=2.5),
+            "slots is 2.5; expected a whole number >= 1",
+        ),
+        (
+            lambda: simulated(Simulation(), slots="2"),
+            "slots is '2'; expected a whole number >= 1",
+        ),
         (
             lambda: simulated(Simulation(outages=(Outage("h3", 3, 2),))),
             "outage h3=3+2: there is no host 'h3'; known: h1, h2",

@@ -83,7 +83,7 @@ def test_an_evaluation_takes_all_records_that_channels_take() -> None:
 def test_what_is_no_job_is_refused(given: Any) -> None:
     """A graph becomes a job by `job`; the message says so."""
     with pytest.raises(
-        InputError, match=r"is no job; give one of .* job\(...\) of a slotwise.Data"
+        InputError, match=r"is not a job; expected one of .* job\(...\) of a slotwise.Data"
     ):
         slotwise.simulate([given], slots=1)
 

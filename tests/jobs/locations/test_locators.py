@@ -180,7 +180,7 @@ def test_a_workload_file_names_a_source(tmp_path: Path) -> None:
         path.write_text(FILE.replace("HOSTS", given))
         assert read_workload(path).jobs[0].id == "words"
     path.write_text(FILE.replace("HOSTS", "hdfs"))
-    with pytest.raises(InputError, match=r"input_hosts \(line 3\) is 'hdfs': .*give auto"):
+    with pytest.raises(InputError, match=r"input_hosts \(line 3\) is 'hdfs': .*expected auto"):
         read_workload(path)
 
 

@@ -32,7 +32,7 @@ MAX_ROWS = 30
 
 
 def runs_html(runs: Sequence[ReportedRun]) -> str:
-    """One run: its metrics, jobs and job timelines. Several runs: a comparison."""
+    """HTML of one run: metrics, jobs and job timelines; or of several: a comparison."""
     objectives = " or ".join(dict.fromkeys(run.objective for run in runs))
     columns: Columns = {"scheduler": run_names(runs)}
     columns |= {metric.title: metric.cells(runs) for metric in metrics_in_short(runs)}
@@ -55,7 +55,7 @@ def runs_html(runs: Sequence[ReportedRun]) -> str:
 def plan_html(
     facts: str, completion: Mapping[str, float], held: Mapping[str, StepFunction]
 ) -> str:
-    """A plan: its value, the completion of each job, and the slots that it holds over time."""
+    """HTML of a plan: its value, the completion of each job, and its slots over time."""
     order = sorted(completion, key=lambda job: (completion[job], job))
     columns = {
         "job": order[:MAX_ROWS],
@@ -71,7 +71,7 @@ def plan_html(
 
 
 def dataflow_html(staged: StagedGraph) -> str:
-    """The picture of a dataflow."""
+    """HTML of the picture of a dataflow."""
     from slotwise.insight.report.dataflow.svg import svg_of
 
     return _framed([_embedded(svg_of(staged), "dataflow")])
@@ -132,7 +132,7 @@ def _framed(parts: Sequence[str]) -> str:
 # Progress of a run in a notebook cell: a table with bars, redrawn in place.
 
 Show = Callable[[str], None]
-"""Shows HTML and replaces what it showed before."""
+"""Shows HTML in place of what it showed before."""
 
 MAX_JOBS = 20
 """The maximum number of unfinished jobs listed."""
@@ -140,7 +140,7 @@ MAX_JOBS = 20
 WIDTH = 110
 """The width of the table, in characters."""
 
-MAX_SAID = 5
+MAX_MESSAGES = 5
 """The number of recent messages shown below the table."""
 
 _FRAME = '<pre style="line-height: 1.3; white-space: pre">{code}</pre>'
@@ -155,7 +155,7 @@ class NotebookProgress(Progress):
     def __init__(self, show: Show, *titles: str) -> None:
         super().__init__(_console(), *titles)
         self._show = show
-        self._said: list[str] = []
+        self._messages: list[str] = []
         self._is_shown = False
         self._drawn = time.monotonic()
 
@@ -169,7 +169,7 @@ class NotebookProgress(Progress):
     def _draw(self, table: Table) -> None:
         console = _console()
         console.print(table)
-        for text in self._said[-MAX_SAID:]:
+        for text in self._messages[-MAX_MESSAGES:]:
             console.print(text, markup=False, highlight=False)
         self._show(console.export_html(code_format=_FRAME, inline_styles=True))
         self._is_shown = True
@@ -178,8 +178,8 @@ class NotebookProgress(Progress):
         if self._is_shown:
             self._show("")
 
-    def _say(self, text: str) -> None:
-        self._said.append(text)
+    def _print(self, text: str) -> None:
+        self._messages.append(text)
 
     def _listed(self) -> Iterable[JobLine]:
         under_way = (line for line in self._lines.values() if not line.ended)
@@ -198,10 +198,10 @@ def _console() -> Console:
 
 
 def notebook_display() -> Show | None:
-    """A function that shows HTML in the current cell; None outside a notebook."""
+    """Return a function that shows HTML in the current cell, or None outside a notebook."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if not hasattr(shell, "kernel"):  # IPython in a terminal has none.
+    if not hasattr(shell, "kernel"):  # A terminal has no kernel.
         return None
     shown: list[Any] = []
 

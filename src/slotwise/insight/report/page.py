@@ -17,7 +17,7 @@ from slotwise.insight.report.reduce import packed
 from slotwise.insight.report.reported import (
     Scene,
     conditions_of,
-    has_bounds_apart,
+    has_differing_bounds,
     has_differing_work,
 )
 from slotwise.insight.report.tables import (
@@ -44,7 +44,7 @@ _PNG_SCALE = 2.0
 def write_report(
     runs: Sequence[ReportedRun], path: str | Path, pictures: bool = False
 ) -> list[Path]:
-    """Write the page to `path`, and with `pictures` its pictures next to it; return all paths.
+    """Write the page to `path`, with `pictures` also its pictures; return all paths.
 
     The page is self-contained and makes no requests. Raises MissingExtraError without the extra
     `plots`, and InputError for no runs and for the reasons of `check_report`.
@@ -156,7 +156,7 @@ def _input_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-# The HTML text of the page: headline, pictures, tables, and the script that draws.
+# The HTML of the page: headline, pictures, tables, and the script that draws.
 
 MAX_JOBS = 500
 """The maximum number of jobs in a table of jobs."""
@@ -168,7 +168,7 @@ MAX_LABELS = 4
 def page(
     scene: Scene, pictures: Sequence[Picture], specs: Sequence[dict[str, Any]], bundle: str
 ) -> str:
-    """The whole page. All text from users is escaped; `bundle` is the drawing library."""
+    """Return the page. All text from users is escaped; `bundle` is the drawing library."""
     data = {
         picture.name: spec
         | {"datasets": {name: packed(rows) for name, rows in spec["datasets"].items()}}
@@ -199,7 +199,7 @@ def page(
 
 
 def script_json(value: Any) -> str:
-    """JSON that is safe inside a script element, whatever strings it contains."""
+    """Return JSON that is safe inside a script element, whatever strings it contains."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -234,14 +234,13 @@ def _headline(scene: Scene) -> str:
 
 
 def _title(scene: Scene) -> str:
-    """The schedulers shown, each named once, or their number."""
+    """The names of the schedulers, or their number if there are many."""
     labels = list(dict.fromkeys(run.label for run in scene.runs))
     names = _listed(labels) if len(labels) <= MAX_LABELS else f"{len(labels)} schedulers"
     return f"{names} compared" if len(scene.runs) > 1 else f"Run of {names}"
 
 
 def _interrupted(scene: Scene) -> Iterator[str]:
-    """Notices about runs that were interrupted."""
     for run, line in zip(scene.runs, scene.timelines, strict=True):
         if run.is_interrupted:
             spans = line.jobs.values()
@@ -277,7 +276,7 @@ def _metrics(scene: Scene) -> str:
         )
     if len(scene.runs) > 1:
         text += " The best value is bold."
-    if has_bounds_apart(scene.runs):
+    if has_differing_bounds(scene.runs):
         text += " Each lower bound applies to the work of its own run."
     if has_differing_work(scene.runs):
         text += (
@@ -291,7 +290,7 @@ def _metrics(scene: Scene) -> str:
     }
     body = []
     for title, words in texts.items():
-        # Values that are equal for all runs are in the headline.
+        # The headline has the values that are equal for all runs.
         if len(set(words)) > 1:
             row = [_cell("td", word, "number") for word in words]
             body.append(f"<tr>{_cell('th', title)}{''.join(row)}</tr>")
@@ -323,7 +322,7 @@ def _job_tables(scene: Scene) -> list[str]:
 
 
 def _table(columns: Columns, failed: Mapping[str, str]) -> str:
-    """A table of the non-empty columns. `failed` has the whole reason for each job as shown."""
+    """A table of the non-empty columns. `failed` has the whole reason of each listed job."""
     shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
     kinds = [
         "number" if title != "job" and is_numeric(cells) else ""
@@ -345,7 +344,7 @@ def _table(columns: Columns, failed: Mapping[str, str]) -> str:
 
 
 def _reason(short: str, whole: str) -> str:
-    """A reason in one line; a click opens the rest."""
+    """A reason in one line, which opens on a click."""
     if short == whole.strip():
         return _cell("td", short)
     return (
@@ -415,7 +414,7 @@ details .table { margin: 4px 0 14px; }
 """
 
 
-# The script of the page that draws its pictures at the available width.
+# The script of the page, which draws its pictures at the available width.
 
 DRAW = """
 const unpack = table => table.rows.map(row => Object.fromEntries(table.fields.map(

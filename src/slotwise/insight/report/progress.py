@@ -66,7 +66,7 @@ class JobLine:
     def seconds_left(self) -> float | None:
         """Estimated seconds to the end if the job keeps its slots; None if unknown.
 
-        The mean of the finished tasks of a phase is used, or its estimate if there are none.
+        Each task takes the mean time of the finished tasks of its phase, or its estimate.
         """
         if not self.slots:
             return None
@@ -84,7 +84,7 @@ class JobLine:
 
 
 class Progress:
-    """A record for the loop that shows the progress of jobs. Use it as a context manager.
+    """A record for the loop that shows the progress of jobs, and a context manager.
 
     On a terminal a table is redrawn a few times a second. Elsewhere a line is printed when a
     job starts and when it ends. Failed tasks are always shown; each reason of a job is printed
@@ -92,32 +92,32 @@ class Progress:
     """
 
     def __init__(self, console: Console, *titles: str, note: str = "") -> None:
-        """A title for each run, one after the other; several stand above plain lines, too.
+        """Set a title for each run, in order. Several titles also head plain lines.
 
-        note  a line that is shown when the first run begins
+        note  a line that is shown at the start of the first run
         """
         self._note = note
         self._console = console
         self._title, *self._later = titles
         self._heads = bool(self._later)
         self._lines: dict[str, JobLine] = {}
-        self._told: set[tuple[str, str]] = set()  # Jobs with the reasons of failures.
+        self._reasons: set[tuple[str, str]] = set()  # Of failures, by job.
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._drawn = 0.0
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take in one turn."""
+        """Show one turn."""
         if self._note:
-            self._say(self._note)
+            self._print(self._note)
             self._note = ""
         if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
-            self._lines.clear()  # The same jobs arrive again: the next run has begun.
-            self._told.clear()
+            self._lines.clear()  # The same jobs arrive again in the next run.
+            self._reasons.clear()
             self._title = self._later.pop(0)
         if self._heads and not self._lines and not self._is_redrawn:
-            self._say(self._title)
+            self._print(self._title)
         for event in events:
             if isinstance(event, JobArrived):
                 self._lines[event.job.id] = JobLine(event.job)
@@ -125,21 +125,23 @@ class Progress:
                 self._task_ended(event)
             elif isinstance(event, OutputLost):
                 self._lines[event.phase.job].done[event.phase.phase] -= len(event.tasks)
-                self._say(f"{now:8.2f} s  {event.phase}: output lost, {len(event.tasks)} again")
+                self._print(
+                    f"{now:8.2f} s  {event.phase}: output lost, {len(event.tasks)} again"
+                )
             elif isinstance(event, HostLost):
-                self._say(f"{now:8.2f} s  host {event.host}: unresponsive")
+                self._print(f"{now:8.2f} s  host {event.host}: unresponsive")
             elif isinstance(event, HostJoined):
-                self._say(f"{now:8.2f} s  host {event.host}: back")
+                self._print(f"{now:8.2f} s  host {event.host}: reconnected")
             elif isinstance(event, HostAdded):
-                self._say(f"{now:8.2f} s  host {event.host.name}: joined")
+                self._print(f"{now:8.2f} s  host {event.host.name}: joined")
             elif isinstance(event, HostRemoved):
-                self._say(f"{now:8.2f} s  host {event.host}: left")
+                self._print(f"{now:8.2f} s  host {event.host}: left")
         for decision in decisions:
             if isinstance(decision, Launch):
                 self._launched(now, decision)
             elif isinstance(decision, GiveUp):
                 self._lines[decision.job].ended = "failed"
-                self._say(
+                self._print(
                     f"{now:8.2f} s  {decision.job}: FAILED"
                     f"{self._why(decision.job, decision.reason, '')}"
                 )
@@ -162,7 +164,7 @@ class Progress:
 
     @property
     def _is_redrawn(self) -> bool:
-        """Whether a table is redrawn; otherwise lines are printed."""
+        """Whether a table is redrawn instead of printing lines."""
         return self._console.is_terminal
 
     def _begin(self) -> None:
@@ -178,7 +180,7 @@ class Progress:
         line = self._lines[launch.phase.job]
         begins = launch.attempt == 1 and not line.slots and not line.done
         if begins and not self._is_redrawn:
-            self._say(f"{now:8.2f} s  {launch.phase.job}: started")
+            self._print(f"{now:8.2f} s  {launch.phase.job}: started")
         line.slots += 1
 
     def _task_ended(self, event: TaskEnded) -> None:
@@ -190,27 +192,28 @@ class Progress:
             if line.phase == "done":
                 line.ended = "done"
                 response = event.at - line.job.arrival
-                self._say(f"{event.at:8.2f} s  {line.job.id}: done, response {response:.2f} s")
+                self._print(
+                    f"{event.at:8.2f} s  {line.job.id}: done, response {response:.2f} s"
+                )
         elif isinstance(event, TaskFailed):
             what = "lost" if event.lost else "failed"
             why = self._why(event.phase.job, event.reason, " for the same reason")
-            self._say(
+            self._print(
                 f"{event.at:8.2f} s  {event.phase} task {event.task}, attempt {event.attempt}"
                 f" {what}{why}"
             )
 
     def _why(self, job: str, reason: str, again: str) -> str:
-        """The reason, after a colon; `again` if it was printed before."""
-        if (job, reason) in self._told:
+        """Return the reason after a colon, or `again` if it was printed before."""
+        if (job, reason) in self._reasons:
             return again
-        self._told.add((job, reason))
+        self._reasons.add((job, reason))
         return f": {reason}"
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(Text(printable(text, lines=True)), soft_wrap=True)
 
     def _listed(self) -> Iterable[JobLine]:
-        """The jobs that the table shows."""
         return self._lines.values()
 
     def _table(self, now: float) -> Table:

@@ -1,4 +1,4 @@
-"""Reduce attempts to a number of bars that can be drawn, without visible loss."""
+"""Reduction of attempts to a number of bars that can be drawn, without visible loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Bar:
 
     @property
     def ending(self) -> Ending:
-        """How it ended; merged bars contain only successful attempts."""
+        """The ending of its attempts; merged bars have only successful ones."""
         return self.first.ending
 
 
@@ -75,7 +75,7 @@ def _place(bar: Bar) -> tuple[float, int]:
     return bar.start, bar.row
 
 
-# Aggregate attempts to cells: for each row and time interval, the job that held most of it.
+# Cells: for each row and time interval, the job that held most of it.
 
 SHADES = 4
 """The number of utilisation levels that a cell can show."""
@@ -103,7 +103,7 @@ def cells_of(
     end: float,
     columns: int,
 ) -> list[Cell]:
-    """The non-idle cells of a grid; equal neighbours in a row are merged.
+    """Return the non-idle cells of a grid, with equal neighbours in a row merged.
 
     `rows` has the row of each attempt, `slots` the slots of each row; times in seconds.
     O(n + cells touched).
@@ -143,7 +143,7 @@ def _shade(share: float) -> int:
     return max(1, min(SHADES, round(share * SHADES)))
 
 
-# Reduce step functions to a number of levels that can be drawn.
+# Step functions with a number of levels that can be drawn.
 
 COLUMNS = 240
 """Step functions with more changes are drawn as means over this number of intervals."""
@@ -152,9 +152,9 @@ COLUMNS = 240
 def levels(
     scene: Scene, steps: StepFunction, columns: int = COLUMNS
 ) -> list[tuple[float, float, float]]:
-    """A step function as (start, end, mean) on the axis: exact, or in `columns` intervals.
+    """Return a step function as (start, end, mean): exact, or in `columns` intervals.
 
-    Levels too narrow for the resolution of the axis are left out.
+    Levels that are too narrow for the axis are left out.
     """
     edges = list(steps.times)
     if len(edges) > columns:
@@ -174,13 +174,13 @@ def levels(
     ]
 
 
-# Pack rows for the page without repeated text, at a third of the size.
+# Rows for the page without repeated strings, at a third of the size.
 
 
 def packed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Pack rows with the same fields as one table; texts become indices into `words`.
+    """Pack rows with the same fields as one table; strings become indices into `words`.
 
-    `words` has the list of distinct texts for each column of texts, and None for other columns.
+    `words` has the distinct strings of each column of strings, and None for other columns.
     """
     fields = list(rows[0]) if rows else []
     columns = [[row[field] for row in rows] for field in fields]

@@ -15,7 +15,7 @@ from slotwise.insight.report.text import POOLS, TimeUnit, cycle, job_colours, un
 from slotwise.insight.timeline import Timeline, timeline_of
 
 WORK_TOLERANCE = 0.1
-"""If the work of live runs of the same jobs differs by more, the machine load differed."""
+"""Relative; if the work of live runs of the same jobs differs by more, the load differed."""
 
 BOUND_TOLERANCE = 1e-8
 """Relative; smaller differences of lower bounds are rounding errors."""
@@ -33,16 +33,16 @@ class ReportedRun:
     @property
     def penalties(self) -> list[str]:
         """The penalties of its jobs, that of the objective first."""
-        return list(self._aim.penalties(self.outcome.stated.values()))
+        return list(self._objective.penalties(self.outcome.stated.values()))
 
     @property
     def objective(self) -> str:
         """The objective in words, such as "sum of response"."""
-        kind = "max" if self._aim.aggregate == "max" else "sum of"
+        kind = "max" if self._objective.aggregate == "max" else "sum of"
         return f"{kind} {in_words(self.penalties)}"
 
     @property
-    def _aim(self) -> Objective:
+    def _objective(self) -> Objective:
         return Objective(**self.log.header.objective)
 
     @property
@@ -90,14 +90,14 @@ def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
     return any(max(works) > (1 + WORK_TOLERANCE) * min(works) for works in measured.values())
 
 
-def has_bounds_apart(runs: Sequence[ReportedRun]) -> bool:
-    """Whether the lower bounds of the runs differ, each being for the work of its own run."""
+def has_differing_bounds(runs: Sequence[ReportedRun]) -> bool:
+    """Whether the lower bounds of the runs differ. Each is for the work of its own run."""
     bounds = [run.outcome.bound for run in runs]
     return max(bounds) - min(bounds) > BOUND_TOLERANCE * max(map(abs, bounds))
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, with a number added to repeated ones."""
+    """Return the names, with numbers added to repeated ones."""
     taken: set[str] = set()
     result = []
     for name in names:
@@ -110,7 +110,7 @@ def distinct(names: Iterable[str]) -> list[str]:
     return result
 
 
-# The scene that all pictures of a report share: runs, their timelines, axis and colours.
+# The scene that all pictures of a report share.
 
 JOBS_LISTED = 60
 """The maximum number of jobs in pictures with a row per job: those with longest responses."""

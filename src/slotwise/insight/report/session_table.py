@@ -1,4 +1,4 @@
-"""HTML of a session and its jobs for notebooks, readable on light and dark pages."""
+"""HTML of sessions and their jobs for notebooks, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_ROWS = 20
 """The maximum number of jobs in the table."""
 
 DONE, RUNNING, WAITING, FAILED, IDLE = "#009e73", "#56b4e9", "#e69f00", "#d55e00", "#888888"
-"""Colours that are told apart on white, on black, and by colour-blind readers."""
+"""Colours that are distinct on white, on black, and for colour-blind readers."""
 
 _COLOURS = {
     "running": RUNNING,
@@ -29,7 +29,7 @@ _FRAME = "overflow-x: auto; font-variant-numeric: tabular-nums; line-height: 1.4
 
 @dataclass(frozen=True, slots=True)
 class ShownJob:
-    """A job that is not over: its numbers of tasks, and the slots that it holds, and why."""
+    """An unfinished job: its numbers of tasks, and the slots that it holds, and why."""
 
     explained: Explanation
     tasks: int
@@ -47,14 +47,14 @@ class ShownJob:
 
     @property
     def state(self) -> str:
-        """One word."""
+        """The state of the job in one word."""
         if self.running:
             return "running"
         return "waiting" if self.done < self.tasks else "idle"
 
     @property
     def reason(self) -> str:
-        """Why it waits, or holds no more slots; empty if all its tasks run."""
+        """Why it waits or holds no more slots, or "" if all its tasks run."""
         if self.explained.status != "under way":
             return self.explained.status
         if self.done + self.running == self.tasks:
@@ -65,11 +65,11 @@ class ShownJob:
 
 @dataclass(frozen=True, slots=True)
 class ShownSession:
-    """A session at an instant: its slots, and the first of its jobs that are not over.
+    """A session at an instant: its slots, and the first of its unfinished jobs.
 
-    left     the number of jobs that are not over
-    over     the number of jobs that are over
-    waiting  the number of calls that wait for the results of others
+    left     the number of unfinished jobs
+    over     the number of finished jobs
+    waiting  the number of calls that wait for results of other calls
     """
 
     scheduler: str
@@ -133,7 +133,7 @@ def _state(state: str, colour: str) -> str:
 
 
 def _progress(job: ShownJob) -> str:
-    """A bar of the tasks that are done and that run, and their numbers."""
+    """A bar of the done and running tasks, and their numbers."""
     parts = [
         f'<span style="width: {100 * count / max(1, job.tasks):.1f}%; background: {colour}">'
         "</span>"

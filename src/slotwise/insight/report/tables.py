@@ -15,7 +15,7 @@ from slotwise.insight.report.reported import (
     ReportedRun,
     Scene,
     conditions_of,
-    has_bounds_apart,
+    has_differing_bounds,
     run_names,
 )
 from slotwise.insight.report.text import (
@@ -76,13 +76,13 @@ _STRETCH = (
     Metric("max stretch", _metric("stretch_max"), number),
 )
 
-_OWED = (
+_DEADLINES = (
     Metric("tardy jobs", _metric("jobs_tardy"), count),
     Metric("SLA cost", _metric("sla_cost"), number),
     Metric("max tardiness", _metric("tardiness_max"), seconds),
 )
 
-_OWED_MORE = (
+_DEADLINES_MORE = (
     Metric("weight of tardy jobs", _metric("jobs_tardy_weighted"), number),
     Metric("mean tardiness", _metric("tardiness_mean"), seconds),
     Metric("max lateness", _metric("lateness_max"), seconds),
@@ -125,15 +125,15 @@ _SHARING = (
     Metric("read within racks (bytes)", _within("traffic_bytes", "rack"), number, None),
     Metric("read through the core (bytes)", _within("traffic_bytes", "core"), number),
 )
-"""Metrics of preemption and of network traffic, shown if there was any."""
+"""Metrics of preemption and network traffic, shown unless all are 0."""
 
 
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """The metrics for the terminal: two of deadlines and SLA steps if any, else stretches.
+    """The metrics for the terminal, which fit in 80 columns.
 
-    More do not fit in 80 columns.
+    Two of deadlines and SLA steps take the place of the stretches if any run has them.
     """
-    return [*_RESPONSE, *(_measured(_OWED, runs)[:2] or _STRETCH), *_OUTCOME]
+    return [*_RESPONSE, *(_measured(_DEADLINES, runs)[:2] or _STRETCH), *_OUTCOME]
 
 
 def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
@@ -143,7 +143,7 @@ def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
         *_RESPONSE,
         *_STRETCH,
         *_OUTCOME,
-        *_measured(_OWED + _OWED_MORE, runs),
+        *_measured(_DEADLINES + _DEADLINES_MORE, runs),
         *_MORE,
         *_measured(_SHARING, runs),
     ]
@@ -168,7 +168,7 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
     caption = f"{conditions_of(runs)}; the value is the {' or '.join(objectives)}"
-    if has_bounds_apart(runs):
+    if has_differing_bounds(runs):
         caption += "; each lower bound is for its own run"
     table = _rich(columns)
     table.caption = Text(caption)
@@ -176,7 +176,7 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
 
 
 def jobs_table(runs: Sequence[ReportedRun]) -> Table:
-    """The jobs of all runs, for the terminal, which shows why jobs failed elsewhere."""
+    """The jobs of all runs, for the terminal. The command prints reasons of failures itself."""
     columns: dict[str, list[Text]] = {}
     for name, run in zip(run_names(runs), runs, strict=True):
         of_run = {"scheduler": [name] * len(run.outcome.jobs)} | job_columns(run)
@@ -214,7 +214,7 @@ def _lateness(completion: float | None, deadline: float | None) -> float | None:
 
 
 def _rich(columns: dict[str, list[Text]]) -> Table:
-    """Cells are Text, so that rich shows text from users without interpreting markup."""
+    """Build a table of Text cells, in which rich does not interpret markup of users."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title, cells in columns.items():
         numeric = title not in _NAMES and is_numeric([cell.plain for cell in cells])
@@ -229,12 +229,12 @@ def _rich(columns: dict[str, list[Text]]) -> Table:
     return table
 
 
-# The section of the page about waits: jobs, causes and remedies.
+# The section of the page about waits.
 
-MOST_OF_JOB = 2
+MAX_JOB_WAITS = 2
 """The maximum number of waits listed for a job."""
 
-WAITS_LISTED = 40
+MAX_RUN_WAITS = 40
 """The maximum number of waits listed for a run."""
 
 MAX_OPEN = 8
@@ -245,13 +245,13 @@ def waits_section(scene: Scene) -> str:
     """The longest waits of each job in each run, longest first."""
     text = (
         "A wait is a time in which a job has tasks that are not done, and none of them runs."
-        f" The {MOST_OF_JOB} longest waits of each job are listed if they exceed"
+        f" The {MAX_JOB_WAITS} longest waits of each job are listed if they exceed"
         f" {percent(MIN_WAIT)} of the run. Each wait names the jobs that held the slots, with"
         " their shares of the held slots. It names a remedy if the log proves one."
     )
     parts = [f"<section><h2>Waits and their causes</h2><p>{text}</p>"]
     for name, run, line in zip(scene.names, scene.runs, scene.timelines, strict=True):
-        waits = worst_waits(run.log, line, most=WAITS_LISTED, most_of_job=MOST_OF_JOB)
+        waits = worst_waits(run.log, line, most=MAX_RUN_WAITS, most_of_job=MAX_JOB_WAITS)
         count = "1 wait" if len(waits) == 1 else f"{len(waits) or 'no'} waits"
         summary = f"<summary>{escape(f'{name}: {count}')}</summary>"
         is_open = " open" if len(waits) <= MAX_OPEN else ""
@@ -267,14 +267,14 @@ def _item(wait: Wait) -> str:
 # Waits as lines of text.
 
 MAX_HOLDERS = 3
-"""The number of jobs named that held the slots while another job waited."""
+"""The number of jobs that a line names as holders of the slots during a wait."""
 
 MIN_FREE = 0.05
-"""Free slots are mentioned if they are more than this fraction of all slots."""
+"""Free slots are reported if they exceed this fraction of all slots."""
 
 
 def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
-    """Waits of jobs and their reasons, one wait per line."""
+    """Yield the waits of jobs and their reasons, one wait per line."""
     for wait in waits:
         yield f"{wait.job} {wait_sentence(wait)}"
     if len(waits) == MAX_WAITS:
@@ -284,13 +284,13 @@ def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
 
 
 def wait_sentence(wait: Wait) -> str:
-    """The duration of a wait, the jobs it waited for, the reason and the remedy.
+    """Describe a wait: its duration, the holders of the slots, the reason and the remedy.
 
     The sentence has no subject: the caller puts the name of the job before it.
     """
     parts = [
         f"waited {seconds(wait.seconds)} in pool {wait.pool}, from {seconds(wait.start)} to"
-        f" {seconds(wait.end)}{_behind(wait)}"
+        f" {seconds(wait.end)}{_holders(wait)}"
     ]
     area = wait.held_slot_seconds + wait.free_slot_seconds
     if wait.free_slot_seconds > MIN_FREE * area:
@@ -298,7 +298,7 @@ def wait_sentence(wait: Wait) -> str:
     return "; ".join([*parts, *filter(None, (wait.reason, wait.remedy))])
 
 
-def _behind(wait: Wait) -> str:
+def _holders(wait: Wait) -> str:
     if not wait.holders:
         return ""
     named = wait.holders[:MAX_HOLDERS]

@@ -1,4 +1,4 @@
-"""Format numbers for reading: rounded, with units."""
+"""Text for readers: numbers with units, escaped names, colours and short reasons."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def percent(share: float | None) -> str:
     return f"{100 * share:,.0f} %" if size >= 0.1 else f"{100 * share:.1f} %"
 
 
-# Make text from users safe to print: terminals interpret control characters.
+# Safe printing of text from users: terminals interpret control characters.
 
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, characters that change the text direction, and lone surrogates."""
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Escape such characters as in Python: an escape character becomes "\\x1b".
+    """Escape unsafe characters as in Python: an escape character becomes "\\x1b".
 
     With `lines`, line breaks and tabs are kept.
     """
@@ -127,7 +127,7 @@ JOBS = (
 POOLS = ("#4477aa", "#ccbb44", "#aa3377", "#228833", "#66ccee", "#ee8866", "#999999")
 RUNS = ("#0072b2", "#e69f00", "#009e73", "#882255", "#56b4e9", "#7b8794", "#d55e00")
 
-# When all hues are used, they repeat in a lighter tint, then in a darker one.
+# After the last hue, they repeat in a lighter tint, then in a darker one.
 _TINTS = (0.0, 0.4, -0.35)
 
 
@@ -158,14 +158,14 @@ _HEADINGS = (
     "Traceback (most recent call last):",
     _OUTPUT,
 )
-"""What stands at the end of the first line if the lines between are left out."""
+"""The end of a first line after which lines are left out."""
 
 
 def in_short(reason: str) -> str:
-    """The first line of a reason, which names the task, and the one that names the error.
+    """Shorten a reason to its first line, with the task, and the line with the error.
 
-    Of output it is the last line. The rest of the traceback or output is left out. A reason of
-    one line is unchanged.
+    In output the last line is taken as the error. The rest of the traceback or output is left
+    out. A reason of one line is unchanged.
     """
     first, *rest = reason.strip().splitlines() or [""]
     if not rest:

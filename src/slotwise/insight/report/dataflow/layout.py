@@ -1,7 +1,7 @@
-"""Where the nodes of a dataflow stand in a picture: bundles in layers, groups side by side.
+"""The layout of pictures of dataflows: bundles in layers, groups side by side.
 
-What flows goes downwards. A block is a bundle, an input file or an output; blocks stand in
-layers by the longest path to them. In a bundle each group has a column of its own, so that
+Data flows downwards. A block is a bundle, an input file or an output. The layer of a block is
+the length of the longest path to it. In a bundle each group has a column of its own, so that
 frames never overlap.
 """
 
@@ -37,7 +37,7 @@ class Box:
 
 @dataclass
 class LaidOut:
-    """A bundle, or a file: its boxes and frames, from its own upper left corner."""
+    """A bundle or a file: its boxes and frames, relative to its upper left corner."""
 
     boxes: dict[str, Box] = field(default_factory=dict)
     groups: list[Rect] = field(default_factory=list)
@@ -52,7 +52,7 @@ class LaidOut:
 class Drawing:
     """Boxes by name, frames, and the points through which edges pass.
 
-    Edges are numbered: first the channels, then what is written.
+    Edges are numbered: channels first, then outputs.
     """
 
     boxes: Mapping[str, Box]
@@ -64,7 +64,7 @@ class Drawing:
 
 
 def arrange(staged: StagedGraph) -> Drawing:
-    """Place everything. Deterministic; O(layers x edges) for the order within layers."""
+    """Lay out a dataflow. Deterministic; O(layers x edges) for the order within layers."""
     graph = staged.graph
     blocks = _blocks(graph)
     block_of = {name: number for number, block in enumerate(blocks) for name in block.boxes}
@@ -90,7 +90,7 @@ def arrange(staged: StagedGraph) -> Drawing:
         for one, other in edges
     ]
     paths: dict[int, list[Point]] = {}
-    for _ in range(2):  # The second time, edges leave boxes towards where they then pass.
+    for _ in range(2):  # The second pass orders the ends of edges by the paths of the first.
         router = Router([box.place for box in boxes.values()])
         for place, (begin, end) in enumerate(_ports(boxes, edges, paths)):
             paths[place] = router.around([begin, *passed[place], end])
@@ -105,7 +105,7 @@ def arrange(staged: StagedGraph) -> Drawing:
 
 
 def _blocks(graph: Graph) -> list[LaidOut]:
-    """Blocks in the order of the nodes: inputs, bundles, outputs."""
+    """The blocks in the order of the nodes: inputs, bundles, outputs."""
     blocks, seen = [], set()
     for name in graph.nodes:
         if name in seen:
@@ -129,20 +129,20 @@ def _blocks(graph: Graph) -> list[LaidOut]:
 
 
 def _input(graph: Graph, source: str) -> str:
-    """The box that readers of the input itself read: one beside the source, if that runs."""
+    """The box from which direct readers read: a separate one if the source runs."""
     return f"<{source}" if graph.runs(source) else source
 
 
 def _joined(graph: Graph, start: str, kinds: Sequence[str]) -> list[str]:
-    """The nodes joined with one by channels of these kinds, in the order of the graph."""
-    found, ahead = {start}, [start]
-    while ahead:
-        name = ahead.pop()
+    """The nodes connected to `start` by channels of these kinds, in the order of the graph."""
+    found, pending = {start}, [start]
+    while pending:
+        name = pending.pop()
         for channel in (*graph.inputs(name), *graph.outputs(name)):
             if channel.kind in kinds:
                 for other in {channel.writer, channel.reader} - found:
                     found.add(other)
-                    ahead.append(other)
+                    pending.append(other)
     return [name for name in graph.nodes if name in found]
 
 
@@ -157,12 +157,12 @@ def _single(name: str, title: str, note: str) -> LaidOut:
 
 
 def _bundle(graph: Graph, nodes: Sequence[str]) -> LaidOut:
-    """The nodes of a bundle: rows by the longest path in it, a column for each group."""
+    """Lay out a bundle: rows by the longest path in it, a column for each group."""
     row: dict[str, int] = {}
     for name in nodes:
         before = [row[c.writer] + 1 for c in graph.inputs(name) if c.kind in RUNNING]
         row[name] = max(before, default=0)
-    for name in nodes:  # What begins in the bundle stands right above what reads it.
+    for name in nodes:  # Without inputs in the bundle: directly above the first reader.
         if not any(c.kind in RUNNING for c in graph.inputs(name)):
             after = [row[c.reader] - 1 for c in graph.outputs(name) if c.kind in RUNNING]
             row[name] = min(after, default=0)
@@ -209,7 +209,7 @@ def _note(graph: Graph, name: str) -> str:
 def _layers(
     blocks: list[LaidOut], between: Sequence[tuple[int, int]]
 ) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
-    """The blocks of each layer, and for each edge the blocks that it passes.
+    """Return the blocks of each layer, and for each edge the blocks that it passes.
 
     An edge over several layers passes a narrow block without boxes in each of them.
     """
@@ -224,7 +224,7 @@ def _layers(
     readers: dict[int, list[int]] = {}
     for one, other in between:
         readers.setdefault(one, []).append(other)
-    for number, block in enumerate(blocks):  # Files stand next to what reads them.
+    for number, block in enumerate(blocks):  # Files are next to their readers.
         if not block.is_bundle and all(box.is_file for box in block.boxes.values()):
             after = [layer[other] - 1 for other in readers.get(number, ())]
             layer[number] = min(after, default=layer[number])
@@ -245,7 +245,7 @@ def _layers(
 def _place(
     blocks: list[LaidOut], layers: Sequence[list[int]], edges: Sequence[tuple[int, int]]
 ) -> None:
-    """Order the blocks of each layer so that few edges cross; give each block its place."""
+    """Position the blocks, each layer in an order in which few edges cross."""
     near: dict[int, list[int]] = {}
     for one, other in edges:
         near.setdefault(one, []).append(other)
@@ -274,27 +274,27 @@ def _in_row(
     near: Mapping[int, Sequence[int]],
     first: bool = False,
 ) -> None:
-    """Order a layer by where the neighbours stand, and move it to them as far as it fits."""
+    """Order a layer by the positions of neighbours, and move it towards them."""
 
-    def wish(number: int) -> float:
+    def target(number: int) -> float:
         others = near.get(number, ())
         if first or not others:
             return blocks[number].x + blocks[number].width / 2
         return sum(blocks[o].x + blocks[o].width / 2 for o in others) / len(others)
 
-    wishes = {number: wish(number) for number in members}
+    targets = {number: target(number) for number in members}
     if not first:
-        members.sort(key=lambda number: (wishes[number], number))
+        members.sort(key=lambda number: (targets[number], number))
     lefts = []
     right = float("-inf")
     for number in members:
-        x = max(wishes[number] - blocks[number].width / 2, right)
+        x = max(targets[number] - blocks[number].width / 2, right)
         lefts.append(x)
         right = x + blocks[number].width + GAP
     shift = 0.0
     if not first:
         middles = [x + blocks[n].width / 2 for x, n in zip(lefts, members, strict=True)]
-        shift = (sum(middles) - sum(wishes.values())) / len(members)
+        shift = (sum(middles) - sum(targets.values())) / len(members)
     for x, number in zip(lefts, members, strict=True):
         blocks[number].x = x - shift
 
@@ -314,9 +314,9 @@ def _ports(
     edges: Sequence[tuple[str, str]],
     paths: Mapping[int, Sequence[Point]],
 ) -> list[tuple[Point, Point]]:
-    """Where each edge leaves and enters a box: side by side, in the order of the other ends.
+    """The points at which each edge leaves and enters a box, side by side.
 
-    If the paths are known, in the order of the next points on them.
+    They have the order of the next points on the paths, if known, or else of the other ends.
     """
 
     def towards(place: int, end: int) -> float:
@@ -340,29 +340,29 @@ def _ports(
     return list(zip(found[0], found[1], strict=True))
 
 
-# Edges that pass beside boxes: points that lead a curve around what would hide it.
+# Routing: points that lead an edge around the boxes that would hide it.
 
 CLEAR = 4.0
-"""How far an edge stays away from boxes."""
+"""The minimum distance of edges from boxes."""
 
 BESIDE, APART = 9.0, 5.0
-"""How far from a box the first edge passes that goes around it, and each further one."""
+"""The distance from a box of the first edge around it, and between further ones."""
 
 MAX_TURNS = 30
-"""An edge goes around at most as many boxes."""
+"""The maximum number of boxes that an edge goes around."""
 
 
 class Router:
-    """Leads the edges of one drawing around its boxes, one after another."""
+    """Routes the edges of a drawing around its boxes, one after the other."""
 
     def __init__(self, boxes: Sequence[Rect]) -> None:
         self._boxes = boxes
         self._passed: Counter[tuple[Rect, bool]] = Counter()
 
     def around(self, points: Sequence[Point]) -> list[Point]:
-        """The points of an edge that goes down, with further ones beside boxes in its way.
+        """Return the points of a downward edge, with further ones beside boxes in its way.
 
-        The boxes in which it begins and ends do not count: it touches their edges only.
+        The boxes at its ends do not count: it only touches their borders.
         """
         found = list(points)
         for _ in range(MAX_TURNS):
@@ -378,7 +378,7 @@ class Router:
         return found
 
     def _first_hit(self, points: Sequence[Point]) -> tuple[int, Rect, float] | None:
-        """The first stretch that meets a box, that box, and where."""
+        """The first section of the path that meets a box, the box, and the point."""
         for place, (one, other) in enumerate(pairwise(points)):
             low, high = min(one[0], other[0]), max(one[0], other[0])
             near = [
@@ -397,7 +397,7 @@ class Router:
         return None
 
     def _beside(self, box: Rect, x: float) -> float:
-        """Where to pass a box, on the side that is nearer and free of other boxes."""
+        """The x at which to pass a box, on the nearer side without other boxes."""
         sides = [self._free(box, is_right=is_right) for is_right in (False, True)]
         is_right = abs(sides[1] - x) < abs(sides[0] - x)
         number = self._passed[box, is_right] % 3
@@ -405,7 +405,7 @@ class Router:
         return sides[is_right] + number * (APART if is_right else -APART)
 
     def _free(self, box: Rect, *, is_right: bool) -> float:
-        """The first x on a side of a box at which nothing stands beside it."""
+        """The first x on a side of a box at which no other box is beside it."""
         x = box.x + box.width + BESIDE if is_right else box.x - BESIDE
         level = [
             o for o in self._boxes if o.y < box.bottom + CLEAR and box.y - CLEAR < o.bottom
@@ -417,13 +417,13 @@ class Router:
 
 
 def curve(one: Point, other: Point, steps: int = 24) -> Iterator[Point]:
-    """Points of the curve that joins two points, with vertical ends."""
+    """The control points of the curve between two points, with vertical ends."""
     for step in range(1, steps):
         yield on_curve(one, other, step / steps)
 
 
 def on_curve(one: Point, other: Point, part: float) -> Point:
-    """The point of that cubic curve at this part of its parameter."""
+    """The point of a cubic curve at a parameter from 0 to 1."""
     (x, y), (to_x, to_y) = one, other
     along = part * part * (3 - 2 * part)
     high = 1.5 * part * (1 - part) + part**3

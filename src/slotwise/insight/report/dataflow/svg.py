@@ -32,14 +32,14 @@ MARK = '<svg xmlns="http://www.w3.org/2000/svg"'
 
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 _PARTS = (0.5, 0.6, 0.4, 0.7, 0.3, 0.8, 0.2)
-"""The parts of a curve at which a label may stand, best first."""
+"""The parts of a curve at which a label may be placed, best first."""
 
 _LEGEND_ROW = 20.0
 _LEGEND_WIDTH = 350.0
 
 
 def svg_of(staged: StagedGraph) -> str:
-    """The picture as SVG. All names from users are escaped."""
+    """Return the picture as SVG. All names from users are escaped."""
     drawing = arrange(staged)
     used = [kind for kind in KINDS if any(c.kind == kind for c in staged.graph.channels)]
     if staged.graph.written and "file" not in used:
@@ -65,7 +65,7 @@ def svg_of(staged: StagedGraph) -> str:
 
 
 def page_of(pictures: Sequence[tuple[str, str]]) -> str:
-    """A page with pictures (heading, SVG), which works offline."""
+    """Return a page with pictures (heading, SVG), which works offline."""
     title = "Dataflow" if len(pictures) == 1 else "Dataflows"
     sections = (
         f'<section><h2>{escape(printable(name))}</h2><div class="picture">{svg}</div></section>'
@@ -105,7 +105,7 @@ def _edge(points: Sequence[tuple[float, float]], kind: str) -> str:
 
 
 def _labels(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
-    """Labels on the last stretch of each edge, where they hide no box and no other label."""
+    """Labels on the last section of each edge, where they cover no box or other label."""
     taken = [box.place for box in drawing.boxes.values()]
     for place, channel in enumerate(staged.graph.channels):
         label = label_of(staged.graph, channel)

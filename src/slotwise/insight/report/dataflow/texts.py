@@ -1,4 +1,4 @@
-"""A dataflow as text for the terminal, and as plain data."""
+"""Dataflows as text for the terminal and as plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slotwise.jobs.loading import place_of
 
 
 def dataflow_lines(staged: StagedGraph) -> Iterator[str]:
-    """Inputs, stages with their groups and nodes, and outputs, in an order in which all flows.
+    """Yield inputs, stages with their groups and nodes, and outputs, in topological order.
 
     A stage is a bundle or several equal ones; a box around nodes is a group.
     """
@@ -104,7 +104,7 @@ def dataflow_plain(staged: StagedGraph) -> dict[str, Any]:
 
 
 def stage_text(stages: Sequence[DataflowStage]) -> str:
-    """How many groups equal stages have, and whether they start together."""
+    """Describe the number of groups of equal stages, and whether they start together."""
     count, slots = len(stages[0].groups), stages[0].slots
     if stages[0].gang:
         used = _counted(count * slots, "slot")
@@ -117,7 +117,7 @@ def stage_text(stages: Sequence[DataflowStage]) -> str:
 
 
 def read_text(channel: Channel) -> str:
-    """What a node reads, and how."""
+    """Describe what a node reads from a channel, and how."""
     ways = {
         "pairs": "copy i from copy i",
         "all": "all of it",
@@ -131,7 +131,7 @@ def read_text(channel: Channel) -> str:
 
 
 def source_text(node: Node) -> str:
-    """What a source reads."""
+    """Describe the input of a source."""
     source = node.source
     assert source is not None
     if isinstance(source, SplitSource):
@@ -143,7 +143,7 @@ def source_text(node: Node) -> str:
 
 
 def key_name(channel: Channel) -> str:
-    """The name of the function that gives the keys of a channel."""
+    """The name of the function that returns the keys of a channel."""
     by = channel.by
     name = getattr(by, "__name__", repr(by).removeprefix("operator."))
     return "key" if name.startswith("<") else str(name)

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from slotwise.insight.report.pictures.picture import Picture, Rows, label_axis, source, tooltip
-from slotwise.insight.report.reported import ReportedRun, Scene, has_bounds_apart
+from slotwise.insight.report.reported import ReportedRun, Scene, has_differing_bounds
 from slotwise.insight.report.text import BAD, BAR, BEST, INK, number, seconds
 
 _PANELS = (
@@ -32,7 +32,7 @@ def draw(scene: Scene) -> Picture:
         rows[key] = _rows(scene, key, show)
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
     sentence = "Shorter bars are better; the best bar is dark. "
-    if has_bounds_apart(scene.runs):
+    if has_differing_bounds(scene.runs):
         sentence += (
             "A red line is a proven lower bound for its own run: no scheduler can do better"
             " with the tasks of that run and their durations there. The work of other runs"
@@ -57,7 +57,7 @@ def _rows(scene: Scene, key: str, show: Any) -> Rows:
         for row, run in zip(rows, scene.runs, strict=True)
         if run.is_whole and row["value"] is not None
     ]
-    # As in the tables, values that are displayed equally are equally good.
+    # As in the tables, values that are displayed as equal are equally good.
     best = show(min(values)) if values else None
     for row, run in zip(rows, scene.runs, strict=True):
         row["best"] = run.is_whole and row["text"] == best

@@ -70,7 +70,7 @@ def draw_by_pool(scene: Scene) -> Picture:
 
 
 def _capacity(scene: Scene, line: Timeline) -> Rows:
-    """The number of slots that were there, while it was the same."""
+    """Intervals with a constant number of slots."""
     return [
         {"slots": slots, "start": scene.at(start), "end": scene.at(end)}
         for start, end, slots in line.slots.between(scene.begin, scene.end)
@@ -140,7 +140,7 @@ def _edge(scene: Scene, time: float, low: float, high: float) -> dict[str, float
 
 
 def _edges(scene: Scene, held: Mapping[str, StepFunction]) -> list[float]:
-    """All instants of change if there are few, else an even grid."""
+    """All instants of change if they are few, else an even grid."""
     times: set[float] = set()
     for steps in held.values():
         times.update(steps.times[: COLUMNS + 1])

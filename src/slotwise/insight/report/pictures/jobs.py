@@ -118,7 +118,7 @@ def _deadlines(scene: Scene, name: str, listed: list[str], is_last: bool) -> Any
 
 
 def _deadline(scene: Scene, line: Timeline, job: str) -> Rows:
-    """The deadline of the job, if it has one within the time axis."""
+    """The deadline of a job, or None if it has none within the time axis."""
     span = line.jobs[job]
     due, end = span.job.deadline, span.completion
     if due is None or not scene.begin <= due <= scene.end:

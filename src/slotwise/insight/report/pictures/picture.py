@@ -23,7 +23,7 @@ _SHORT = (
     "length(datum.label) > 19"
     " ? slice(datum.label, 0, 9) + '…' + slice(datum.label, -9) : datum.label"
 )
-"""Long names without their middle: names often differ only at their ends."""
+"""Shortens long names in the middle, because names often differ only at their ends."""
 
 _LABELS = 130
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
@@ -68,8 +68,8 @@ def time_axis(scene: Scene, field: str, is_last: bool = True) -> alt.X:
 def row_axis(rows: list[str]) -> alt.Y:
     """One row for each name, in this order, including empty rows.
 
-    The domain gives the order. A `sort` would put names from users into an expression, that
-    is, into code.
+    The domain defines the order. A `sort` would put names from users into an expression, which
+    is code.
     """
     return alt.Y(
         field="row",
@@ -93,7 +93,7 @@ def label_axis(**options: Any) -> alt.Axis:
 
 
 def legend(title: str, **options: Any) -> alt.Legend:
-    """A legend of names; tooltips have them in full."""
+    """A legend of shortened names. Tooltips have the full names."""
     return alt.Legend(title=title, labelExpr=_SHORT, **options)
 
 

@@ -22,7 +22,7 @@ from slotwise.insight.timeline import StepFunction
 
 
 def draw(held: Mapping[str, StepFunction]) -> Picture:
-    """Draw the slots that each job holds in a plan; only the first jobs if there are many."""
+    """Draw the slots that each job holds in a plan, of only the first jobs if many."""
     jobs = list(held)[:JOBS_LISTED]
     end = max((steps.times[-1] for steps in held.values() if steps.times), default=0.0) or 1.0
     peak = max((max(steps.values, default=0.0) for steps in held.values()), default=0.0) or 1.0

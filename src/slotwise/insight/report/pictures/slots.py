@@ -135,7 +135,7 @@ def _shade(scene: Scene, line: Timeline, phase: PhaseId) -> float:
 
 
 def _slots(line: Timeline) -> list[tuple[str, str, int]]:
-    """All slots in cluster order, then slots that occur only in the record."""
+    """The slots in the order of the cluster, then those that only the record has."""
     slots = {
         (host.name, kind, lane): None
         for host in line.cluster.hosts
