@@ -28,7 +28,7 @@ FENCED = re.compile(r"^([ ]*```).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
 STRINGS = {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}
 GAP = r"""(?: | ?["']?\n[ \t#>f"']*)"""
-"""What a space of a phrase matches: a space, or the end of a line of a text or of a string."""
+"""What a space of a phrase matches: a space, or a line end, also between strings that are joined."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,10 @@ def check(paths: Iterable[Path], words: Words, root: Path) -> Iterator[tuple[str
 def files_in(arguments: Sequence[str]) -> list[Path]:
     """The Markdown and Python files at the paths that are given."""
     given = [Path(argument).resolve() for argument in arguments]
+    if missing := [
+        str(path) for path in given if not path.is_relative_to(ROOT) or not path.exists()
+    ]:
+        sys.exit(f"scripts/words.py: not a path of this project: {', '.join(missing)}")
     found = [path for one in given for path in (one.rglob("*") if one.is_dir() else [one])]
     return sorted(path for path in found if path.suffix in {".md", ".py"})
 
