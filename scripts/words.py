@@ -28,7 +28,7 @@ FENCED = re.compile(r"^([ ]*```).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
 STRINGS = {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}
 GAP = r"""(?: | ?["']?\n[ \t#>f"']*)"""
-"""What a space of a phrase matches: a space, or a line end, also between strings that are joined."""
+"""What a space of a phrase matches: a space, or a line end, also between joined strings."""
 
 
 @dataclass(frozen=True)
