@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from pathlib import Path
 from statistics import median
 from types import ModuleType
@@ -69,7 +68,13 @@ def test_a_trace_format_is_added_as_its_guide_says(
 ) -> None:
     """The command writes a workload file with the jobs of a trace, and refuses a wrong one."""
     reader, command = blocks_of("add-a-trace-format.md")
-    more = changed(monkeypatch, trace, "trace.add_typer(", textwrap.dedent(reader + command))
+    more = changed(
+        monkeypatch,
+        trace,
+        "trace.add_typer(",
+        reader + command,
+        top="from slotwise.workload.swim import Job, Phase, Tasks, open_to_read\n",
+    )
     (tmp_path / "day.txt").write_text("a 0 4 2.5\nb 10 1 30\n", encoding="utf-8")
     (tmp_path / "wrong.txt").write_text("a 0 4 2.5\nb 10 one 30\n", encoding="utf-8")
 
