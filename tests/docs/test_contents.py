@@ -111,3 +111,16 @@ def test_every_page_is_listed() -> None:
     linked = {(DOCS / link).resolve() for link in LINK.findall(index)}
     pages = {page.resolve() for page in DOCS.rglob("*.md")} - {(DOCS / "index.md").resolve()}
     assert pages <= linked
+
+
+def test_the_glossary_has_few_terms_that_several_pages_use() -> None:
+    """At most 60 terms, in order, each once and on at least three pages beside the glossary."""
+    page = DOCS / "glossary.md"
+    rows = re.findall(r"^\| ([^|]+?)(?: \(`\w+`\))? \| .* \|$", text_of(page), re.MULTILINE)
+    assert rows[0] == "term"
+    terms = rows[1:]
+    assert len(terms) <= 60
+    assert terms == sorted(set(terms), key=str.lower)
+    texts = [re.sub(r"\s+", " ", text_of(other)) for other in PAGES if other != page]
+    used = {term: sum(term.lower() in text.lower() for text in texts) for term in terms}
+    assert [term for term, pages in used.items() if pages < 3] == []
