@@ -22,6 +22,7 @@ import slotwise
 from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
 from experiments.slides.cluster import NOISE, JobType, TaskTimings, Trial, count_tasks
+from experiments.slides.delay_analysis import locality_of_launch
 from experiments.slides.paced_read import PacedRead
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.decisions import Decision
@@ -29,7 +30,6 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import Event
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.pools import Pool
-from slotwise.policy.assignment.delay_analysis import locality_of_launch
 from slotwise.workload.workload import ProgramJob
 
 HOSTS, SLOTS, COPIES = 4, 2, 1
