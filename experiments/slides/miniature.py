@@ -19,6 +19,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import slotwise
+from experiments import locators
 from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
 from experiments.slides.cluster import NOISE, JobType, TaskTimings, Trial, count_tasks
@@ -172,7 +173,7 @@ def use(
                 f"out-{kind.name}-{threading.get_ident()}-{number}",
                 id=arriving.id,
                 pool=kind.pool,
-                input_hosts="moosefs",
+                input_hosts=locators.moosefs,
                 parameters={"line_seconds": seconds[0]},
             )
         session.run(arriving).result()
