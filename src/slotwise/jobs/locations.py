@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 from slotwise.core.errors import InputError
-from slotwise.jobs.loading import imported
 
 # What a user states for `input_hosts`, as a function that finds the blocks of a file.
 
@@ -59,6 +58,8 @@ def locator(stated: Any, base_dir: str | Path | None = None) -> Locate:
 
 
 def _function(stated: str, base_dir: str | Path | None) -> Locate:
+    from slotwise.jobs.loading import imported  # What only reads splits needs no loader.
+
     path, _, name = stated.rpartition(":")
     module = imported((Path(base_dir or ".") / path).absolute(), stated, "input_hosts")
     found = getattr(module, name, None)
