@@ -35,8 +35,8 @@ def check_name(stated: str) -> None:
     """InputError for a string that names no source of locations."""
     if stated == REMOVED:
         raise InputError(
-            f"input_hosts is {stated!r}, which slotwise does not ask itself; copy"
-            " experiments/locators.py of its sources and give path/to/locators.py:moosefs"
+            f"input_hosts is {stated!r}, which is not part of slotwise; copy"
+            " experiments/locators.py from its sources and give path/to/locators.py:moosefs"
         )
     if stated != AUTO and not is_function(stated):
         if stated.partition("://")[0] not in SCHEMES:
