@@ -12,6 +12,7 @@ from statistics import fmean
 
 import numpy as np
 
+from experiments.flex.best_order import best_order
 from experiments.flex.experiment import (
     MEAN_RESPONSE,
     Metric,
@@ -20,7 +21,6 @@ from experiments.flex.experiment import (
     problem_of,
 )
 from slotwise.policy.packing import completions
-from slotwise.policy.search.exhaustive import best_order
 from slotwise.policy.search.orders import by_area, by_height
 from slotwise.workload.generators import FlexGenerator
 

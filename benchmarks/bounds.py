@@ -15,6 +15,7 @@ from math import inf
 import numpy as np
 
 from check import COUNTED, Result, serve
+from experiments.flowflex.generator import FlowGenerator
 from measuring import best_of
 from slotwise.core.cluster import Cluster
 from slotwise.core.objective import Aggregate, Cost, Hinge, Line, Objective, Steps
@@ -30,7 +31,6 @@ from slotwise.policy.bounds import (
 )
 from slotwise.policy.malleable import Malleable
 from slotwise.policy.search.solve import solve
-from slotwise.workload.generators import FlowGenerator
 
 SLOTS_A_JOB = 10
 METRICS = (

@@ -24,11 +24,11 @@ from math import ceil
 
 import numpy as np
 
+from experiments.flowflex.generator import FlowGenerator
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.plans import plan
 from slotwise.policy.planning import flow_budget
-from slotwise.workload.generators import FlowGenerator
 
 SLOTS = 25
 PENALTIES = ("response", "stretch", "tardiness", "tardy", "sla")

@@ -198,7 +198,7 @@ def print_searches() -> None:
     problems = [ten_jobs(seed) for seed in range(SEARCHES)]
     taken = {"Python": mean_of(search, problems)}
     if has_numba():
-        from slotwise.policy.search.exhaustive_compiled import search_compiled
+        from experiments.flex.best_order_compiled import search_compiled
 
         search_compiled(problems[0], by_area(problems[0]), float("inf"))
         taken["compiled"] = mean_of(search_compiled, problems)

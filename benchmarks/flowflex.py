@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.flowflex.generator import FlowGenerator
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
@@ -32,7 +33,6 @@ from slotwise.policy.flowflex.flows import FlowProblem
 from slotwise.policy.flowflex.list_schedule import RUN_LIST, PhaseLister, run_list
 from slotwise.policy.flowflex.paper import by_deadline, least_cost
 from slotwise.policy.fluid import claims_of_progress, progress_of
-from slotwise.workload.generators import FlowGenerator
 
 PHASES, SLOTS = 20, 25
 GOALS = {20: 0.5, 200: 1.0, 2_000: 15.0}

@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 
 import slotwise
+from experiments.measured import measured_jobs
 from slotwise.core.cluster import Cluster
-from slotwise.insight.measured import measured_jobs
 from slotwise.insight.report import write_pictures
 from slotwise.insight.report.progress import Progress
 from slotwise.insight.report.tables import comparison_table

@@ -11,11 +11,11 @@ import numpy as np
 import slotwise
 from experiments.dmrs.profiles import MB, REDUCES, Profile
 from experiments.dmrs.waiting import map_only_eager
+from experiments.measured import measured_jobs
 from slotwise.backends.simulated.backend import Simulation
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.pools import PoolTree
-from slotwise.insight.measured import measured_jobs
 from slotwise.policy.dmrs.jobs import related_machines
 from slotwise.policy.dmrs.planning import PLANNERS
 from slotwise.policy.search.budget import Budget

@@ -27,11 +27,11 @@ from experiments.dmrs.experiment import (
     completion_of,
 )
 from experiments.dmrs.profiles import MB, REDUCES, write_input
+from experiments.measured import measured_jobs
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.history import append_history, read_history
 from slotwise.core.job import Observation
 from slotwise.core.rates import estimate_rates
-from slotwise.insight.measured import measured_jobs
 from slotwise.workload.workload import ProgramJob, Workload
 
 SCHEDULERS = (OURS, DMRS, "fifo", "identical-machine", "map-only")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from experiments.flex.best_order import best_order
 from slotwise.core.costs import Floats
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.objective import PENALTIES, Aggregate, Cost, Size
@@ -15,7 +16,6 @@ from slotwise.policy.fair import Fair
 from slotwise.policy.fluid import completion_times
 from slotwise.policy.malleable import Malleable
 from slotwise.policy.packing import completions
-from slotwise.policy.search.exhaustive import best_order
 from slotwise.policy.search.solve import solve
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 

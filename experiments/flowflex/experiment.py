@@ -9,13 +9,13 @@ from types import MappingProxyType
 import numpy as np
 
 from experiments.flex.experiment import MEETS, Metric
+from experiments.flowflex.generator import FlowGenerator, unweighted
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.insight.bound import Work, sizes_of
 from slotwise.plans import plan
 from slotwise.results import Plan
-from slotwise.workload.generators import FlowGenerator, unweighted
 
 BUDGET_STEPS = 10_000
 """Search steps of FlowFlex in each plan, so that every machine finds the same plan. They take

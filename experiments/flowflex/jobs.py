@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.flowflex.generator import wire
 from slotwise.core.job import Job, Phase, Tasks
-from slotwise.workload.generators import wire
 
 STATED_SECONDS = 30.0
 """The stated work of each task, independent of its true work: FlowFlex predicts the same for

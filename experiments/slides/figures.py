@@ -25,6 +25,7 @@ from experiments.slides.cluster import (
     JobType,
     Trial,
 )
+from experiments.slides.delay_analysis import locality_of_job, locality_of_launch
 from experiments.slides.figure import (
     WITH,
     WITHOUT,
@@ -35,7 +36,6 @@ from experiments.slides.figure import (
 )
 from experiments.slides.traffic import SLIDES_TRAFFIC
 from slotwise.insight.report.text import MISSING
-from slotwise.policy.assignment.delay_analysis import locality_of_job, locality_of_launch
 
 if TYPE_CHECKING:
     from slotwise.insight.report.pictures.picture import Picture

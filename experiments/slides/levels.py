@@ -24,6 +24,7 @@ from experiments.slides.cluster import (
     TaskTimings,
     Trial,
 )
+from experiments.slides.delay_analysis import locality_of_job, wait_for_skips
 from experiments.slides.figure import WITHOUT, SlidesFigure, SlidesPoint, SlidesRow, percent
 from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
@@ -34,7 +35,6 @@ from slotwise.core.loop import run
 from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.policy.assignment.delay import LEVELS, Delay
-from slotwise.policy.assignment.delay_analysis import locality_of_job, wait_for_skips
 from slotwise.policy.scheduler import Scheduler, make_allocator
 
 if TYPE_CHECKING:

@@ -19,9 +19,11 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import slotwise
+from experiments import locators
 from experiments.dask_cluster import dask_cluster
 from experiments.moosefs import MOUNT, address, lacks, run_on_moosefs
 from experiments.slides.cluster import NOISE, JobType, TaskTimings, Trial, count_tasks
+from experiments.slides.delay_analysis import locality_of_launch
 from experiments.slides.paced_read import PacedRead
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.decisions import Decision
@@ -29,7 +31,6 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import Event
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.pools import Pool
-from slotwise.policy.assignment.delay_analysis import locality_of_launch
 from slotwise.workload.workload import ProgramJob
 
 HOSTS, SLOTS, COPIES = 4, 2, 1
@@ -172,7 +173,7 @@ def use(
                 f"out-{kind.name}-{threading.get_ident()}-{number}",
                 id=arriving.id,
                 pool=kind.pool,
-                input_hosts="moosefs",
+                input_hosts=locators.moosefs,
                 parameters={"line_seconds": seconds[0]},
             )
         session.run(arriving).result()

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-SOURCE = re.compile(r"`((?:src|tests|docs|scripts|benchmarks)/[\w./-]+\w)`")
+SOURCE = re.compile(r"`((?:src|tests|docs|scripts|benchmarks|experiments)/[\w./-]+\w)`")
 
 
 def text_of(page: Path) -> str:

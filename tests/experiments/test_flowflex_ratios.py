@@ -26,8 +26,8 @@ from experiments.flowflex.figures import (
     FlowFigure,
     row_of,
 )
+from experiments.flowflex.generator import FlowGenerator
 from slotwise.core.objective import Objective
-from slotwise.workload.generators import FlowGenerator
 
 SMALL = FlowGenerator(flows_least=2, flows_most=4, phases_most=4)
 

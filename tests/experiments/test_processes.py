@@ -22,10 +22,11 @@ from experiments.flowflex.cluster import FlowClusterSetting
 from experiments.flowflex.cluster_figures import FLOWFLEX_12
 from experiments.flowflex.experiment import FlowSetting
 from experiments.flowflex.figures import MINIMAX, MINISUM, FlowFigure
+from experiments.flowflex.generator import FlowGenerator
 from experiments.flowflex.jobs import GridMixFlows
 from experiments.ratios import Point
 from experiments.reproduce import reproduce
-from slotwise.workload.generators import FlexGenerator, FlowGenerator
+from slotwise.workload.generators import FlexGenerator
 
 FLEX = replace(
     FLEX_5A,

@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 import slotwise
+from experiments.measured import measured_jobs
 from golden import documented, drawn, features
 from golden.golden import Case
 from golden.runs import COMPACT
 from slotwise import InputError, Result
 from slotwise.core.log import Log
-from slotwise.insight.measured import measured_jobs
 from slotwise.insight.metrics import traffic_of
 from slotwise.insight.report.tables import comparison_table, jobs_table, wait_lines
 from slotwise.insight.timeline import StepFunction, Timeline, timeline_of

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.flowflex.generator import FlowGenerator
 from oracles.dag_optimum import optimum
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
@@ -16,7 +17,6 @@ from slotwise.core.objective import Aggregate, Objective
 from slotwise.insight.bound import Work, _Limits, objective_bound, sizes_of
 from slotwise.policy.bounds import BoundJobs, lower_bound
 from slotwise.policy.bounds.height import critical_path
-from slotwise.workload.generators import FlowGenerator
 from tiers import examples
 
 OBJECTIVES = [

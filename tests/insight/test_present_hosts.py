@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from experiments.measured import measured_jobs
 from slotwise.api import explain, simulate
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core import codec
@@ -15,7 +16,6 @@ from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Log
 from slotwise.core.log_validation import LogValidator
 from slotwise.insight.explanation import explanation_lines
-from slotwise.insight.measured import measured_jobs
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.present_hosts import SlotsOverTime
 from slotwise.insight.timeline import timeline_of

@@ -5,9 +5,9 @@
     scripts/mutants --compare                         which are no longer killed, from results
     scripts/mutants --accept                          make the results the baseline
 
-The set is `mutants.json`. Mutants change a copy of `src`, never the files of the project.
-Results go to `out/mutants.jsonl`, one line each. A run takes only what has no result yet for
-`src`, `tests` and the set as they are now, so a run that was interrupted continues.
+The set is `mutants.json`. Mutants change a copy of `src` and `experiments`, never the files of
+the project. Results go to `out/mutants.jsonl`, one line each. A run takes only what has no
+result yet for the files and the set as they are now, so a run that was interrupted continues.
 
 A mutant without a place is "not found". Names that changed everywhere go to `renames.txt`; a
 statement that changed is rewritten by hand in the set, with a reason in `rewritten`.
@@ -44,15 +44,25 @@ RESULTS = ROOT / "out" / "mutants.jsonl"
 SECONDS_MAX = 60
 KILLED = ("killed", "timeout")
 
-PLUGIN = """
+PACKAGES = {"slotwise": ROOT / "src" / "slotwise", "experiments": ROOT / "experiments"}
+"""The packages that mutants change."""
+
+PLUGIN = f"""
 import pathlib
+import sys
+
+here = str(pathlib.Path(__file__).parent)
+sys.path.insert(0, here)  # Before the folder of the project, which has `experiments`, too.
+import experiments
 import slotwise
+sys.path.remove(here)
 
 def pytest_sessionstart(session):
-    here = pathlib.Path(__file__).parent
-    assert pathlib.Path(slotwise.__file__).is_relative_to(here), slotwise.__file__
+    for name in {list(PACKAGES)}:
+        file = sys.modules[name].__file__
+        assert pathlib.Path(file).is_relative_to(here), file
 """
-"""Imported by pytest from the copy of `src`. Makes sure that the tests import the copy, too."""
+"""Imported by pytest from the copy. Makes sure that the tests import the copy, too."""
 
 
 def read_set() -> list[Mutant]:
@@ -71,7 +81,9 @@ def write_set(mutants: Sequence[Mutant]) -> None:
 def state_of_files() -> str:
     """A digest of all that a result depends on."""
     digest = hashlib.sha256()
-    files = {*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")}
+    files = {
+        path for top in ("src", "experiments", "tests") for path in ROOT.glob(f"{top}/**/*.py")
+    }
     for file in sorted(files - set(HERE.iterdir())):
         digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
@@ -93,10 +105,12 @@ def read_results(mutants: Sequence[Mutant]) -> dict[str, dict[str, str]]:
 
 @contextmanager
 def copy_of_source() -> Iterator[Path]:
-    """A temporary copy of `src`, compiled so that pytest compiles only the changed file."""
+    """A temporary copy of the packages, compiled: pytest compiles only the changed file."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         source = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        for name, package in PACKAGES.items():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(package, source / name, ignore=ignored)
         (source / "mutants_plugin.py").write_text(PLUGIN)
         unchecked = [
             "--invalidation-mode",
@@ -108,7 +122,7 @@ def copy_of_source() -> Iterator[Path]:
             "compileall",
             "-q",
             *unchecked,
-            str(source / "slotwise"),
+            *(str(source / name) for name in PACKAGES),
         ]
         subprocess.run(compiler, check=True)
         yield source
@@ -185,7 +199,8 @@ def run(mutants: Sequence[Mutant], jobs: int) -> None:
     results = read_results(mutants)
     renames, state = read_renames(RENAMES.read_text()), state_of_files()
     new = [renamed(mutant, renames) for mutant in mutants if mutant.id not in results]
-    index = places(sorted((ROOT / "src" / "slotwise").rglob("*.py")), [m.function for m in new])
+    files = [file for package in PACKAGES.values() for file in sorted(package.rglob("*.py"))]
+    index = places(files, [m.function for m in new])
     identities = {mutant.id: identity(mutant) for mutant in mutants}
     RESULTS.parent.mkdir(exist_ok=True)
     sources: queue.SimpleQueue[Path] = queue.SimpleQueue()
@@ -196,7 +211,7 @@ def run(mutants: Sequence[Mutant], jobs: int) -> None:
             return "not found", "moved: rewrite it", 0.0
         source = sources.get()
         try:
-            file = source / place.file.relative_to(ROOT / "src")
+            file = source / str(place.file.relative_to(ROOT)).removeprefix("src/")
             with changed(file, apply(place.file.read_text(), place.node, mutant.mutated)):
                 return *run_tests(source, mutant.tests, SECONDS_MAX), time.monotonic() - begun
         finally:

@@ -14,7 +14,7 @@ from experiments.flowflex.experiment import (
     experiment,
 )
 from experiments.flowflex.figures import MAY_BE_NOTHING, MINIMAX, MINISUM
-from slotwise.workload.generators import FlowGenerator
+from experiments.flowflex.generator import FlowGenerator
 
 SMALL = FlowGenerator(flows_most=8, phases_most=10)
 """Makes the tests fast; everything else is as in the figures."""

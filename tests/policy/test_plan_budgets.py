@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.flex.best_order import best_order
+from experiments.flowflex.generator import FlowGenerator
 from slotwise import plans
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job
@@ -20,9 +22,7 @@ from slotwise.policy.flex import Flex
 from slotwise.policy.flowflex import list_schedule
 from slotwise.policy.flowflex.list_schedule import COMPILED_FROM
 from slotwise.policy.planning import plain_claims
-from slotwise.policy.search.exhaustive import best_order
 from slotwise.results import Plan
-from slotwise.workload.generators import FlowGenerator
 
 SLOTS = 25
 

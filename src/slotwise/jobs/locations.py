@@ -1,11 +1,8 @@
-"""Which hosts hold which bytes of a file: from a table, MooseFS, HDFS or a mount."""
+"""Which hosts hold which bytes of a file: from HDFS, or from a function of the user."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,29 +15,59 @@ from slotwise.core.errors import InputError
 
 # What a user states for `input_hosts`, as a function that finds the blocks of a file.
 
-AUTO, MOOSEFS = "auto", "moosefs"
+AUTO = "auto"
+
+REMOVED = "moosefs"
+"""A name in files that were written when this package asked MooseFS itself."""
 
 REMEDY = (
-    'give lists of names of hosts by path, such as {"a.txt": ["host-1"]}, or auto, moosefs or'
-    " webhdfs://namenode:9870"
+    'give lists of names of hosts by path, such as {"a.txt": ["host-1"]}, or auto,'
+    " webhdfs://namenode:9870 or path/to/file.py:function"
 )
 
 
+def is_function(stated: str) -> bool:
+    """Whether this names a function in a file."""
+    return ".py:" in stated
+
+
 def check_name(stated: str) -> None:
-    """InputError for a text that names no source of locations."""
-    if stated not in (AUTO, MOOSEFS):
+    """InputError for a string that names no source of locations."""
+    if stated == REMOVED:
+        raise InputError(
+            f"input_hosts is {stated!r}, which is not part of slotwise; copy"
+            " experiments/locators.py from its sources and give path/to/locators.py:moosefs"
+        )
+    if stated != AUTO and not is_function(stated):
         if stated.partition("://")[0] not in SCHEMES:
             raise InputError(f"input_hosts is {stated!r:.80}; {REMEDY}")
         hdfs_locator(stated)
 
 
-def locator(stated: Any) -> Locate:
-    """The function for a name that was checked; one that the user gives is used as it is."""
+def locator(stated: Any, base_dir: str | Path | None = None) -> Locate:
+    """The function for a name that was checked; one that the user gives is used as it is.
+
+    `base_dir` is the folder of relative paths of files with functions. InputError if there is
+    no such file or function.
+    """
     if callable(stated):
         return stated  # type: ignore[no-any-return]
-    if stated == MOOSEFS:
-        return locate
-    return _Automatic().locate if stated == AUTO else hdfs_locator(stated)
+    if stated == AUTO:
+        return _Automatic().locate
+    return _function(stated, base_dir) if is_function(stated) else hdfs_locator(stated)
+
+
+def _function(stated: str, base_dir: str | Path | None) -> Locate:
+    from slotwise.jobs.loading import imported  # What only reads splits needs no loader.
+
+    path, _, name = stated.rpartition(":")
+    module = imported((Path(base_dir or ".") / path).absolute(), stated, "input_hosts")
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise InputError(
+            f"input_hosts {stated!r}: the file defines no function {name!r}; correct the name"
+        )
+    return found  # type: ignore[no-any-return]
 
 
 def located(path: str, locate: Locate) -> Blocks:
@@ -62,24 +89,16 @@ def _names(hosts: Any) -> frozenset[str]:
 
 
 class _Automatic:
-    """Finds the source of the locations of each file by its URL, or its mount."""
+    """Asks the name node in the URL of each file. Nothing is known of files without one."""
 
     def __init__(self) -> None:
-        self._mounts = mounts()
         self._name_node = cache(hdfs_locator)
 
     def locate(self, path: str) -> Blocks:
-        """The blocks of a file on WebHDFS, MooseFS or a mount from one machine."""
-        if "://" in path:
-            if path.partition("://")[0] not in SCHEMES:
-                return []
-            return self._name_node(own_name_node(path))(path)
-        mount = mount_of(path, self._mounts)
-        if mount is None:
+        """The blocks of a file."""
+        if path.partition("://")[0] not in SCHEMES:
             return []
-        if mount.is_moosefs:
-            return locate(path)
-        return [FileBlock(0, WHOLE, frozenset([mount.host]))] if mount.host else []
+        return self._name_node(own_name_node(path))(path)
 
 
 # Where the bytes of a file are, as every source of it says: offset, length, hosts.
@@ -225,127 +244,3 @@ def _internal(answer: Mapping[str, Any]) -> Blocks:
 def _host(name: str) -> str:
     """The host of "10.0.0.3:9866" or "[fe80::1]:9866"."""
     return name.rpartition(":")[0].strip("[]")
-
-
-# Where MooseFS keeps the chunks of a file, as its tool mfsfileinfo prints it.
-
-COMMAND = "mfsfileinfo"
-CHUNK_BYTES = 64 << 20
-"""Each chunk of a file but the last has this size."""
-
-MOOSEFS_SECONDS = 30.0
-
-CHUNK = re.compile(r"\s+chunk (\d+):")
-COPY = re.compile(r"\s+copy \d+: (\S+?):\w+(?P<rest>.*)")
-VALID = re.compile(r"status:\s*VALID\b")
-
-
-def locate(path: str) -> Blocks:
-    """The chunks of a file that have valid copies. InputError if they are not known."""
-    try:
-        done = subprocess.run(
-            [COMMAND, path],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=MOOSEFS_SECONDS,
-            check=False,
-        )
-    except OSError as error:
-        raise InputError(
-            f"input_hosts: {COMMAND} cannot be run ({error.strerror}); install the client of"
-            " MooseFS on this machine (moosefs-client), or leave out input_hosts"
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise InputError(
-            f"input_hosts: {COMMAND} has not answered for {MOOSEFS_SECONDS:g} s; is the master"
-            " of MooseFS there? Or leave out input_hosts"
-        ) from error
-    if done.returncode != 0 or (CHUNK.search(done.stdout) is None and done.stderr):
-        says = (done.stderr or done.stdout).strip().splitlines()
-        raise InputError(
-            f"input_hosts: {COMMAND} {path!r}: {says[-1] if says else done.returncode}; give"
-            " files on MooseFS, or leave out input_hosts"
-        )
-    return parse_chunks(done.stdout.splitlines())
-
-
-def parse_chunks(lines: Iterable[str]) -> Blocks:
-    """The chunks that mfsfileinfo has printed for one file.
-
-    Versions before 3 print no status. Parts of chunks (erasure coding) are left out: a host
-    with one of them has to read the others, too.
-    """
-    hosts: dict[int, set[str]] = {}
-    number = 0
-    for line in lines:
-        if found := CHUNK.match(line):
-            number = int(found[1])
-        elif (found := COPY.match(line)) and (
-            "status:" not in found["rest"] or VALID.search(found["rest"])
-        ):
-            hosts.setdefault(number, set()).add(found[1])
-    return [
-        FileBlock(number * CHUNK_BYTES, CHUNK_BYTES, frozenset(held))
-        for number, held in sorted(hosts.items())
-    ]
-
-
-# Which machine or file system a local path is on, by the mounts of this machine.
-
-MOUNTS = Path("/proc/self/mounts")
-
-NETWORK_TYPES = ("nfs", "nfs4", "fuse.sshfs")
-"""The types of mounts whose device is "host:/path" or "user@host:/path"."""
-
-
-ESCAPE = re.compile(r"\\([0-7]{3})")
-
-
-class Mount(NamedTuple):
-    """A file system: its device, where it is mounted, and its type."""
-
-    device: str
-    place: str
-    kind: str
-
-    @property
-    def host(self) -> str | None:
-        """The machine on which the files are, of a network file system of one machine."""
-        if self.kind not in NETWORK_TYPES or ":/" not in self.device:
-            return None
-        return self.device.partition(":/")[0].rpartition("@")[2].strip("[]")
-
-    @property
-    def is_moosefs(self) -> bool:
-        """Whether this is MooseFS."""
-        return self.kind == "fuse.mfs" or self.device.startswith("mfs#")
-
-
-def mounts() -> list[Mount]:
-    """The mounts of this machine."""
-    return parse_mounts(MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines())
-
-
-def parse_mounts(lines: Iterable[str]) -> list[Mount]:
-    """The mounts in lines of /proc/mounts."""
-    fields = (line.split(" ") for line in lines)
-    return [Mount(*map(_plain, found[:3])) for found in fields if len(found) > 2]
-
-
-def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
-    """The mount that a path is on: the innermost, and the last of several at one place."""
-    real = os.path.realpath(path)
-    found = None
-    for mount in known:
-        inside = mount.place.rstrip("/") + "/"
-        is_inner = found is None or len(mount.place) >= len(found.place)
-        if is_inner and (real + "/").startswith(inside):
-            found = mount
-    return found
-
-
-def _plain(field: str) -> str:
-    """A field without its escapes, such as 040 in octal digits for a space."""
-    return ESCAPE.sub(lambda found: chr(int(found[1], 8)), field)

@@ -15,7 +15,7 @@ from slotwise.core.job import Block
 from slotwise.jobs.formats.files import find_inputs
 from slotwise.jobs.formats.planned import checked
 from slotwise.jobs.formats.splits import SplitPiece, bytes_on_hosts
-from slotwise.jobs.locations import FileBlock, Mount, mount_of, parse_mounts
+from slotwise.jobs.locations import FileBlock
 from slotwise.jobs.mapreduce.planning import plan_mapreduce
 from slotwise.workload.file import read_workload
 
@@ -109,47 +109,37 @@ def test_row_groups_are_where_the_file_has_them(tmp_path: Path) -> None:
     assert extents[-1][1] == path.stat().st_size
 
 
-MOUNTS = r"""
-/dev/sda1 / ext4 rw 0 0
-mfs\04310.0.0.9:9421 /mnt/mfs fuse rw 0 0
-10.0.0.9:9421 /mnt/mfs4 fuse.mfs rw 0 0
-dn3:/export /mnt/my\040nfs nfs4 rw 0 0
-anna@dn1:/data /mnt/ssh fuse.sshfs rw 0 0
+def test_auto_knows_nothing_of_local_files(tmp_path: Path) -> None:
+    """It asks the name nodes in URLs."""
+    assert planned(tmp_path, "auto") == []
+
+
+LOCATORS = """\
+def locate(path):
+    return [(0, 30, ["dn3"])] if path.endswith("a.txt") else []
+
+broken = 3
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "host", "is_moosefs"),
-    [
-        ("/home/a", None, False),
-        ("/mnt/mfs/a", None, True),
-        ("/mnt/mfs4/a", None, True),
-        ("/mnt/mfs2/a", None, False),
-        ("/mnt/my nfs/a", "dn3", False),
-        ("/mnt/ssh/a", "dn1", False),
-    ],
-)
-def test_mounts_tell_where_files_are(path: str, host: str | None, is_moosefs: bool) -> None:
-    """The machine that a mount comes from, or MooseFS."""
-    mount = mount_of(path, parse_mounts(MOUNTS.strip().splitlines()))
-    assert mount is not None
-    assert (mount.host, mount.is_moosefs) == (host, is_moosefs)
-
-
-def test_auto_asks_by_the_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a local disk nothing is known; a mount from a machine is on that machine."""
-    mounts = "slotwise.jobs.locations.mounts"
-    monkeypatch.setattr(mounts, lambda: [Mount("/dev/sda1", "/", "ext4")])
-    assert planned(tmp_path, "auto") == []
-    nfs = Mount("dn3:/export", str(tmp_path), "nfs")
-    monkeypatch.setattr(mounts, lambda: [nfs])
-    assert planned(tmp_path, "auto") == [Block(frozenset({"w-3"}), 10)] * 3
+def test_a_file_has_a_function_of_the_user(tmp_path: Path) -> None:
+    """By its place, relative to the workload file, as a program."""
+    (tmp_path / "own.py").write_text(LOCATORS)
+    assert planned(tmp_path, "own.py:locate") == [Block(frozenset({"w-3"}), 10)] * 3
+    for stated, says in {
+        "own.py:broken": "the file defines no function 'broken'",
+        "own.py:lost": "the file defines no function 'lost'",
+        "other.py:locate": "there is no file .*other.py",
+    }.items():
+        with pytest.raises(InputError, match=f"input_hosts '{stated}': {says}"):
+            planned(tmp_path, stated)
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ("a", "input_hosts is 'a'; give lists of names of hosts by path"),
+        ("moosefs", r"input_hosts is 'moosefs', .* give path/to/locators\.py:moosefs"),
         ("webhdfs://:1", "give the address of a name node"),
         (3, "input_hosts is 3; give lists"),
     ],
@@ -174,9 +164,15 @@ jobs:
 
 
 def test_a_workload_file_names_a_source(tmp_path: Path) -> None:
-    """Or workers by name, if it states no hosts itself; another text is refused."""
+    """Or workers by name, if it states no hosts itself; another text is refused.
+
+    Files that were written for MooseFS are read; a plan of the job is refused, as above.
+    """
     path = tmp_path / "jobs.yaml"
-    for given in ("auto", "moosefs", "webhdfs://namenode:9870", "{a.txt: [w-1]}"):
+    for given in (
+        *("auto", "webhdfs://namenode:9870", "own.py:locate", "{a.txt: [w-1]}"),
+        "moosefs",
+    ):
         path.write_text(FILE.replace("HOSTS", given))
         assert read_workload(path).jobs[0].id == "words"
     path.write_text(FILE.replace("HOSTS", "hdfs"))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.flex.best_order import best_order
 from oracles.checking import check_packing
 from oracles.problems import problems
 from slotwise.core.objective import Hinge, Line, Steps
@@ -18,7 +19,7 @@ from slotwise.policy.due_dates import Promises, fits, minimax
 from slotwise.policy.malleable import Malleable
 from slotwise.policy.packing import completions
 from slotwise.policy.search.budget import Budget
-from slotwise.policy.search.exhaustive import best_order, not_above_any_order
+from slotwise.policy.search.exhaustive import not_above_any_order
 from slotwise.policy.search.orders import (
     ORDERS,
     by_area,

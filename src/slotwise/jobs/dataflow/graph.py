@@ -141,9 +141,10 @@ class Dataflow:
 
         A record is a line without its end (text), the value of a line (jsonl) or a row as a
         dict (parquet). With `tables`, records are pyarrow Tables of many lines or rows.
-        `input_hosts` names the hosts that hold files, by path, glob or folder, or a source of
-        locations: "auto" (by URL and mount), "moosefs", "webhdfs://namenode:9870", or a
-        function that returns (offset, length, hosts) of each block of the file with a path.
+        `input_hosts` names the hosts that hold files, by path, glob or folder; or it says where
+        to ask: "auto" (the name node in a URL), "webhdfs://namenode:9870", or a function that
+        returns (offset, length, hosts) of each block of the file with a path, or the place of
+        the function, "path/to/file.py:name".
         """
         files = check.inputs(inputs, input_format, split_bytes, tables, input_hosts)
         return self._source(name, "input", files)

@@ -84,7 +84,7 @@ def held_by(
     """
     stated = checked(stated)
     if not isinstance(stated, Mapping):
-        locate = locator(stated)
+        locate = locator(stated, base_dir)
         return {file.path: located(file.path, locate) for file in files}
     found: dict[str, frozenset[str]] = {}
     for pattern, hosts in stated.items():

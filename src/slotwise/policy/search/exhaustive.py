@@ -1,4 +1,4 @@
-"""The best of all priority orders by the packing scheme: the FLEX paper's reference (4.1).
+"""The best of all priority orders by the packing scheme, for few jobs.
 
 It is the optimum over orders. Schedules that no order produces may be better
 (docs/algorithms/flex.md).
@@ -7,51 +7,20 @@ It is the optimum over orders. Schedules that no order produces may be better
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
+from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
-from slotwise.core.errors import InputError
+from slotwise.core.objective import Hinge, Line, Steps
 from slotwise.core.tolerances import SAME
-from slotwise.policy.compiled import has_numba
 from slotwise.policy.malleable import Malleable
-from slotwise.policy.packing import Packer, packer_for
 from slotwise.policy.search.budget import Budget
-from slotwise.policy.search.orders import ORDERS
-from slotwise.policy.search.prefix import Placed, Prefix, empty_prefix, jobs_of, twins
-from slotwise.policy.search.solve import MalleableSolution, improve, in_order
+from slotwise.policy.search.solve import MalleableSolution, in_order
 
 MAX_JOBS = 12
 """Above this number of jobs too many orders may remain after pruning."""
-
-COMPILED_FROM = 10
-"""Jobs from which numba is worth its import."""
-
-
-def best_order(problem: Malleable) -> tuple[list[int], float]:
-    """An order of minimum value, and that value. InputError for more than `MAX_JOBS` jobs.
-
-    Depth-first search over prefixes. A prefix is pruned if its cost, with each other job done
-    as early as the prefix alone allows, is not below the best known value. J! orders in the
-    worst case; ten jobs take some milliseconds compiled (extra `fast`), otherwise some tenths
-    of a second.
-    """
-    if len(problem) > MAX_JOBS:
-        raise InputError(
-            f"{len(problem)} jobs have too many orders to try; give at most {MAX_JOBS}"
-        )
-    if not len(problem):
-        return [], 0.0
-    packer = _packer(problem)
-    start, value = _good_order(problem, packer)
-    if len(problem) >= COMPILED_FROM and problem.costs.are_known and has_numba():
-        from slotwise.policy.search.exhaustive_compiled import search_compiled
-
-        order = search_compiled(problem, start, value)
-    else:
-        order = search(problem, start, value)
-    return order, problem.value(packer.completions(order))
 
 
 def not_above_any_order(
@@ -69,17 +38,6 @@ def not_above_any_order(
     order = np.argsort(solution.completion, kind="stable").tolist()
     found = search(problem, order, value, budget)
     return solution if found == order else in_order(problem, found)
-
-
-def best_by_trying(problem: Malleable) -> tuple[list[int], float]:
-    """The same as `best_order` by packing every order. J! packings: the oracle for few jobs."""
-    packer = _packer(problem)
-
-    def value(order: Sequence[int]) -> float:
-        return problem.value(packer.completions(order))
-
-    best = min(permutations(range(len(problem))), key=value)
-    return list(best), value(best)
 
 
 def search(
@@ -162,15 +120,102 @@ class _Branches:
         return max(costs) if self.is_max else sum(costs)
 
 
-def _packer(problem: Malleable) -> Packer:
-    return packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
+# Prefixes of priority orders: the slots that the placed jobs leave for the next one.
+#
+# In the packing scheme the completion of a job depends only on the jobs before it and on the
+# min shares of all. So it is fixed when the job is placed (docs/algorithms/packing.md).
 
 
-def _good_order(problem: Malleable, packer: Packer) -> tuple[list[int], float]:
-    """The best of the known orderings, improved until no move of one or two jobs helps."""
+class JobNumbers(NamedTuple):
+    """The numbers of one job; `end` is its completion if it only had its min share."""
 
-    def value(order: Sequence[int]) -> float:
-        return problem.value(packer.completions(order))
+    work: float
+    min_share: float
+    max_share: float
+    end: float
 
-    known = (make(problem) for make, jobs_most in ORDERS.values() if len(problem) <= jobs_most)
-    return improve(min(known, key=value), value, Budget())
+
+class Placed(NamedTuple):
+    """When a job reaches its max share, and its completion; equal if it never reaches it."""
+
+    full: float
+    completion: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`slack[i]` slots are free from `times[i]` until `times[i + 1]`, the last ones forever.
+
+    Slack is what remains beyond the min shares of the jobs not placed yet. Before `times[0]`
+    the placed jobs hold all of it. From then on each of these is at its max share or done, so
+    slack only grows, finally to the capacity.
+    """
+
+    times: tuple[float, ...]
+    slack: tuple[float, ...]
+
+    def earliest(self, job: JobNumbers) -> Placed:
+        """The placement of the job if it comes next. O(J)."""
+        begin = self.times[0]
+        if job.end <= begin:
+            return Placed(begin, job.end)
+        left = max(0.0, job.work - job.min_share * begin)
+        start = begin
+        for slack, stop in zip(self.slack, (*self.times[1:], inf), strict=True):
+            share = job.min_share + slack
+            if share >= job.max_share:
+                return Placed(start, start + left / job.max_share)
+            if share * (stop - start) >= left:
+                end = start + left / share
+                return Placed(end, end)
+            left -= share * (stop - start)
+            start = stop
+        raise AssertionError("at last every slot is free")
+
+    def after(self, job: JobNumbers, placement: Placed) -> Prefix:
+        """The prefix with this job placed. O(J)."""
+        full, completion = placement
+        if completion <= self.times[0]:
+            return self
+        cuts = sorted({full, completion, *(at for at in self.times if at > full)})
+        slack, place = [], 0
+        for cut in cuts:
+            while place + 1 < len(self.times) and self.times[place + 1] <= cut:
+                place += 1
+            if cut < completion:
+                change = job.min_share - job.max_share
+            else:  # Its min share is also free; after `job.end` slack already includes it.
+                change = job.min_share if cut < job.end else 0.0
+            slack.append(max(0.0, self.slack[place] + change))
+        return Prefix(tuple(cuts), tuple(slack))
+
+
+def jobs_of(problem: Malleable) -> list[JobNumbers]:
+    """The jobs of a problem, as plain numbers."""
+    columns = (problem.work, problem.min_share, problem.max_share, problem.ends)
+    return [JobNumbers(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def empty_prefix(problem: Malleable) -> Prefix:
+    """The prefix without jobs: all hold their min shares until these complete them."""
+    jobs = jobs_of(problem)
+    times = sorted({0.0, *(job.end for job in jobs if job.end < inf)})
+    slack = [
+        max(0.0, problem.capacity - sum(job.min_share for job in jobs if job.end > at))
+        for at in times
+    ]
+    return Prefix(tuple(times), tuple(slack))
+
+
+def twins(problem: Malleable, order: Sequence[int]) -> dict[int, int]:
+    """For each job with an equal one before it in the order, the last such job."""
+    seen: dict[object, int] = {}
+    found = {}
+    jobs, costs = jobs_of(problem), tuple(problem.costs)
+    for j in order:
+        if isinstance(costs[j], Line | Hinge | Steps):
+            key = (jobs[j], costs[j])
+            if key in seen:
+                found[j] = seen[key]
+            seen[key] = j
+    return found

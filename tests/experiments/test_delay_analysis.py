@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slotwise
-from slotwise import Block, Cluster, Host, Job, Phase, Pool, Tasks, Workload
-from slotwise.core.decisions import Launch, Locality
-from slotwise.core.errors import InputError
-from slotwise.policy.assignment.delay_analysis import (
+from experiments.slides.delay_analysis import (
     expected_gain,
     expected_wait,
     locality_of_job,
@@ -24,6 +21,9 @@ from slotwise.policy.assignment.delay_analysis import (
     skips_for,
     wait_for_skips,
 )
+from slotwise import Block, Cluster, Host, Job, Phase, Pool, Tasks, Workload
+from slotwise.core.decisions import Launch, Locality
+from slotwise.core.errors import InputError
 from tiers import examples
 
 NODES, TASKS, REPLICAS = 100, 20, 3

@@ -1,7 +1,7 @@
 """The search for the best order in machine code. Importing this module needs numba.
 
-It does the same as `exhaustive.search` and `prefix.py`, which give the reasons, with arrays for
-the prefixes: one row for each number of placed jobs.
+It does the same as `search` and `Prefix` of `slotwise.policy.search.exhaustive`, which give the
+reasons, with arrays for the prefixes: one row for each number of placed jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slotwise.core.costs import Ints
 from slotwise.core.tolerances import SAME
 from slotwise.policy.compiled import INTS, compiled, part
 from slotwise.policy.malleable import Malleable
-from slotwise.policy.search.prefix import empty_prefix, twins
+from slotwise.policy.search.exhaustive import empty_prefix, twins
 
 TABLE = "float64[:, ::1]"
 

@@ -12,8 +12,8 @@ from experiments.moosefs import address, lacks, run_on_moosefs
 
 ASK = """
 import json, os
+from experiments.locators import mount, moosefs
 from slotwise.core.cluster import Cluster, Host
-from slotwise.jobs.locations import located, locator
 from slotwise.jobs.mapreduce.planning import plan_mapreduce
 
 with open("mnt/text.txt", "w") as file:
@@ -22,13 +22,12 @@ with open("mnt/text.txt", "w") as file:
     os.fsync(file.fileno())
 hosts = [Host(f"w-{n}", {"task": 1}, addresses=(f"10.77.0.{n}",)) for n in (2, 3, 4)]
 job = plan_mapreduce(
-    "j", "wordcount", "mnt/text.txt", "out", cluster=Cluster(tuple(hosts)), input_hosts="auto"
+    "j", "wordcount", "mnt/text.txt", "out", cluster=Cluster(tuple(hosts)), input_hosts=mount
 ).job
-blocks = located("mnt/text.txt", locator("moosefs"))
 homes = job.by_name["map"].tasks.blocks
 print(json.dumps({
     "homes": [[sorted(block.hosts), block.size_bytes] for block in homes],
-    "blocks": [[block.offset, sorted(block.hosts)] for block in blocks],
+    "blocks": [[offset, sorted(hosts)] for offset, _, hosts in moosefs("mnt/text.txt")],
 }))
 """
 
@@ -37,7 +36,8 @@ print(json.dumps({
 @pytest.mark.skipif(bool(lacks()), reason=lacks())
 def test_tasks_belong_where_moosefs_keeps_their_chunks(tmp_path: Path) -> None:
     """The mount is recognized; each chunk of a file of 65 MiB is on two of three servers."""
-    answer = json.loads(run_on_moosefs([sys.executable, "-c", ASK], tmp_path, 3, 2))
+    path = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    answer = json.loads(run_on_moosefs([sys.executable, "-c", ASK], tmp_path, 3, 2, path))
     mib = 1 << 20
     assert [offset for offset, _ in answer["blocks"]] == [0, 64 * mib]
     assert all(len(hosts) == 2 for _, hosts in answer["blocks"])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import slotwise
+from experiments.flowflex.generator import FlowGenerator, least_time, unweighted, wire
 from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.insight.bound import Work, sizes_of
-from slotwise.workload.generators import FlowGenerator, least_time, unweighted, wire
 from tiers import examples
 
 
