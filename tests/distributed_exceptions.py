@@ -78,7 +78,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "tests/test_worker_memory.py::test_pause_while_saturated",
         "shuffle/tests/test_shuffle.py::test_restarting_during_transfer_raises_killed_worker",
     ),
-    "expect the worker that Dask chooses when none is excluded for want of room": (
+    "expect the worker that Dask chooses when none is excluded for lack of room": (
         *(f"tests/test_scheduler.py::{name}" for name in PLACED),
         "tests/test_client_executor.py::test_retries",
         "tests/test_steal.py::test_dont_steal_fast_tasks_compute_time",

@@ -32,7 +32,7 @@ OWN_ERROR = "the call fails with what unpickling raised, and the executor is not
 REPR = "`repr` names the job and its state, and no address"
 
 EXCEPTIONS = {
-    "test_cancel": "`cancel` also stops a call that runs, and tells those who wait at once",
+    "test_cancel": "`cancel` also stops a call that runs, and wakes those who wait at once",
     "test_error_at_task_unpickle": OWN_ERROR,
     "test_error_during_result_unpickle_in_result_handler": OWN_ERROR,
     "test_exit_at_task_unpickle": OWN_ERROR,

@@ -55,7 +55,7 @@ def test_the_same_calls_run_once_at_a_time(session: Session, tmp_path: Path) -> 
     with released(tmp_path / "go") as go:
         calls = Calls(Job("once", (Phase("p", Tasks(1)),)), lambda task: wait_for_file(go))
         first = session.run(calls)
-        with pytest.raises(InputError, match="runs already"):
+        with pytest.raises(InputError, match="is already running"):
             session.run(calls)
     assert first.result(PATIENCE) == {"p": {0: str(tmp_path / "go")}}
 

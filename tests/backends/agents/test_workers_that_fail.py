@@ -236,7 +236,7 @@ def test_a_client_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         asyncio.run(begin(cluster.address))
         with Client(cluster.address, set_as_default=False) as client:
             pass
-        with pytest.raises(InputError, match="dask is closed; give"):
+        with pytest.raises(InputError, match="dask is closed; expected"):
             Session(dask=client)
         with pytest.raises(InputError, match="dask is a DaskProcesses; give"):
             Session(dask=cluster)

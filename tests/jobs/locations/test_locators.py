@@ -129,7 +129,7 @@ def test_a_file_has_a_function_of_the_user(tmp_path: Path) -> None:
     for stated, says in {
         "own.py:broken": "the file defines no function 'broken'",
         "own.py:lost": "the file defines no function 'lost'",
-        "other.py:locate": "there is no file .*other.py",
+        "other.py:locate": "file .*other.py not found",
     }.items():
         with pytest.raises(InputError, match=f"input_hosts '{stated}': {says}"):
             planned(tmp_path, stated)
