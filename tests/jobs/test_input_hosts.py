@@ -203,7 +203,9 @@ def test_a_table_that_names_no_host_of_the_cluster_is_refused(kind: str, folder:
         job = flow.job("wordcount", folder / "out")
     workload = slotwise.Workload((job,), CLUSTER)
     path = re.escape(f"{folder}/small.txt")
-    says = rf"job 'wordcount': input_hosts: '{path}' has 'x', which is no host .* are a, b, c"
+    says = (
+        rf"job 'wordcount': input_hosts: '{path}' has 'x', which is not a host .* are a, b, c"
+    )
     for act in (slotwise.simulate, partial(slotwise.run, emulate_hosts=True)):
         with pytest.raises(InputError, match=says):
             act(workload)
@@ -219,7 +221,7 @@ def test_a_session_warns_of_hosts_that_may_join(folder: Path) -> None:
     entry = slotwise.mapreduce("wordcount", inputs, folder / "out", input_hosts=table)
     hosts = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
     with slotwise.Session(hosts) as session:
-        with pytest.warns(UserWarning, match="has 'x', which is no host") as warned:
+        with pytest.warns(UserWarning, match="has 'x', which is not a host") as warned:
             future = session.run(entry)
         assert Path(warned[0].filename).name == "test_input_hosts.py"
         future.result(60)
