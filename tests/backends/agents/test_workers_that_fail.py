@@ -238,7 +238,7 @@ def test_a_client_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
             pass
         with pytest.raises(InputError, match="dask is closed; expected"):
             Session(dask=client)
-        with pytest.raises(InputError, match="dask is a DaskProcesses; give"):
+        with pytest.raises(InputError, match="dask is a DaskProcesses; expected"):
             Session(dask=cluster)
 
 
