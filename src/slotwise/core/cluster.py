@@ -17,6 +17,7 @@ from slotwise.core.errors import (
     is_whole,
     shown,
 )
+from slotwise.core.resources import Resources
 
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
@@ -60,6 +61,11 @@ class Host:
                 raise InputError(
                     f"host {self.name!r}: {count} slots of kind {kind!r}; use >= 0"
                 )
+
+    @cached_property
+    def resources(self) -> Resources:
+        """All that tasks can request of it: its slots of each kind."""
+        return Resources(self.slots)
 
 
 @dataclass(frozen=True)
@@ -191,8 +197,10 @@ class Cluster:
         slot_kind = self.slot_kind(kind)
         if slots == 1 or not self.hosts:
             return
-        host = max(self.hosts, key=lambda host: host.slots.get(slot_kind, 0))
-        if (largest := host.slots.get(slot_kind, 0)) < slots:
+        request = Resources({slot_kind: slots})
+        if not any(host.resources.holds(request) for host in self.hosts):
+            host = max(self.hosts, key=lambda host: host.resources.get(slot_kind, 0))
+            largest = host.resources.get(slot_kind, 0)
             raise InputError(
                 f"each task occupies {slots} slots of one host, but the largest host,"
                 f" {host.name!r}, has {largest} of kind {slot_kind!r}; give `slots` at most"
@@ -205,7 +213,8 @@ class Cluster:
         Each task occupies `slots` slots of one host. No check without hosts: some may come.
         """
         slot_kind = self.slot_kind(kind)
-        fit = sum(host.slots.get(slot_kind, 0) // slots for host in self.hosts)
+        request = Resources({slot_kind: slots})
+        fit = sum(host.resources.times(request) for host in self.hosts)
         if fit < tasks and self.hosts:
             raise InputError(
                 f"a gang starts its {tasks} tasks of {slots} {_slots(slots)} together, but"
@@ -221,20 +230,21 @@ class Cluster:
         slots that each task occupies before and after.
         """
         one, other = self.slot_kind(before), self.slot_kind(after)
+        request, next_request = Resources({one: slots[0]}), Resources({other: slots[1]})
         for host in self.hosts:
-            has = host.slots.get(other, 0)
-            if host.slots.get(one, 0) >= slots[0] and 0 < has < slots[1]:
+            if not host.resources.holds(request) or host.resources.holds(next_request):
+                continue
+            if has := host.resources.get(other, 0):
                 raise InputError(
                     f"host {host.name!r} has {has} slots of kind {other!r}, and a task of kind"
                     f" {after!r} that continues one there occupies {slots[1]}; give it more, or"
                     f" no slots of kind {one!r}"
                 )
-            if host.slots.get(one, 0) >= slots[0] and not has:
-                raise InputError(
-                    f"host {host.name!r} has slots of kind {one!r} but none of kind {other!r},"
-                    f" for tasks of kind {after!r} that continue those of kind {before!r} where"
-                    f" they ran; give it some, or no slots of kind {one!r}"
-                )
+            raise InputError(
+                f"host {host.name!r} has slots of kind {one!r} but none of kind {other!r},"
+                f" for tasks of kind {after!r} that continue those of kind {before!r} where"
+                f" they ran; give it some, or no slots of kind {one!r}"
+            )
 
     def slot_kind(self, kind: str) -> str:
         """The kind of slot that phases of this kind use. InputError if there is none."""

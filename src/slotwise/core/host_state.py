@@ -167,6 +167,16 @@ class Hosts:
             if host not in self.lost:
                 self.capacity[kind] += more
 
+    def take(self, host: str, request: Mapping[str, int]) -> None:
+        """Take what a task requests of a host, where it is free."""
+        for kind, amount in request.items():
+            self.free[kind].take(host, amount)
+
+    def give_back(self, host: str, request: Mapping[str, int]) -> None:
+        """Return what a task had of a host."""
+        for kind, amount in request.items():
+            self.free[kind].give_back(host, amount)
+
     def leave(self, host: str) -> None:
         """From now on nothing begins on a host, and it leaves when no attempt runs there."""
         if host in self.cluster.by_name:
@@ -181,8 +191,8 @@ class Hosts:
         """Remove a host that is to leave if no attempt runs there; whether it has left now."""
         if host not in self.leaving:
             return False
-        slots = self.cluster.by_name[host].slots
-        if any(free.set_aside(host) != slots.get(k, 0) for k, free in self.free.items()):
+        has = self.cluster.by_name[host].resources
+        if any(free.set_aside(host) != has.get(k, 0) for k, free in self.free.items()):
             return False
         for free in self.free.values():
             free.forget(host)
@@ -199,9 +209,8 @@ class Hosts:
                 free.lose(host)
 
     def _count(self, host: str, sign: int) -> None:
-        for kind, count in self.cluster.by_name[host].slots.items():
-            if count:
-                self.capacity[kind] += sign * count
+        for kind, count in self.cluster.by_name[host].resources.items():
+            self.capacity[kind] += sign * count
 
     def check(self, kind: str, held: int) -> None:
         """Assert that each slot of a kind is held or free. For tests."""

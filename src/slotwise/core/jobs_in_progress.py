@@ -181,7 +181,7 @@ class Jobs:
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
             insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
-        if phase.unit > 1:
+        if phase.is_wide:
             self.wide[phase.slot_kind][phase.id] = phase
             self.has_wide = True
         if phase.job_share is not None and not phase.is_ready:

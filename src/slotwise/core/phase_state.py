@@ -12,6 +12,7 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
+from slotwise.core.resources import Resources
 from slotwise.core.task_homes import BLOCKED, DONE, DROPPED, PENDING, RUNNING, TaskHomes
 
 # Where tasks of a phase have failed, and on which hosts it therefore begins nothing.
@@ -114,11 +115,13 @@ class PhaseState(WaitingNode):
     are done. Then each may run only on the host of the task that it continues. Those of a gated
     phase are blocked until they are released.
 
-    `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
-    each task. A gang launches all of its tasks, or none while one runs (`unit`). It is broken
-    (`is_broken`) from the end of an attempt without a result until none of its tasks runs. It
-    counts against the share of a `pool`. Its `job_share` has all phases of its job that do so,
-    if there are several; while this is the node in which it gets slots, it is its `group`, too.
+    Each task takes its `request` of one host. `running`, `slots_on_lost_hosts`, `demand` and
+    `max_share` count slots, `width` of them for each task. A phase `is_wide` if free slots
+    alone do not tell whether it can launch: a task takes several, or it is a gang. A gang
+    launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`) from
+    the end of an attempt without a result until none of its tasks runs. It counts against the
+    share of a `pool`. Its `job_share` has all phases of its job that do so, if there are
+    several; while this is the node in which it gets slots, it is its `group`, too.
     """
 
     __slots__ = (
@@ -148,6 +151,7 @@ class PhaseState(WaitingNode):
         "is_open",
         "is_pinned",
         "is_ready",
+        "is_wide",
         "job",
         "job_share",
         "lacks_input",
@@ -156,6 +160,7 @@ class PhaseState(WaitingNode):
         "pending",
         "phase",
         "pool",
+        "request",
         "shares",
         "slot_kind",
         "stopping",
@@ -184,6 +189,8 @@ class PhaseState(WaitingNode):
         self.is_gang = phase.is_gang
         self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
+        self.request = Resources({self.slot_kind: phase.slots})
+        self.is_wide = phase.unit > 1
         self.max_share = phase.slots_most
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
@@ -347,12 +354,10 @@ class PhaseState(WaitingNode):
         Empty if no other host could run them. `lost` are the hosts where nothing can begin.
         Tasks that must run on one host, take several slots, or begin together avoid none.
         """
-        if self.failures is None or self.is_pinned or self.unit > 1:
+        if self.failures is None or self.is_pinned or self.is_wide:
             return ()
-        kind, hosts = self.slot_kind, self._cluster.hosts
-        return self.failures.suspects(
-            host.name for host in hosts if host.slots.get(kind) and host.name not in lost
-        )
+        able = (host for host in self._cluster.hosts if host.resources.holds(self.request))
+        return self.failures.suspects(host.name for host in able if host.name not in lost)
 
     def pending_tasks(self) -> Sequence[int]:
         """The numbers of its pending tasks, lowest first. O(tasks)."""

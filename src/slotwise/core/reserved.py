@@ -54,23 +54,21 @@ class Reserved:
         for share, slots in [*self.by_host.get(host, {}).items()]:
             self.release(host, share, slots)
 
-    def take(self, phase: PhaseState, host: str) -> bool:
-        """Take free slots for a task, first those that are reserved for its pools.
+    def release_for(self, phase: PhaseState, host: str) -> bool:
+        """Free reserved slots for a task, first those of its pools; whether any were reserved.
 
         Those of other pools only if there are no others, and those last that are for an overdue
-        min share. Whether any were reserved.
+        min share.
         """
-        width, was_reserved = phase.width, False
-        if host in self.by_host:
-            left = width
-            for pool in path_to(phase.pool):
-                left -= self.release(host, pool, left)
-            others = sorted(
-                self.by_host.get(host, ()),
-                key=lambda pool: any(above.is_starving for above in path_to(pool)),
-            )
-            for pool in others:
-                left -= self.release(host, pool, width - self._free.by_host.get(host, 0))
-            was_reserved = left < width
-        self._free.take(host, width)
-        return was_reserved
+        if host not in self.by_host:
+            return False
+        left = width = phase.width
+        for pool in path_to(phase.pool):
+            left -= self.release(host, pool, left)
+        others = sorted(
+            self.by_host.get(host, ()),
+            key=lambda pool: any(above.is_starving for above in path_to(pool)),
+        )
+        for pool in others:
+            left -= self.release(host, pool, width - self._free.by_host.get(host, 0))
+        return left < width

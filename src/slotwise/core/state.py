@@ -494,7 +494,8 @@ class State(Snapshot):
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
         free, shares = self._hosts.free[kind], self._of_kind[kind]
         offers = self._offers.get(kind)
-        was_reserved = shares.reserved.take(phase, launch.host)
+        was_reserved = shares.reserved.release_for(phase, launch.host)
+        self._hosts.take(launch.host, phase.request)
         if offers is not None:
             # Phases before it were not offered slots that were reserved for a pool.
             before = () if was_reserved else phases_below(shares.whole)
@@ -649,7 +650,7 @@ class State(Snapshot):
         return tasks
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._hosts.free[phase.slot_kind].give_back(launch.host, phase.width)
+        self._hosts.give_back(launch.host, phase.request)
         if phase.stopping:
             shares = self._of_kind[phase.slot_kind]
             taker = shares.ended(phase, launch.task)

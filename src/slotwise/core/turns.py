@@ -195,7 +195,7 @@ class LocalityWaitTimer:
 
     def defer(self, phase: PhaseState) -> None:
         """A phase has begun its wait, or continues it."""
-        if phase.unit == 1:
+        if not phase.is_wide:
             self._counting[phase] = self._skipped[phase] = None
 
     def skip(

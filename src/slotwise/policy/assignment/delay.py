@@ -79,7 +79,7 @@ class Delay:
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until, has_passed = phase.deferred_until, phase.has_passed
             overrides_delay = has_overdue and phase.overrides_delay
-            is_due = until is None or now >= until or overrides_delay or phase.unit > 1
+            is_due = until is None or now >= until or overrides_delay or phase.is_wide
             # What it did not pass may have been kept from it, by a limit or for other phases.
             near = freed if has_passed else free
             hosts = free if is_due else near
@@ -99,7 +99,7 @@ class Delay:
                 launch := remote(phase, snapshot, hosts, farthest)
             ):
                 return [*decisions, launch]
-            if is_due and phase.unit == 1 and not phase.is_pinned:
+            if is_due and not phase.is_wide and not phase.is_pinned:
                 if resumes(phase):
                     resumed.append(phase)
                 else:

@@ -217,7 +217,7 @@ def _movers(snapshot: Snapshot, slot_kind: str, within: float) -> Iterator[_Move
     free = snapshot.free(slot_kind)
     for phase in snapshot.ready(slot_kind):
         blocks = phase.phase.tasks.blocks
-        if not blocks or phase.is_limited or phase.unit > 1:
+        if not blocks or phase.is_limited or phase.is_wide:
             continue
         for started, launch in _first_attempts(phase):
             block = blocks[launch.task]

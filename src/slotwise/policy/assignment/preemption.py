@@ -140,8 +140,8 @@ class _Taker:
                 continue  # No slot is taken back for it, or it could not use one.
             if phase.is_gang and phase.running:
                 continue  # It is broken, and its own tasks stop.
-            count = min(phase.pending, room) if phase.unit == 1 else phase.unit
-            if phase.unit == 1:
+            count = phase.unit if phase.is_wide else min(phase.pending, room)
+            if not phase.is_wide:
                 kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
                 taken = self._take(min(count - reclaimed, missing), kept)
             elif phase.is_gang:
@@ -166,7 +166,7 @@ class _Taker:
         reclaimed = {
             host.name: all_reclaimed[host.name]
             for host in snapshot.cluster.hosts
-            if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= phase.width
+            if host.name not in snapshot.lost and host.resources.holds(phase.request)
         }
         if places(phase, reclaimed.values()) >= phase.pending:
             return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
@@ -181,7 +181,7 @@ class _Taker:
         reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
-            if host.name not in snapshot.lost and host.slots.get(slot_kind, 0) >= width:
+            if host.name not in snapshot.lost and host.resources.holds(phase.request):
                 lacks[host.name] = width - reclaimed[host.name]
                 if lacks[host.name] <= 0:  # A task of the pool will run there.
                     missing -= max(0, width - taken[host.name])
@@ -270,7 +270,7 @@ def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseState]:
     takers = [pool for by_pool in snapshot.reserved(slot_kind).values() for pool in by_pool]
     for pool in dict.fromkeys((*first, *takers)):
         for phase in phases_below(pool):
-            if phase.unit == 1 and phase.may_launch:
+            if not phase.is_wide and phase.may_launch:
                 yield phase
 
 
@@ -318,7 +318,7 @@ def _will_use(
     room = min(pool.room_later for pool in path_of(phase.pool))
     if phase.max_share - phase.running < phase.unit or room < phase.unit:
         return False
-    if phase.unit == 1:
+    if not phase.is_wide:
         is_anywhere = not phase.is_pinned and host not in phase.avoided(snapshot.lost)
         return is_anywhere and not phase.may_launch
     if phase.is_gang and phase.running:

@@ -152,7 +152,7 @@ class WideTaskReservations:
             return
         free = free_for(self._snapshot, phase)
         hosts = [host for host in free if (kind, host) not in self._keepers]
-        hosts = [host for host in hosts if self._could_use(phase, kind, host)]
+        hosts = [host for host in hosts if self._could_use(phase, host)]
         if hosts and not self._will_come(phase, kind):
             reclaimed, position = (
                 reclaimed_for(self._snapshot, phase),
@@ -189,21 +189,20 @@ class WideTaskReservations:
     def _will_come(self, phase: PhaseState, slot_kind: str) -> bool:
         """Whether a task of another phase holds enough slots of a host that it could use."""
         return any(
-            launch.host not in self._snapshot.lost
-            and self._could_use(phase, slot_kind, launch.host)
+            launch.host not in self._snapshot.lost and self._could_use(phase, launch.host)
             for other in self._snapshot.wide(slot_kind)
             if other.width >= phase.width and other.id != phase.id
             for _, launch in other.attempts()
         )
 
-    def _could_use(self, phase: PhaseState, slot_kind: str, host: str) -> bool:
+    def _could_use(self, phase: PhaseState, host: str) -> bool:
         """Whether one more of its tasks could run on a host if all other phases left it."""
-        slots = self._snapshot.cluster.by_name[host].slots.get(slot_kind, 0)
-        if slots < phase.width or (phase.is_pinned and not phase.next_task_on((host,))):
+        count = self._snapshot.cluster.by_name[host].resources.times(phase.request)
+        if not count or (phase.is_pinned and not phase.next_task_on((host,))):
             return False
         own = [launch.host for _, launch in phase.attempts()]
         own += [where for where, _ in phase.stops()]
-        return slots - own.count(host) * phase.width >= phase.width
+        return own.count(host) < count
 
     def _needs_room_of(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a launch would take room in a pool that a phase before it needs."""
@@ -226,10 +225,9 @@ class WideTaskReservations:
 
     def _has_host(self, phase: PhaseState) -> bool:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
-        kind, lost = phase.pool.slot_kind, self._snapshot.lost
+        lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
         hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
-        needed = phase.pending if phase.is_gang else 1
-        return places(phase, (host.slots.get(kind, 0) for host in hosts)) >= needed
+        return sum(host.resources.times(phase.request) for host in hosts) >= needed
 
 
 def places(phase: PhaseState, slots: Iterable[int]) -> int:

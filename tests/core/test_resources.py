@@ -1,0 +1,40 @@
+"""Vectors of resources: what fits, and how often."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotwise.core.cluster import Host
+from slotwise.core.resources import Resources
+
+AMOUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9))
+REQUESTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 4), min_size=1)
+
+
+@given(AMOUNTS, REQUESTS)
+def test_requests_fit_one_by_one(amounts: dict[str, int], request: dict[str, int]) -> None:
+    """As many fit at once as can be taken one after the other."""
+    has, left, count = Resources(amounts), dict(amounts), 0
+    while all(left.get(name, 0) >= amount for name, amount in request.items()):
+        left |= {name: left[name] - amount for name, amount in request.items()}
+        count += 1
+    assert has.times(Resources(request)) == count
+    assert has.holds(Resources(request)) == (count > 0)
+
+
+def test_an_amount_of_zero_is_none() -> None:
+    """Vectors are compared by their amounts, and cannot be changed."""
+    one = Resources({"map": 2, "reduce": 0})
+    assert one == Resources({"map": 2}) == {"map": 2}
+    assert list(one) == ["map"]
+    with pytest.raises(TypeError):
+        one["map"] = 3  # type: ignore[index]
+
+
+def test_a_host_has_its_slots() -> None:
+    """The slots of each kind are resources."""
+    host = Host("h", {"map": 4, "reduce": 1})
+    assert host.resources.times({"map": 2, "reduce": 1}) == 1
+    assert not host.resources.holds({"copy": 1})
