@@ -23,7 +23,7 @@ from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
 from slotwise.insight.report import page
-from slotwise.jobs.execution import HasInputSizes
+from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.running import (
     Options,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.replay import Replay
     from slotwise.insight.waits import Wait
-    from slotwise.jobs.execution import Execution
 
 
 def simulate(
@@ -246,7 +245,7 @@ def _run(
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
-        sized = [execution for execution in executions if isinstance(execution, HasInputSizes)]
+        sized = [execution for execution in executions if execution.program]
         programs = {one.job.id: (one.program, one.sizes) for one in sized}
         listeners.append(HistoryWriter(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)

@@ -25,7 +25,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
 from slotwise.core.rates import Rates, estimate_rates
 from slotwise.jobs.calls import Sleep
-from slotwise.jobs.execution import Execution, HasInputSizes, WritesOutput
+from slotwise.jobs.execution import Execution
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import CommandJob, DataflowJob, ProgramJob, Workload
 from slotwise.workload.workload import Described as Described
@@ -93,9 +93,9 @@ class Source:
     def executions(self, cluster: Cluster) -> list[Execution]:
         """The jobs as live backends run them on this cluster."""
         executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
-        _check_outputs([one for one in executions if isinstance(one, WritesOutput)])
+        _check_outputs([one for one in executions if one.output])
         for execution in executions:
-            if isinstance(execution, HasInputSizes):
+            if execution.program:
                 execution.expect(_expected(execution, self.rates))
         return executions
 
@@ -129,14 +129,11 @@ class Source:
 
     def unknown(self) -> list[PhaseId]:
         """The phases of programs for which the rates have no estimate."""
-        planned = (
-            execution
-            for entry in self.entries
-            if isinstance(execution := self._planned(entry, None), HasInputSizes)
-        )
+        planned = [self._planned(entry, None) for entry in self.entries]
         return [
             PhaseId(one.job.id, name)
             for one in planned
+            if isinstance(one, Execution)
             for name in one.sizes
             if (one.program, name) not in self.rates.by_phase
         ]
@@ -240,7 +237,7 @@ def processors() -> int:
 
 def _checked(entry: Entry) -> Entry:
     """Return the entry. InputError if it is not a job in any form."""
-    if isinstance(entry, Job | Described) or isinstance(getattr(entry, "job", None), Job):
+    if isinstance(entry, Job | Described | Execution):
         if isinstance(entry, Described):
             check_name("the id of a job", entry.id)
         return entry
@@ -272,7 +269,7 @@ def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
 
 def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where known."""
-    if isinstance(execution, HasInputSizes):
+    if execution.program:
         job = rates.job(execution.job, execution.program, execution.sizes)
         return replace(job, program=execution.program)
     return execution.job
@@ -350,7 +347,7 @@ def _with_suffix(entry: Entry, suffix: str) -> Entry:
     )
 
 
-def _check_outputs(writers: Sequence[WritesOutput]) -> None:
+def _check_outputs(writers: Sequence[Execution]) -> None:
     """Raise InputError for outputs that cannot be written, and for nested or equal ones."""
     if writers:
         from slotwise.jobs.commit import check_writable

@@ -14,24 +14,23 @@ from slotwise.core.decisions import Launch, Locality
 from slotwise.core.errors import InputChanged, InputDiffers
 from slotwise.core.events import LaunchDropped, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.jobs.execution import Execution
 
 PHASE = PhaseId("j", "p")
 TIMEOUT = 120.0
 
 
-class Writer:
+class Writer(Execution):
     """A job whose commit waits until the test lets it go on, and may fail."""
+
+    output = "out"
 
     def __init__(self, tasks: int = 1) -> None:
         self.job = Job("j", (Phase("p", Tasks(tasks)),))
-        self.output = "out"
         self.runner: Callable[..., object] = print
         self.calls: list[Any] = []
         self.goes_on = threading.Event()
         self.error: BaseException | None = None
-
-    def open(self) -> None:
-        """Do nothing."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The number of the task."""
@@ -228,7 +227,7 @@ def test_whose_fault_the_end_of_an_attempt_is(
 def test_what_does_not_write_is_not_committed_in_a_thread() -> None:
     """Small calls are reported at once."""
     writer = Writer()
-    del writer.output
+    writer.output = ""
     writer.goes_on.set()
     scene = Scene(writer)
     scene.jobs.finished(scene.launch(), None, 2.0)

@@ -16,14 +16,16 @@ from slotwise.backends.executing import Executing
 from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import LaunchDropped, OutputLost, TaskFailed, TaskFinished
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
-from slotwise.jobs.execution import LostInputError
+from slotwise.jobs.execution import Execution, LostInputError
 from tiers import examples
 
 MAP, REDUCE = PhaseId("j", "map"), PhaseId("j", "reduce")
 
 
-class Files:
+class Files(Execution):
     """Two maps and two reduces; the output of maps is in files, and may be lost."""
+
+    folder = output = ""
 
     def __init__(self, continues: str | None = None) -> None:
         after = frozenset[str]() if continues else frozenset({"map"})
@@ -33,9 +35,6 @@ class Files:
         self.lost: list[tuple[str, tuple[int, ...]]] = []
         self.error: OSError | None = None
 
-    def open(self) -> None:
-        """Do nothing."""
-
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """None."""
         return ()
@@ -44,21 +43,12 @@ class Files:
         """The phase and the number."""
         return f"{phase} {task}"
 
-    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Do nothing."""
-
-    def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Do nothing."""
-
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Note the call."""
         if self.error is not None:
             raise self.error
         self.lost.append((phase, tuple(tasks)))
         return tasks
-
-    def close(self, succeeded: bool) -> None:
-        """Do nothing."""
 
 
 @dataclass
@@ -173,9 +163,15 @@ def test_only_the_task_that_continues_another_needs_its_output() -> None:
     assert scene.events[1:] == [OutputLost(5.0, MAP, (1,), "host x is lost")]
 
 
-def test_a_job_without_intermediate_output_loses_nothing(scene: Scene) -> None:
-    """Its execution has no function for it."""
-    scene.jobs["j"].loses = None
+class NoFiles(Files):
+    """A job without intermediate output."""
+
+    lose = Execution.lose
+
+
+def test_a_job_without_intermediate_output_loses_nothing() -> None:
+    """Its execution has the default function."""
+    scene = Scene(NoFiles())
     scene.lose(0)
     assert scene.events == []
 
@@ -232,7 +228,7 @@ def test_nothing_is_lost_of_a_job_that_was_given_up(scene: Scene) -> None:
 def test_nothing_is_lost_of_a_job_that_is_being_committed() -> None:
     """All its tasks are done; if the commit fails, the last one runs again."""
     files = Files()
-    files.output = "out"  # type: ignore[attr-defined]
+    files.output = "out"
     scene = Scene(files)
     for task in (0, 1):
         scene.finish(scene.launch(REDUCE, task))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from slotwise.backends.signals import undisturbed
 from slotwise.core.decisions import Launch
@@ -28,7 +28,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import PhaseId
 from slotwise.jobs.calls import Sleep
-from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError, ReportsWaiting
+from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,10 @@ class Executing:
         if obstacle:
             self.failed(launch, f"it cannot be started: {obstacle}", lost=True)
             return None
-        if live.skips is not None and live.skips(name, task):
+        if execution.skips(name, task):
             self._done(live, launch, 0.0)
             return None
-        if live.begins is not None:
-            live.begins(name, task, attempt, address)
+        execution.begins_at(name, task, attempt, address)
         try:
             arguments = execution.arguments(name, task, attempt)
         except Exception as error:
@@ -121,7 +120,7 @@ class Executing:
             return None
         kept = live.kept.get((name, task), b"")
         sleeps = isinstance(execution, Sleep)
-        return Start(live.runner_key, execution.runner, arguments, kept, sleeps)
+        return Start(execution.runner_key, execution.runner, arguments, kept, sleeps)
 
     def slots_of(self, launch: Launch) -> int:
         """The slots that an attempt occupies."""
@@ -179,7 +178,7 @@ class Executing:
                 lacks_input, lost = self._lacks(live, reason), True
             except (OSError, WorkFolderError) as error:
                 reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
-        if live.absorbs is not None and live.absorbs(name, task, str(reason), lost):
+        if live.execution.absorbs(name, task, str(reason), lost):
             self._done(live, launch, 0.0)
             return
         live.discard(launch)
@@ -199,9 +198,9 @@ class Executing:
         recorded.
         """
         live = self._jobs.get(job)
-        if live is None or live.given_up or live.later is not None or live.loses is None:
+        if live is None or live.given_up or live.later is not None:
             return
-        lost = tuple(live.loses(phase, live.needed(phase, tasks)))
+        lost = tuple(live.execution.lose(phase, live.needed(phase, tasks)))
         if lost:
             if live.execution.job.by_name[phase].is_gang:
                 lost = self._lose_gang(live, phase)
@@ -306,10 +305,9 @@ class Executing:
         name, task, execution = launch.phase.phase, launch.task, live.execution
         try:
             execution.finished(name, task, launch.attempt, result)
-            if live.waits is not None:
-                seconds -= live.waits.waited(name, task, launch.attempt)
+            seconds -= execution.waited(name, task, launch.attempt)
             if live.is_last:
-                if hasattr(execution, "output"):
+                if execution.output:
                     live.later = []
                     commit = partial(execution.close, succeeded=True)
                     self._commits.begin(commit, launch, seconds)
@@ -363,7 +361,7 @@ class Executing:
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
         live.begun[name][task] = DONE + launch.attempt
-        if live.folder:
+        if live.execution.folder:
             live.places[name, task] = launch.host
         live.kept.pop((name, task), None)
         self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
@@ -382,9 +380,10 @@ class Executing:
             live.execution.close(succeeded=False)
 
     def _forget(self, live: LiveJob) -> None:
-        del self._jobs[live.execution.job.id]
-        if live.runner_key == live.execution.job.id:
-            self._forget_runner(live.runner_key, live.folder)
+        execution = live.execution
+        del self._jobs[execution.job.id]
+        if execution.runner_key == execution.job.id:
+            self._forget_runner(execution.runner_key, execution.folder)
 
 
 def _sentence(error: Exception) -> str:
@@ -410,14 +409,8 @@ class LiveJob:
     begun    the number of the last attempt begun of each task, by phase; 0 if there is none
     running  the tasks with a running attempt, or with one that is being committed
     kept     the values kept by stopped attempts of tasks that are not done, by phase and number
-    waits    the execution, if it reports how long its tasks waited
     open     the number of phases that may still get tasks
-    skips    predicate: a task is done without an attempt; or None
-    absorbs  predicate: a task counts as done although its attempt failed; or None
-    loses    forgets lost output of tasks; None if there is no intermediate output
-    begins   is called with the place of each attempt that is about to begin; or None
     broken   for each broken gang, its last attempt that does not count
-    folder   the name of its folder on each host with its own; empty if it needs none
     places   the host that stores the output of each done task, by phase and number
     later    during the commit of the output, the attempts to discard afterwards; else None
     """
@@ -425,40 +418,21 @@ class LiveJob:
     execution: Execution
     tasks_left: int
     begun: dict[str, array[int]]
-    runner_key: str
     running: set[tuple[str, int]] = field(default_factory=set)
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
-    waits: ReportsWaiting | None = None
     open: int = 0
-    skips: Callable[[str, int], bool] | None = None
-    absorbs: Callable[[str, int, str, bool], bool] | None = None
-    loses: Callable[[str, Collection[int]], Collection[int]] | None = None
-    begins: Callable[[str, int, int, str], None] | None = None
     broken: dict[str, int] = field(default_factory=dict)
-    folder: str = ""
     places: dict[tuple[str, int], str] = field(default_factory=dict)
     later: list[Launch] | None = None
 
     @classmethod
     def of(cls, execution: Execution) -> Self:
-        """A job with no attempt begun. The execution may lack the optional functions."""
+        """A job with no attempt begun."""
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
-        found: Any = execution  # A check of a runtime protocol takes far longer.
-        return cls(
-            execution,
-            sum(counts.values()),
-            begun,
-            getattr(found, "runner_key", execution.job.id),
-            waits=found if hasattr(found, "waited") else None,
-            open=sum(phase.grows for phase in execution.job.phases),
-            skips=getattr(found, "skips", None),
-            absorbs=getattr(found, "absorbs", None),
-            loses=getattr(found, "lose", None),
-            begins=getattr(found, "begins_at", None),
-            folder=getattr(found, "folder", ""),
-        )
+        still_open = sum(phase.grows for phase in execution.job.phases)
+        return cls(execution, sum(counts.values()), begun, open=still_open)
 
     @property
     def is_last(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from slotwise import task as running
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job
-from slotwise.jobs.execution import LostInputError
+from slotwise.jobs.execution import Execution, LostInputError
 from slotwise.jobs.transfer import Handle, TransferFolders, discard, exists, get, put
 
 Function = Callable[[int], object] | Callable[[int, "Results"], object]
@@ -98,7 +98,7 @@ class _Dispatch:
         return put(result, self.folders, file) if file else result
 
 
-class Calls:
+class Calls(Execution):
     """A job in which each task is one call, `functions[phase](task)`, in a worker process.
 
     A function with a second parameter without a default is called with the results of the
@@ -159,8 +159,10 @@ class Calls:
             for name in functions
         }
 
-    def open(self) -> None:
-        """Do nothing: calls reserve no resources."""
+    @property
+    def result(self) -> object:
+        """The results of all calls."""
+        return self.results
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return the phase, the task number and, if results are passed, file and handles."""
@@ -171,10 +173,6 @@ class Calls:
         file = self._file(phase, task, attempt) if is_passed else ""
         after = self._takers[phase].after if phase in self._takers else ()
         return (phase, task, file, {name: self._all_of(name) for name in sorted(after)})
-
-    def describe(self, phase: str, task: int) -> str:
-        """Return a description of the task for messages."""
-        return f"{phase} task {task} of job {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Store the result of the first attempt that finishes, or of the last one of a gang."""
@@ -258,7 +256,7 @@ def _takes(function: Function) -> bool:
     return len(required) >= 2
 
 
-class Sleep:
+class Sleep(Execution):
     """A synthetic job: each task sleeps for the seconds given as the work of its phase.
 
     On an emulated host of speed s it sleeps 1 / s times as long, because the pauses that slow
@@ -277,9 +275,6 @@ class Sleep:
         self.job = job
         self.runner: Callable[..., object] = running.sleep
 
-    def open(self) -> None:
-        """Do nothing: a sleep reserves no resources."""
-
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return the seconds to sleep."""
         work = self.job.by_name[phase].tasks.work_of(task)
@@ -289,12 +284,3 @@ class Sleep:
     def describe(self, phase: str, task: int) -> str:
         """Return a description of the task for messages."""
         return f"{phase} task {task} of job {self.job.id} (it sleeps)"
-
-    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Do nothing: a sleep has no result."""
-
-    def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Do nothing: a sleep writes no files."""
-
-    def close(self, succeeded: bool) -> None:
-        """Do nothing: there is no output to commit."""

@@ -19,6 +19,7 @@ from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseEr
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Tasks
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
+from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
 from slotwise.jobs.work_folder import work_folder_name
 from slotwise.task import SPEED_VARIABLE
@@ -132,8 +133,8 @@ class CommandRunner:
         return {n: value for n, value in os.environ.items() if n != HASH_SEED} | seed
 
 
-class Commands:
-    """An Execution; create it with `plan_commands`.
+class Commands(Execution):
+    """The execution of a command; created by `plan_commands`.
 
     The files of stdout and stderr appear in the output only if all tasks succeed. They come
     from the attempts that succeeded.

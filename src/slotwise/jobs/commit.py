@@ -27,7 +27,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from slotwise.core.errors import InputError
-from slotwise.jobs.execution import WritesOutput
+from slotwise.jobs.execution import Execution
 from slotwise.jobs.formats.files import (
     absolute,
     as_os_errors,
@@ -471,7 +471,7 @@ class Layout:
 # Checks before a run whether several processes can write to an output.
 
 
-def check_writable(job: WritesOutput) -> None:
+def check_writable(job: Execution) -> None:
     """Raise InputError for an output that tasks could not write.
 
     Some causes, such as a full disk, are found only when they write.

@@ -1,9 +1,10 @@
-"""The interface between the local backend and one job."""
+"""The interface between the live backends and one job."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 from slotwise.core.job import Job, Sizes
 
@@ -12,74 +13,92 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Execution(Protocol):
+class Execution(ABC):
     """One job on a live backend: the code of its tasks, and the handling of their results.
 
     Everything but `runner` stays in the manager process. Calls are never concurrent.
+
+    job     the job as the scheduler sees it: phases, counts and estimates of work
+    runner  the function that workers call for each task; sent once to each worker, pickled. It
+            may use `slotwise.task` to check for a stop request and to read what an earlier
+            attempt kept
     """
 
-    @property
-    def job(self) -> Job:
-        """The job as the scheduler sees it: phases, counts and estimates of work."""
-        ...
+    job: Job
+    runner: Callable[..., object]
 
     @property
-    def runner(self) -> Callable[..., object]:
-        """The function that workers call for each task; sent once to each worker, pickled.
+    def runner_key(self) -> str:
+        """The name under which workers keep the runner; its own one, of the job by default."""
+        return self.job.id
 
-        It may use `slotwise.task` to check for a stop request and to read what an earlier
-        attempt kept.
-        """
-        ...
+    @property
+    def output(self) -> str:
+        """The path or URL of the folder that it writes to; empty if there is none."""
+        return ""
+
+    @property
+    def result(self) -> object:
+        """The result of the job in a session: the place of its output by default, or None."""
+        return self.output or None
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder on each host with its own; empty if it needs none."""
+        return ""
+
+    @property
+    def program(self) -> str:
+        """The name of the program in other runs; empty if it says nothing about durations."""
+        return ""
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of the tasks of a program, for each phase in which they are known."""
+        return {}
+
+    def expect(self, job: Job) -> None:
+        """Replace the job by one that differs only in its estimates of work."""
+        assert job.by_name.keys() == self.job.by_name.keys()
+        self.job = job
 
     def open(self) -> None:
         """Reserve what the job needs exclusively, such as its output, before a run begins.
 
         Raises InputError, and reserves nothing, if that is not available.
         """
-        ...
 
+    def skips(self, phase: str, task: int) -> bool:
+        """Whether a task that is about to begin is done without an attempt."""
+        return False
+
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+        """Handle that an attempt is about to begin on a host; `arguments` is called next.
+
+        `address` is that of the agent of the host, or empty without an agent.
+        """
+
+    @abstractmethod
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return the arguments of `runner` for an attempt at its launch. Keep them small."""
-        ...
 
     def describe(self, phase: str, task: int) -> str:
         """Return the task for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
-        ...
+        return f"{phase} task {task} of job {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Store the return value of an attempt. The first to finish wins. May raise OSError."""
-        ...
-
-    def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the files of a failed or killed attempt.
-
-        Also called for an attempt of a gang that has finished, if another attempt of the gang
-        then fails, is killed, or loses its output. The task is done again.
-        """
-        ...
-
-    def close(self, succeeded: bool) -> None:
-        """Commit the output, or remove everything written. Temporary files are removed.
-
-        Called at the end, also for a job that never began. If a commit fails, this may raise
-        OSError, and is called again.
-        """
-        ...
-
-
-@runtime_checkable
-class ReportsWaiting(Protocol):
-    """An execution in which some tasks hold a slot without computing for part of the time."""
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """Return the seconds for which an attempt that has just finished copied or waited."""
-        ...
+        """Return the seconds for which an attempt that has just finished copied or waited.
 
+        It held its slot without computing.
+        """
+        return 0.0
 
-@runtime_checkable
-class LosesOutput(Protocol):
-    """An execution with intermediate output that can be lost, such as files of its tasks."""
+    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
+        """Whether a task counts as done although its attempt failed or was lost."""
+        return False
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the lost intermediate output of done tasks, and return the tasks that had any.
@@ -87,58 +106,21 @@ class LosesOutput(Protocol):
         They are done again, and with one of a gang all others. If OSError is raised, nothing is
         forgotten.
         """
-        ...
+        return ()
 
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove the files of a failed or killed attempt.
 
-@runtime_checkable
-class KnowsHosts(Protocol):
-    """An execution whose running tasks connect to each other across hosts."""
-
-    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """Handle that an attempt is about to begin on a host; `arguments` is called next.
-
-        `address` is that of the agent of the host, or empty without an agent.
+        Also called for an attempt of a gang that has finished, if another attempt of the gang
+        then fails, is killed, or loses its output. The task is done again.
         """
-        ...
 
+    def close(self, succeeded: bool) -> None:
+        """Commit the output, or remove everything written. Temporary files are removed.
 
-@runtime_checkable
-class WritesOutput(Protocol):
-    """An execution that writes its result to a place of its own."""
-
-    @property
-    def job(self) -> Job:
-        """The job as the scheduler sees it."""
-        ...
-
-    @property
-    def output(self) -> str:
-        """The path or URL of the output folder."""
-        ...
-
-
-@runtime_checkable
-class HasInputSizes(Protocol):
-    """An execution of a program whose task durations grow with the bytes of input."""
-
-    @property
-    def job(self) -> Job:
-        """The job as the scheduler sees it."""
-        ...
-
-    @property
-    def program(self) -> str:
-        """The name that identifies the program in other runs."""
-        ...
-
-    @property
-    def sizes(self) -> Mapping[str, Sizes]:
-        """The bytes of the tasks, for each phase in which they are known."""
-        ...
-
-    def expect(self, job: Job) -> None:
-        """Replace the job by one that differs only in its estimates of work."""
-        ...
+        Called at the end, also for a job that never began. If a commit fails, this may raise
+        OSError, and is called again.
+        """
 
 
 # Reports of tasks of jobs of stages.

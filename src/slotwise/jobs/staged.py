@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job, Sizes
 from slotwise.jobs.commit import Layout, OutputDirectory
-from slotwise.jobs.execution import SuccessfulAttempts, TaskResult
+from slotwise.jobs.execution import Execution, SuccessfulAttempts, TaskResult
 from slotwise.jobs.work_folder import WorkFolder, work_folder_errors
 
 
@@ -100,8 +100,8 @@ class Stages(Protocol):
         ...
 
 
-class StagedExecution:
-    """An Execution of a job of stages.
+class StagedExecution(Execution):
+    """The execution of a job of stages.
 
     The first attempt of a task to finish wins; the files of other attempts are removed. The
     output appears only if the whole job succeeds.
@@ -141,11 +141,6 @@ class StagedExecution:
     def sizes(self) -> Mapping[str, Sizes]:
         """The bytes of the tasks, for each phase in which they are known."""
         return self._stages.sizes
-
-    def expect(self, job: Job) -> None:
-        """Replace the job by one that differs only in its estimates of work."""
-        assert job.by_name.keys() == self.job.by_name.keys()
-        self.job = job
 
     def open(self) -> None:
         """Lock the output for this job. Raises InputError if another job holds it.

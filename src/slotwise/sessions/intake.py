@@ -27,7 +27,7 @@ from slotwise.core.state import State
 from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import MAX_ROWS, ShownJob, ShownSession, session_html
-from slotwise.jobs.execution import Execution, HasInputSizes
+from slotwise.jobs.execution import Execution
 from slotwise.running import check_jobs, existing, warn_user
 from slotwise.sessions.calls import PHASE, OpenCalls
 from slotwise.sessions.futures import Future
@@ -298,8 +298,7 @@ class SessionCore:
         if job in self.jobs:
             future, execution = self.jobs.pop(job)
             self.learning.end(job)
-            found: Any = execution
-            future.finish(getattr(found, "results", getattr(found, "output", None)))
+            future.finish(execution.result)
 
     def _fail(self, job: str, reason: str) -> None:
         self.over += 1
@@ -370,7 +369,7 @@ class ProgramHistory:
 
     def begin(self, execution: Execution) -> None:
         """Record the finished tasks of a job that is about to arrive."""
-        if self.record is not None and isinstance(execution, HasInputSizes):
+        if self.record is not None and execution.program:
             self._programs[execution.job.id] = (execution.program, execution.sizes)
 
     def end(self, job: str) -> None:

@@ -21,6 +21,7 @@ from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import SlotwiseError, WorkFolderError
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.tracebacks import error_line, format_traceback
+from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import NAME_VARIABLE, lacking
 from slotwise.jobs.pickling import sending
 from slotwise.jobs.transfer import (
@@ -193,7 +194,7 @@ class CallResult:
         return substitute
 
 
-class CallStream:
+class CallStream(Execution):
     """A job of one phase whose tasks are calls; `add` may be called from any thread.
 
     An exception that a call raises is its result, and the call is not repeated. A call that
@@ -230,9 +231,6 @@ class CallStream:
         count = self.count
         new, self.taken = count - self.taken, count
         return new
-
-    def open(self) -> None:
-        """Do nothing: calls reserve no resources."""
 
     def skips(self, phase: str, task: int) -> bool:
         """Whether a call was cancelled, so that its task is done without a worker."""
@@ -275,9 +273,6 @@ class CallStream:
         self._files.discard(file_name(self._number, task, attempt))
         if task in self._calls:
             self._settled.stopped(task)
-
-    def close(self, succeeded: bool) -> None:
-        """Do nothing: there is no output to commit."""
 
     def _end(self, task: int, result: CallResult) -> None:
         self._calls.pop(task, None)
