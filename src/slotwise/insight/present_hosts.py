@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -12,13 +12,10 @@ from slotwise.core.events import (
     HostAdded,
     HostChange,
     HostDrained,
-    HostJoined,
-    HostLost,
-    HostRemoved,
     HostResized,
 )
 from slotwise.core.job import Job, PhaseId
-from slotwise.core.log import Header, Turn
+from slotwise.core.log import Header
 from slotwise.insight.bound import Missing, rates_of
 
 LITTLE = 1e-9
@@ -222,35 +219,3 @@ class PresentHosts:
                 max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)
                 for n in range(most)
             ]
-
-
-# Times in which hosts were unresponsive.
-
-
-@dataclass(frozen=True, slots=True)
-class UnresponsiveSpan:
-    """A host was unresponsive from `start` to `end` (seconds; None: the end of the run)."""
-
-    host: str
-    start: float
-    end: float | None
-
-
-def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
-    """Return all times in which hosts were unresponsive, in order of start. O(entries).
-
-    They end when the host reconnects or is removed.
-    """
-    unresponsive: list[UnresponsiveSpan] = []
-    open_at: dict[str, int] = {}
-    for turn in turns:
-        for event in turn.events:
-            if isinstance(event, HostLost):
-                open_at[event.host] = len(unresponsive)
-                unresponsive.append(UnresponsiveSpan(event.host, event.at, None))
-            elif isinstance(event, HostJoined | HostRemoved) and event.host in open_at:
-                place = open_at.pop(event.host)
-                unresponsive[place] = UnresponsiveSpan(
-                    event.host, unresponsive[place].start, event.at
-                )
-    return tuple(unresponsive)

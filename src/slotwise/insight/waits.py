@@ -167,10 +167,11 @@ class _Held:
     def __init__(self, line: Timeline) -> None:
         self.jobs = list(line.jobs)
         number = {job: at for at, job in enumerate(self.jobs)}
-        columns = line.attempts.columns
-        self._start, self._end, self._phase = columns.start, columns.end, columns.phase
-        self._jobs = np.array([number[phase.job] for phase in columns.phases], dtype=np.intp)
-        self._kinds = np.array(line.attempts.kinds, dtype=object)
+        attempts = line.attempts
+        names = ("start", "end", "phase")
+        self._start, self._end, self._phase = (attempts.column(name) for name in names)
+        self._jobs = np.array([number[phase.job] for phase in attempts.phases], dtype=np.intp)
+        self._kinds = np.array(attempts.kinds, dtype=object)
 
     def between(self, start: float, end: float, kind: str) -> dict[str, float]:
         """The slot-seconds of each job that held slots of this kind from start to end."""
