@@ -16,7 +16,7 @@ from slotwise.core.events import HostLost, JobArrived, TaskFailed, TaskFinished
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool
 from slotwise.core.state import State
-from slotwise.insight.waits import why_avoided
+from slotwise.insight.why import why_avoided
 from slotwise.policy.assignment.assigner import Assigner, Greedy
 from slotwise.policy.assignment.delay import Delay, Levels
 

@@ -123,6 +123,7 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
         self._columns: dict[str, array[Any]] = {
             name: array(code) for name, code in COLUMNS.items()
         }
+        self._appends = [column.append for column in self._columns.values()]
         self._lanes = array("i")
 
     def add(self, attempt: Attempt) -> None:
@@ -140,8 +141,8 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
             attempt.kept,
             attempt.stop_requested,
         )
-        for column, value in zip(self._columns.values(), row, strict=True):
-            column.append(value)
+        for append, value in zip(self._appends, row, strict=True):
+            append(value)
 
     def place(self, kind_of: Callable[[PhaseId], str]) -> None:
         """Sort by start, phase, task and number, and find the lanes. Call it once, last."""
