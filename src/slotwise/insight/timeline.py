@@ -272,6 +272,9 @@ def timeline_of(log: Log) -> Timeline:
     return _TimelineReducer(log.header).follow(log).timeline(log.header.cluster)
 
 
+_TASKS_CHANGED = (TaskFinished, TasksAdded)
+
+
 class _TimelineReducer(RunReducer):
     """Collects the attempts, and the changes of jobs and hosts, that charts show."""
 
@@ -297,9 +300,10 @@ class _TimelineReducer(RunReducer):
         """Apply one turn. A job is idle only if it still is when all events are applied."""
         super().__call__(now, events, decisions)
         for event in events:
-            if isinstance(event, TaskFinished | TasksAdded):
+            if isinstance(event, _TASKS_CHANGED):
                 job = event.phase.job
-                if self.jobs[job].growing and not self.jobs[job].tasks_left:
+                span = self.jobs[job]
+                if span.growing and not span.tasks_left:
                     self._idle_since[job] = event.at
                 elif job in self._idle_since:
                     self._idle[job].append((self._idle_since.pop(job), event.at))

@@ -55,9 +55,9 @@ class Wait:
     pool: str
     start: float
     end: float
-    slot_kind: str = ""
-    holders: tuple[Holder, ...] = ()
-    free_slot_seconds: float = 0.0
+    slot_kind: str
+    holders: tuple[Holder, ...]
+    free_slot_seconds: float
     reason: str = ""
     remedy: str = ""
 
@@ -97,7 +97,7 @@ def worst_waits(
         raise InputError(unknown_job(job, line.jobs))
     least = MIN_WAIT * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
     found = [
-        Wait(name, line.jobs[name].pool_at(start), start, end)
+        Wait(name, line.jobs[name].pool_at(start), start, end, "", (), 0.0)
         for name in (line.jobs if job is None else [job])
         for start, end in _stretches(line, name)
         if end - start > least
