@@ -293,7 +293,7 @@ def test_a_phase_avoids_a_host_where_it_only_fails(
         launches = decide(state, assigner)
     assert launches == []
     assert why_avoided(state, state.phase(A)) == (
-        "its last attempts on h1 have failed: it waits for slots of other hosts"
+        "its last attempts on h1 have failed: it waits for slots on other hosts"
     )
     state.apply(TaskFinished(0.0, B, 0, 1, 1.0))
     (again,) = decide(state, assigner)

@@ -190,7 +190,7 @@ class LogValidator:
     def _add(self, host: Host) -> None:
         may_have_left = host.name in self._removed or host.name in self._drained
         if host.name in self._hosts and not may_have_left:
-            raise ValueError(f"host {host.name!r} is added, but it is there")
+            raise ValueError(f"host {host.name!r} is added, but is present")
         self._hosts.add(host.name)
         for names in (self._removed, self._drained, self._silent):
             names.discard(host.name)
@@ -214,7 +214,7 @@ class LogValidator:
                 self._finish(job, 0)
         elif isinstance(event, JobsClosed):
             if self._is_closed:
-                raise ValueError("no more jobs arrive, for the second time")
+                raise ValueError("the end of arrivals is repeated")
             self._is_closed = True
 
     def _check_job(self, job: str) -> None:
@@ -223,13 +223,13 @@ class LogValidator:
 
     def _check_host(self, host: str) -> None:
         if host not in self._hosts:
-            raise ValueError(f"there is no host {host!r}")
+            raise ValueError(f"host {host!r} has not joined")
 
     def _check_task(self, phase: PhaseId, task: int) -> None:
         known = self._jobs.get(phase.job)
         count = None if known is None else known.counts.get(phase.phase)
         if count is None:
-            raise ValueError(f"there is no phase {phase} by then")
+            raise ValueError(f"phase {phase} has not arrived")
         if not (isinstance(task, int) and 0 <= task < count):
             raise ValueError(f"phase {phase} has no task {task!r}")
 

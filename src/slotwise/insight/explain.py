@@ -178,20 +178,20 @@ def _lacks(state: State, pool: PoolState) -> str:
     words = []
     for what, due in (("its min share", pool.min_share_due), ("its share", pool.fair_due)):
         if due <= state.now:
-            words.append(f"below {what} for too long: it takes the missing slots back")
+            words.append(f"below {what} for too long: it reclaims the missing slots")
             if what == "its share" and _spares(state, pool.slot_kind):
                 words.append(
-                    "it leaves tasks that were stopped before until they have run longer"
+                    "it spares tasks that were stopped before until they have run longer"
                 )
         elif due < inf:
-            words.append(f"below {what}: it takes the missing slots back at {due:.6g} s")
+            words.append(f"below {what}: it reclaims the missing slots at {due:.6g} s")
     if pool.slots_being_reclaimed:
         are = "slot is" if pool.slots_being_reclaimed == 1 else "slots are"
-        words.append(f"{pool.slots_being_reclaimed} {are} being taken back for it")
+        words.append(f"{pool.slots_being_reclaimed} {are} being reclaimed for it")
     if words or pool.held >= whole(pool.share):
         return "; ".join(words)
     if pool.preemption is None or pool.preemption.fair_after == inf:
-        return "below its share, but it has no time-out after which it takes slots back"
+        return "below its share, but it has no time-out after which it reclaims slots"
     return f"below its share, but not below {pool.preemption.fraction:.3g} of it"
 
 

@@ -41,9 +41,9 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
     if not phase.pending:
         others = "wait for others of their graph" if phase.phase.gated else BLOCKED
         rest = f", except {phase.blocked} that {others}" if phase.blocked else ""
-        return f"all its tasks run{rest}: it can use no more slots"
+        return f"all its tasks run{rest}: it cannot use more slots"
     if not state.capacity(phase.slot_kind):
-        return f"no host can begin tasks on slots of kind {phase.slot_kind!r} now"
+        return f"no host can start tasks on slots of kind {phase.slot_kind!r} now"
     if is_queued:
         return _why_queued(state, phase)
     if phase.is_gang and (reason := _why_gang_waits(state, phase)):
@@ -76,9 +76,8 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         if phase.width > 1:
             return f"it has waited since {since} for {phase.width} free slots of one host"
         waited = f"{state.now - phase.deferred_since:.6g} s"
-        return (
-            f"it has waited {waited} for a slot near its input, and waits until {until} at most"
-        )
+        near = f"it has waited {waited} for a slot near its input"
+        return f"{near}, and waits until {until} at the latest"
     if phase.allocated <= 0 and state.is_stale:
         return (
             "it arrived after the last allocation and is served after others until the next"
@@ -109,7 +108,7 @@ def _why_no_host(state: State, phase: PhaseState) -> str:
         return ""
     return (
         f"each of its tasks occupies {phase.width} slots of one host, and the largest host that"
-        f" can begin tasks now has {most}: it waits for a larger one"
+        f" can start tasks now has {most}: it waits for a larger one"
     )
 
 
@@ -145,7 +144,7 @@ def why_avoided(state: State, phase: PhaseState) -> str:
     if not free or not avoided or not free.keys() <= set(avoided):
         return ""
     hosts = ", ".join(sorted(free))
-    return f"its last attempts on {hosts} have failed: it waits for slots of other hosts"
+    return f"its last attempts on {hosts} have failed: it waits for slots on other hosts"
 
 
 def _why_gang_waits(state: State, phase: PhaseState) -> str:
@@ -154,11 +153,11 @@ def _why_gang_waits(state: State, phase: PhaseState) -> str:
     if phase.running:
         return (
             "an attempt of its gang has ended without a result: its running tasks are stopped,"
-            " then all of them start again together"
+            " then all tasks of the gang start again together"
         )
     if (most := _places_in_all(state, phase)) < count:
         return (
-            f"the {count} tasks of its gang start together, and the hosts that can begin tasks"
+            f"the {count} tasks of its gang start together, and the hosts that can start tasks"
             f" now have slots for {most} of them"
         )
     for pool in path_to(phase.pool):
@@ -201,7 +200,7 @@ def _why_queued(state: State, phase: PhaseState) -> str:
     for host, queue in queues.by_host.items():
         places = [place for place, (name, _) in enumerate(queue) if name == phase.id]
         if places:
-            others = f"behind {_tasks(places[0])}" if places[0] else "first"
+            others = f"after {_tasks(places[0])}" if places[0] else "first"
             idle = _kept_idle(state, queue[0][0])
             waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
     if not waiting:
@@ -253,7 +252,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     if phase.job.id in state.awaiting_admission:
         name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
         reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
-        remedy = f"a larger jobs_max for pool {name} admits it sooner"
+        remedy = f"a larger jobs_max for pool {name} would admit it sooner"
         return Cause("not admitted", name, reason, remedy)
     if scheduler in QUEUEINGS:
         reason = f"{scheduler} had planned tasks of other jobs before its own"
@@ -261,8 +260,8 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     free = state.free(kind)
     if phase.is_gang and (most := _places_in_all(state, phase)) < phase.pending:
         reason = (
-            f"the {phase.pending} tasks of its gang start together, and the hosts that were"
-            f" there had slots for {most} of them"
+            f"the {phase.pending} tasks of its gang start together, and the hosts present"
+            f" had slots for {most} of them"
         )
         return Cause("too few hosts for a gang", str(phase.unit), reason)
     if phase.is_gang and _lacks_slots(phase, free):
@@ -280,7 +279,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     near = may_defer and phase.has_homes
     if near and phase.deferred_until is not None and phase.deferred_until > state.now:
         reason = "it skipped slots far from its input (delay scheduling)"
-        return Cause("deferred", "", reason, "shorter waits let it use them")
+        return Cause("deferred", "", reason, "shorter waits for locality would let it use them")
     full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
     if full is not None:
         reason = f"pool {full.name} held its max share of {full.max_share:g}"
@@ -290,7 +289,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
             "full with free slots",
             full.name,
             f"{reason} while slots were free",
-            f"a larger slots_max for pool {full.name} lets it use these slots",
+            f"a larger slots_max for pool {full.name} would let it use these slots",
         )
     if scheduler == "fifo":
         reason = "fifo serves jobs in order of priority and arrival, regardless of pools"
@@ -298,7 +297,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         return Cause("fifo", "", reason, remedy)
     if scheduler == "fair" and pool.policy == "fifo" and phase.pool.running:
         reason = f"pool {pool.name} serves its jobs one after the other (policy fifo)"
-        remedy = "policy fair shares its slots among them"
+        remedy = "policy fair would share its slots among them"
         return Cause("fifo in its pool", pool.name, reason, remedy)
     return Cause()
 
