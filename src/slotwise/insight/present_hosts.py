@@ -102,8 +102,7 @@ class PresentHosts:
             self.leaving[event.host] = running + 1
             self.ended(event.host, event.at)
         else:
-            if event.host not in self.leaving or self.leaving[event.host]:
-                self._count(event.at, event.host, -1)
+            self._count(event.at, event.host, -1)
             self._remove(event.host)
             self._powers.append((event.at, self._power()))
 
@@ -111,22 +110,16 @@ class PresentHosts:
         """Change the numbers of slots of a host."""
         if event.host not in self._cluster.by_name:
             return
-        if not self._rates:
-            self._widen(self._at_first)
-        if self.leaving.get(event.host, 1):
-            self._count(event.at, event.host, -1)
-        self._cluster = self._cluster.resized(event.host, event.slots)
+        self._count(event.at, event.host, -1)
+        self._widen(event.at, self._cluster.resized(event.host, event.slots))
         self.by_name[event.host] = self._cluster.by_name[event.host]
-        if self.leaving.get(event.host, 1):
-            self._count(event.at, event.host, 1)
-        self._widen(self._cluster)
-        self._powers.append((event.at, self._power()))
+        self._count(event.at, event.host, 1)
 
     def ended(self, host: str, at: float) -> None:
         """Count the end of an attempt on a drained host."""
-        self.leaving[host] -= 1
-        if not self.leaving[host]:
+        if self.leaving[host] == 1:
             self._count(at, host, -1)
+        self.leaving[host] -= 1
 
     def slots(self, kind: str | None = None) -> SlotsOverTime:
         """The number of slots of one kind, or of all kinds."""
@@ -188,34 +181,36 @@ class PresentHosts:
 
     def _add(self, at: float, host: Host) -> None:
         host = replace(host, speed=self._true.get(host.name, host.speed))
-        if not self._rates:
-            self._widen(self._at_first)
         if host.name in self._cluster.by_name:  # It was drained and has left.
             self._remove(host.name)
         known = self._cluster.capacity
-        self._cluster = self._cluster.with_host(host)
+        self._widen(at, self._cluster.with_host(host))
         self._has_new_kinds |= len(self._cluster.capacity) > len(known)
         self.speeds[host.name] = host.speed
         self.by_name[host.name] = host
         self._count(at, host.name, 1)
-        self._widen(self._cluster)
-        self._powers.append((at, self._power()))
 
     def _remove(self, name: str) -> None:
         self._cluster = self._cluster.without(name)
         self.leaving.pop(name, None)
 
     def _count(self, at: float, name: str, sign: int) -> None:
+        """Count the slots of a host, unless it was drained and has left."""
+        if not self.leaving.get(name, 1):
+            return
         for kind, count in self._cluster.by_name[name].slots.items():
             if count:
                 self._changes.setdefault(kind, []).append((at, sign * count))
 
-    def _widen(self, cluster: Cluster) -> None:
-        """Raise the rates to at least those of a cluster."""
-        for kind in cluster.capacity:
-            before, now = self._rates.get(kind, []), rates_of(cluster, kind)
-            most = max(len(before), len(now))
-            self._rates[kind] = [
-                max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)
-                for n in range(most)
-            ]
+    def _widen(self, at: float, cluster: Cluster) -> None:
+        """Change to a cluster, and raise the rates to at least those of it."""
+        self._cluster = cluster
+        self._powers.append((at, self._power()))
+        for one in (cluster,) if self._rates else (self._at_first, cluster):
+            for kind in one.capacity:
+                before, now = self._rates.get(kind, []), rates_of(one, kind)
+                most = max(len(before), len(now))
+                self._rates[kind] = [
+                    max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)
+                    for n in range(most)
+                ]

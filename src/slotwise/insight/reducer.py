@@ -274,25 +274,7 @@ def without_tasks(job: Job) -> Job:
     return replace(job, phases=tuple(phases))
 
 
-def _attempt(
-    launch: Launch,
-    start: float,
-    end: float,
-    seconds: float,
-    ending: Ending,
-    kept: float = 0.0,
-    stop_requested: bool = False,
-) -> Attempt:
-    return Attempt(
-        launch.phase,
-        launch.task,
-        launch.attempt,
-        launch.host,
-        launch.locality,
-        start,
-        end,
-        seconds,
-        ending,
-        kept,
-        stop_requested,
-    )
+def _attempt(launch: Launch, *rest: Any) -> Attempt:
+    """The attempt of a launch; `rest` are the other fields from `start` on."""
+    place = (launch.phase, launch.task, launch.attempt, launch.host, launch.locality)
+    return Attempt(*place, *rest)
