@@ -290,8 +290,8 @@ class _TimelineReducer(RunReducer):
         self.handlers |= {
             HostLost: self._host_lost,
             HostJoined: self._host_is_back,
-            Reallocate: lambda one: self._allocated.reallocate(self.now, one.slots),
-            Adjust: lambda one: self._allocated.adjust(self.now, one.slots),
+            Reallocate: self._slots_allocated,
+            Adjust: self._slots_allocated,
         }
 
     def __call__(
@@ -324,6 +324,9 @@ class _TimelineReducer(RunReducer):
         super().hosts_changed(event)
         if isinstance(event, HostRemoved):
             self._host_is_back(event)
+
+    def _slots_allocated(self, decision: Reallocate | Adjust) -> None:
+        self._allocated.change(self.now, decision)
 
     def _host_lost(self, event: HostLost) -> None:
         self._lost[event.host] = len(self._unresponsive)
@@ -368,25 +371,16 @@ class _Allocated:
         self._values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         self._last: dict[str, dict[str, float]] = {}  # by job and phase, without zeros
 
-    def reallocate(self, now: float, slots: Mapping[PhaseId, float]) -> None:
-        """Record the slots of all phases: 0 for those not in `slots`."""
-        shares: dict[str, dict[str, float]] = {job: {} for job in self._last}
-        for (job, phase), share in slots.items():
+    def change(self, now: float, decision: Reallocate | Adjust) -> None:
+        """Record a decision. `Reallocate` names all phases with slots; others get none."""
+        is_whole = isinstance(decision, Reallocate)
+        shares: dict[str, dict[str, float]] = {job: {} for job in self._last if is_whole}
+        for (job, phase), share in decision.slots.items():
+            if job not in shares:
+                shares[job] = {} if is_whole else dict(self._last.get(job, {}))
+            shares[job].pop(phase, None)
             if share:
-                shares.setdefault(job, {})[phase] = share
-        self._record(now, shares)
-
-    def adjust(self, now: float, slots: Mapping[PhaseId, float]) -> None:
-        """Record the slots of some phases; other phases keep theirs."""
-        shares: dict[str, dict[str, float]] = {}
-        for (job, phase), share in slots.items():
-            of_job = shares.setdefault(job, dict(self._last.get(job, {})))
-            of_job.pop(phase, None)
-            if share:
-                of_job[phase] = share
-        self._record(now, shares)
-
-    def _record(self, now: float, shares: Mapping[str, dict[str, float]]) -> None:
+                shares[job][phase] = share
         for job, of_job in shares.items():
             slots = sum(of_job.values())
             if slots != sum(self._last.get(job, {}).values()):
