@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job, PhaseId
-from slotwise.core.log import Log
-from slotwise.insight.attempts import Attempt, AttemptTracker
-from slotwise.insight.present_hosts import PresentHosts
+from slotwise.core.log import Header, Log
+from slotwise.insight.reducer import Attempt, RunReducer
 
 MIN_WORK = 1e-6
 """The smallest work of a task, in seconds; shorter measurements are raised to it."""
@@ -20,18 +19,22 @@ def measured_jobs(log: Log) -> tuple[Job, ...]:
     A simulation of these jobs estimates the result of the run under another scheduler.
     InputError if a task never succeeded. O(attempts).
     """
-    hosts = PresentHosts(log.header)
-    seconds: dict[tuple[PhaseId, int], float] = {}
+    run = _Measured(log.header, is_brief=False).follow(log)
+    return tuple(_measured(span.job, run.seconds) for span in run.jobs.values())
 
-    def measure(attempt: Attempt) -> None:
+
+class _Measured(RunReducer):
+    """Collects the work of each task, by its last attempt that succeeded."""
+
+    def __init__(self, header: Header, is_brief: bool = True) -> None:
+        super().__init__(header, is_brief)
+        self.seconds: dict[tuple[PhaseId, int], float] = {}
+
+    def on_attempt(self, attempt: Attempt) -> None:
+        """Store the work of a successful attempt."""
         if attempt.ending == "done":
-            work = attempt.seconds * hosts.speeds[attempt.host]
-            seconds[attempt.phase, attempt.task] = max(work, MIN_WORK)
-
-    tracker = AttemptTracker(measure, hosts=hosts)
-    for turn in log.turns:
-        tracker(turn.now, turn.events, turn.decisions)
-    return tuple(_measured(span.job, seconds) for span in tracker.jobs.values())
+            work = attempt.seconds * self.hosts.speeds[attempt.host]
+            self.seconds[attempt.phase, attempt.task] = max(work, MIN_WORK)
 
 
 def _measured(job: Job, seconds: dict[tuple[PhaseId, int], float]) -> Job:

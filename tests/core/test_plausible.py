@@ -65,27 +65,25 @@ def turn_back(lines: list[Line]) -> int:
 
 
 DAMAGED = {
-    "there is no host 'h3'": change("HostLost", host="h3"),
-    "there is no host 7": change("HostJoined", host=7),
+    "host 'h3' has not joined": change("HostLost", host="h3"),
+    "host 7 has not joined": change("HostJoined", host=7),
     "HostJoined of 'h1' repeats its state": leave_out("HostLost", "HostJoined"),
     "HostLost of 'h1' repeats its state": lambda lines: change(
         "HostJoined", **{"is": "HostLost"}
     )(lines),
     "at is None": change("HostLost", at=None),
-    "there is no host 'h4'": change("Enqueue", queues={"h4": [["a", "map", 0]]}),
+    "host 'h4' has not joined": change("Enqueue", queues={"h4": [["a", "map", 0]]}),
     "phase a/map has no task 4": change("Enqueue", queues={"h1": [["a", "map", 4]]}),
     "phase a/map has no task -1": change("Enqueue", queues={"h1": [["a", "map", -1]]}),
     "phase a/map has no task 0.5": change("Enqueue", queues={"h1": [["a", "map", 0.5]]}),
-    "there is no phase a/reduce by then": change(
-        "Enqueue", queues={"h1": [["a", "reduce", 0]]}
-    ),
+    "phase a/reduce has not arrived": change("Enqueue", queues={"h1": [["a", "reduce", 0]]}),
     "unhashable": change("Enqueue", queues={"h1": [["a", ["map"], 0]]}),
     "job 'c' has not arrived": change("Enqueue", jobs=["a", "c"]),
     "has no attribute": change("Enqueue", queues=[1]),
-    "there is no host 'h5'": change("Launch", host="h5"),
+    "host 'h5' has not joined": change("Launch", host="h5"),
     "attempt is 'x'": change("Launch", attempt="x"),
     "seconds is nan": change("TaskFinished", seconds=float("nan")),
-    "there is no phase": leave_out("JobArrived", "Enqueue"),
+    "has not arrived": leave_out("JobArrived", "Enqueue"),
     "time is 0.5 after": turn_back,
 }
 """What is said of a log, and what was done to it."""

@@ -110,12 +110,12 @@ def test_why_computations_wait() -> None:
         "first": (3, ""),
         "second": (0, "pool few runs 1 computations, its jobs_max"),
         "early": (0, "none of its tasks is runnable yet"),
-        "bound": (0, "its tasks may use certain workers only, and none of these has room"),
+        "bound": (0, "its tasks may run only on certain workers, which have no room"),
         "rest": (2, "it holds what it is entitled to"),
         "later": (0, "fifo gives the slots to others now"),
     }
     format_traceback.turn(HostResized(format_traceback.now + 1, HOST, {ANY_KIND: 0}))
-    assert format_traceback.reasons()["later"] == (0, "no worker takes tasks now")
+    assert format_traceback.reasons()["later"] == (0, "no worker accepts tasks now")
 
 
 def test_min_shares_take_the_slots_of_others() -> None:

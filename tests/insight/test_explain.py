@@ -52,7 +52,7 @@ def test_it_shows_what_a_job_holds_and_what_it_is_allocated(log: Log) -> None:
     inner, outer = phase.shares
     assert (inner.pool, inner.share, inner.demand) == ("large", 3.0, 18)
     assert (outer.pool, outer.share, outer.least) == ("ads", 4.0, 2)
-    assert outer.lacks == "below its min share: it takes the missing slots back at 8 s"
+    assert outer.lacks == "below its min share: it reclaims the missing slots at 8 s"
     assert [(share.pool, share.running) for share in phase.over] == [("web", 8)]
     assert [other.job for other in phase.after] == ["l2"]
 
@@ -76,9 +76,9 @@ def test_it_says_that_tasks_stopped_before_are_left(simulated: Callable[..., obj
     jobs = [Job("x", (maps,), pool="a"), Job("y", (maps,), 1.0, "b")]
     log = simulated(jobs, Cluster.of_slots(1), pools, "las").log
     lacks = {at: explain(log, "y", at).phases[0].shares[0].lacks for at in (13.0, 20.0)}
-    takes = "below its share for too long: it takes the missing slots back"
-    leaves = "it leaves tasks that were stopped before until they have run longer"
-    assert lacks[13.0] == "below its share: it takes the missing slots back at 17 s"
+    takes = "below its share for too long: it reclaims the missing slots"
+    leaves = "it spares tasks that were stopped before until they have run longer"
+    assert lacks[13.0] == "below its share: it reclaims the missing slots at 17 s"
     assert lacks[20.0] == f"{takes}; {leaves}"
 
 
@@ -98,7 +98,7 @@ def test_it_names_the_queues_in_which_tasks_wait() -> None:
     )
     first, last = explain(log, "b", 0.0).phases
     assert first.why.startswith("its job was placed as number 2 of 2")
-    assert "on fast, behind 1 task" in first.why
+    assert "on fast, after 1 task" in first.why
     assert last.why == "it waits for map"
     lines = list(explanation_lines(explain(log, "a", 0.0)))
     assert lines[1] == "  map: holds 2 slots of kind task; 1 task waits, 0 are done"
@@ -120,7 +120,7 @@ def test_it_shows_unresponsive_hosts_and_waiting_queues() -> None:
     assert unresponsive.phases[0].silent == {"b": 1}
     assert "    on unresponsive hosts: 1 on b" in explanation_lines(unresponsive)
     (waits,) = explain(log, "k", 3.3).phases
-    assert waits.why.endswith("1 task on a, behind 1 task (next is j/end, which waits for map)")
+    assert waits.why.endswith("1 task on a, after 1 task (next is j/end, which waits for map)")
 
 
 def test_it_refuses_jobs_and_instants_outside_the_log(log: Log) -> None:
@@ -155,7 +155,7 @@ def test_it_says_that_no_host_is_large_enough_for_a_wide_task() -> None:
     assert result.metrics["jobs_done"] == 1
     (phase,) = explain(result.log, "a", 4.0).phases
     assert phase.why == (
-        "each of its tasks occupies 3 slots of one host, and the largest host that can begin"
+        "each of its tasks occupies 3 slots of one host, and the largest host that can start"
         " tasks now has 2: it waits for a larger one"
     )
 

@@ -12,9 +12,10 @@ from slotwise.core.events import JobArrived, TaskFailed, TaskFinished, TaskKille
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Header, Log, Turn
 from slotwise.core.objective import Objective, gap_of
-from slotwise.insight.attempts import Attempt, AttemptTracker
 from slotwise.insight.bound import Work, objective_bound
 from slotwise.insight.metrics import MetricsCollector, Outcome
+from slotwise.insight.reducer import Attempt
+from slotwise.insight.timeline import timeline_of
 
 A, B = PhaseId("a", "map"), PhaseId("b", "map")
 CLUSTER = Cluster((Host("h1", {"task": 1}), Host("h2", {"task": 1}, speed=2.0)))
@@ -284,18 +285,12 @@ def test_a_run_can_be_measured_repeatedly_while_it_runs() -> None:
     assert meter.outcome() == outcome()
 
 
-def test_attempts_are_reported_as_they_end() -> None:
-    """Each with its host, its times and its end."""
-    reported: list[Attempt] = []
-    follower = AttemptTracker(reported.append)
-    for turn in TURNS[:4]:
-        follower(turn.now, turn.events, turn.decisions)
-    assert reported == [
+def test_attempts_have_their_host_their_times_and_their_end() -> None:
+    """Those that run when the log ends are unfinished."""
+    assert [placed.attempt for placed in timeline_of(Log(header(), TURNS[:4])).attempts] == [
+        Attempt(A, 0, 1, "h1", Locality.NODE, 0.0, 3.0, 3.0, "unfinished"),
         Attempt(A, 1, 1, "h2", Locality.ANY, 0.0, 1.0, 1.0, "failed"),
         Attempt(A, 1, 2, "h2", Locality.ANY, 1.0, 3.0, 2.0, "done"),
-    ]
-    assert list(follower.unfinished()) == [
-        Attempt(A, 0, 1, "h1", Locality.NODE, 0.0, 3.0, 3.0, "unfinished"),
         Attempt(B, 0, 1, "h2", Locality.RACK, 3.0, 3.0, 0.0, "unfinished"),
     ]
 

@@ -89,8 +89,8 @@ def test_events_of_hosts_are_encoded(event: HostAdded | HostDrained | HostRemove
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([HostAdded(0.0, CLUSTER.hosts[0])], "host 'h1' is added, but it is there"),
-        ([HostRemoved(0.0, "x")], "there is no host 'x'"),
+        ([HostAdded(0.0, CLUSTER.hosts[0])], "host 'h1' is added, but is present"),
+        ([HostRemoved(0.0, "x")], "host 'x' has not joined"),
         ([HostRemoved(0.0, "h1")] * 2, "HostRemoved of 'h1', which was removed"),
         ([HostDrained(0.0, "h1")] * 2, "host 'h1' is drained twice"),
         ([HostRemoved(0.0, "h1"), HostDrained(0.0, "h1")], "HostDrained of 'h1', which was"),

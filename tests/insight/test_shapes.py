@@ -6,7 +6,7 @@ import pytest
 
 from slotwise.core.decisions import Locality
 from slotwise.core.job import PhaseId
-from slotwise.insight.attempts import Attempt
+from slotwise.insight.reducer import Attempt
 from slotwise.insight.report.pictures.comparison import bound_of
 from slotwise.insight.report.reduce import SHADES, Cell, bars_of, cells_of, levels
 from slotwise.insight.report.reported import scene_of

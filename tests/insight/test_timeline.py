@@ -11,12 +11,19 @@ from hypothesis import strategies as st
 from slotwise.backends.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Adjust, GiveUp, Launch, Locality, Reallocate
-from slotwise.core.events import JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.events import (
+    HostJoined,
+    HostLost,
+    JobArrived,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Header, Log
 from slotwise.core.loop import run
 from slotwise.core.state import State
-from slotwise.insight.timeline import StepFunction, timeline_of
+from slotwise.insight.timeline import StepFunction, UnresponsiveSpan, timeline_of
 from slotwise.policy.scheduler import make_scheduler
 
 TWO_HOSTS = Cluster((Host("h1", {"map": 2, "reduce": 1}), Host("h2", {"map": 1, "reduce": 1})))
@@ -176,6 +183,28 @@ def test_a_log_without_turns_has_an_empty_timeline():
     """Nothing happened: no attempts, no jobs."""
     line = timeline_of(one_phase_log())
     assert (list(line.attempts), dict(line.jobs), line.end) == ([], {}, 0.0)
+
+
+def test_unresponsive_times_of_several_hosts_may_overlap():
+    """Each interval ends when its own host returns; one without a return has no end."""
+    log = Log(header(TWO_HOSTS, 0))
+    events = [
+        HostLost(1.0, "h1"),
+        HostLost(2.0, "h2"),
+        HostJoined(4.0, "h1"),
+        HostLost(5.0, "h1"),
+        HostJoined(6.0, "h2"),
+        HostJoined(8.0, "h1"),
+        HostLost(9.0, "h2"),
+    ]
+    for event in events:
+        log(event.at, (event,), ())
+    assert timeline_of(log).unresponsive == (
+        UnresponsiveSpan("h1", 1.0, 4.0),
+        UnresponsiveSpan("h2", 2.0, 6.0),
+        UnresponsiveSpan("h1", 5.0, 8.0),
+        UnresponsiveSpan("h2", 9.0, None),
+    )
 
 
 JOB = Job("j", (Phase("map", Tasks(4, 1.0)),))

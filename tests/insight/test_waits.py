@@ -124,7 +124,7 @@ def test_a_max_share_that_holds_a_job_back_is_named() -> None:
     log = log_of([TRAINING, replace(QUERY, pool="research")], pools=pools, name="flex")
     (wait,) = waits(log)
     assert wait.reason == "pool research held its max share of 3 while slots were free"
-    assert wait.remedy == "a larger slots_max for pool research lets it use these slots"
+    assert wait.remedy == "a larger slots_max for pool research would let it use these slots"
     assert wait.free_slot_seconds == wait.seconds
 
 
@@ -142,7 +142,7 @@ def test_a_cause_that_comes_later_is_named_with_its_part_of_the_time() -> None:
         "for 75 % of the time pool research held its max share of 2 while slots were free; for"
         " 25 % of the time pool research held its max share of 2"
     )
-    assert wait.remedy == "a larger slots_max for pool research lets it use these slots"
+    assert wait.remedy == "a larger slots_max for pool research would let it use these slots"
 
 
 def test_a_wait_for_admission_is_named() -> None:
@@ -150,7 +150,7 @@ def test_a_wait_for_admission_is_named() -> None:
     pools = [Pool("research", jobs_max=1)]
     (wait,) = waits(log_of([TRAINING, replace(QUERY, pool="research")], pools=pools))
     assert wait.reason == "pool research ran training, its maximum number of jobs (jobs_max)"
-    assert wait.remedy == "a larger jobs_max for pool research admits it sooner"
+    assert wait.remedy == "a larger jobs_max for pool research would admit it sooner"
 
 
 def test_a_wait_for_locality_is_named() -> None:

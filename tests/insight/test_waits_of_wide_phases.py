@@ -27,6 +27,5 @@ def test_a_gang_that_waits_for_a_lost_host_says_that_the_others_are_too_few() ->
     (wait,) = slotwise.explain(slotwise.simulate(workload, "fair", simulation=truth).log)
     assert (wait.start, wait.end) == (5.0, 43.0)
     assert wait.reason == (
-        "the 8 tasks of its gang start together, and the hosts that were there had slots for 4"
-        " of them"
+        "the 8 tasks of its gang start together, and the hosts present had slots for 4 of them"
     )

@@ -16,7 +16,7 @@ from slotwise.core.events import HostLost, JobArrived, TaskFailed, TaskFinished
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool
 from slotwise.core.state import State
-from slotwise.insight.waits import why_avoided
+from slotwise.insight.why import why_avoided
 from slotwise.policy.assignment.assigner import Assigner, Greedy
 from slotwise.policy.assignment.delay import Delay, Levels
 
@@ -293,7 +293,7 @@ def test_a_phase_avoids_a_host_where_it_only_fails(
         launches = decide(state, assigner)
     assert launches == []
     assert why_avoided(state, state.phase(A)) == (
-        "its last attempts on h1 have failed: it waits for slots of other hosts"
+        "its last attempts on h1 have failed: it waits for slots on other hosts"
     )
     state.apply(TaskFinished(0.0, B, 0, 1, 1.0))
     (again,) = decide(state, assigner)

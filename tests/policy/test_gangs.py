@@ -229,7 +229,7 @@ def test_a_lost_host_breaks_a_gang(simulated: Callable[..., object]) -> None:
     assert watch.state.completed == {"gang": 6.0}
     text = str(explain(watch.log, "gang", 1.5))
     assert (
-        "the 3 tasks of its gang start together, and the hosts that can begin tasks now have"
+        "the 3 tasks of its gang start together, and the hosts that can start tasks now have"
         " slots for 2 of them" in text
     )
 

@@ -96,11 +96,11 @@ def test_explain_says_for_whom_slots_are_taken_back(simulated: Simulate) -> None
     log = simulated(jobs, Cluster.of_slots(8), pools).log
     (other,) = explain(log, "none0", 7.0).phases
     assert other.reserved == {"t": 2}
-    text = "reserved for pools that took them back, now or when tasks stop: 2 for pool t"
+    text = "reserved for pools that reclaim them, now or when tasks stop: 2 for pool t"
     assert text in str(explain(log, "none0", 7.0))
     (taker,) = explain(log, "t", 7.0).phases
     assert not taker.reserved
-    assert taker.shares[0].lacks.endswith("; 2 slots are being taken back for it")
+    assert taker.shares[0].lacks.endswith("; 2 slots are being reclaimed for it")
 
 
 def test_a_task_that_ends_in_its_grace_gives_its_slot_to_the_taker(simulated: Simulate) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
-from slotwise.core.cluster import Cluster, Host
+from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision, Enqueue, GiveUp, Launch, Release
 from slotwise.core.events import (
     Event,
     HostAdded,
-    HostChange,
     HostDrained,
     HostJoined,
     HostLost,
+    HostRemoved,
     HostResized,
     JobArrived,
     JobCancelled,
@@ -25,12 +25,14 @@ from slotwise.core.events import (
     OutputLost,
     PhaseClosed,
     Request,
+    TaskFailed,
     TaskFinished,
+    TaskKilled,
     TasksAdded,
     TasksChanged,
     TasksDropped,
 )
-from slotwise.core.job import PhaseId
+from slotwise.core.job import Job, PhaseId
 
 
 @dataclass(slots=True)
@@ -46,14 +48,21 @@ class _Known:
 
 
 NUMBERS: dict[str, Any] = {
-    "at": float,
-    "seconds": float,
-    "kept": float,
+    "at": (int, float),
+    "seconds": (int, float),
+    "kept": (int, float),
     "task": int,
     "attempt": int,
 }
 """The numeric fields of entries, and their types."""
 
+NUMBERS_OF = {
+    entry: [(name, types) for name, types in NUMBERS.items() if hasattr(entry, name)]
+    for entry in (*get_args(Event), Launch)
+}
+"""The numeric fields of each type of entry."""
+
+ENDS_OF_TASKS = (TaskFinished, TaskFailed, TaskKilled, LaunchDropped)
 
 MAX_OVER = 100_000
 """The number of jobs that are over and still known; late messages may refer to them."""
@@ -89,29 +98,33 @@ class LogValidator:
             raise ValueError(f"time is {now!r} after {self._now!r}")
         self._now = now
         for event in events:
+            _check_numbers(event)
             self._check_event(event)
         for decision in decisions:
             self._check_decision(decision)
 
     def _check_event(self, event: Event) -> None:
-        if isinstance(event, JobArrived):
-            self._arrive(event)
+        if isinstance(event, ENDS_OF_TASKS):
+            if not self._has_forgotten or event.phase.job in self._jobs:
+                self._check_task(event.phase, event.task)
+            if isinstance(event, LaunchDropped):
+                self._check_host(event.host)
+            elif isinstance(event, TaskFinished):
+                self._finish(event.phase.job, 1)
+        elif isinstance(event, JobArrived):
+            self._arrive(event.job)
         elif isinstance(event, HostLost | HostJoined):
-            self._check_numbers(event)
             self._check_host(event.host)
             if isinstance(event, HostLost) == (event.host in self._silent):
                 raise ValueError(f"{type(event).__name__} of {event.host!r} repeats its state")
             self._silent ^= {event.host}
-        elif isinstance(event, HostChange):
-            self._change_hosts(event)
-        elif isinstance(event, Request):
-            self._check_numbers(event)
-            self._check_request(event)
+        elif isinstance(event, HostAdded):
+            self._add(event.host.name)
+        elif isinstance(event, HostDrained | HostRemoved):
+            self._remove(event)
         elif isinstance(event, HostResized):
-            self._check_numbers(event)
             self._check_host(event.host)
         elif isinstance(event, OutputLost | TasksChanged):
-            self._check_numbers(event)
             if not self._has_forgotten or event.phase.job in self._jobs:
                 for task in event.tasks:
                     self._check_task(event.phase, task)
@@ -120,17 +133,11 @@ class LogValidator:
             elif isinstance(event, TasksDropped):
                 self._finish(event.phase.job, len(event.tasks))
         else:
-            self._check_numbers(event)
-            if not self._has_forgotten or event.phase.job in self._jobs:
-                self._check_task(event.phase, event.task)
-            if isinstance(event, LaunchDropped):
-                self._check_host(event.host)
-            elif isinstance(event, TaskFinished):
-                self._finish(event.phase.job, 1)
+            self._check_request(event)
 
     def _check_decision(self, decision: Decision) -> None:
         if isinstance(decision, Launch):
-            self._check_numbers(decision)
+            _check_numbers(decision)
             self._check_host(decision.host)
             self._check_task(decision.phase, decision.task)
         elif isinstance(decision, Release):
@@ -146,9 +153,7 @@ class LogValidator:
             for job in decision.jobs:
                 self._check_job(job)
 
-    def _arrive(self, event: JobArrived) -> None:
-        self._check_numbers(event)
-        job = event.job
+    def _arrive(self, job: Job) -> None:
         if job.id in self._jobs:
             raise ValueError(f"job {job.id!r} arrives twice")
         if self._is_closed:
@@ -171,15 +176,11 @@ class LogValidator:
                 del self._over[first], self._jobs[first]
                 self._has_forgotten = True
 
-    def _change_hosts(self, event: HostChange) -> None:
-        self._check_numbers(event)
-        if isinstance(event, HostAdded):
-            self._add(event.host)
-            return
+    def _remove(self, event: HostDrained | HostRemoved) -> None:
         self._check_host(event.host)
         if event.host in self._removed:
             raise ValueError(f"{type(event).__name__} of {event.host!r}, which was removed")
-        if not isinstance(event, HostDrained):
+        if isinstance(event, HostRemoved):
             self._removed.add(event.host)
             self._drained.discard(event.host)
         elif event.host in self._drained:
@@ -187,13 +188,13 @@ class LogValidator:
         else:
             self._drained.add(event.host)
 
-    def _add(self, host: Host) -> None:
-        may_have_left = host.name in self._removed or host.name in self._drained
-        if host.name in self._hosts and not may_have_left:
-            raise ValueError(f"host {host.name!r} is added, but it is there")
-        self._hosts.add(host.name)
+    def _add(self, host: str) -> None:
+        may_have_left = host in self._removed or host in self._drained
+        if host in self._hosts and not may_have_left:
+            raise ValueError(f"host {host!r} is added, but is present")
+        self._hosts.add(host)
         for names in (self._removed, self._drained, self._silent):
-            names.discard(host.name)
+            names.discard(host)
 
     def _check_request(self, event: Request) -> None:
         if isinstance(event, JobCancelled | JobChanged):
@@ -214,7 +215,7 @@ class LogValidator:
                 self._finish(job, 0)
         elif isinstance(event, JobsClosed):
             if self._is_closed:
-                raise ValueError("no more jobs arrive, for the second time")
+                raise ValueError("the end of arrivals is repeated")
             self._is_closed = True
 
     def _check_job(self, job: str) -> None:
@@ -223,18 +224,19 @@ class LogValidator:
 
     def _check_host(self, host: str) -> None:
         if host not in self._hosts:
-            raise ValueError(f"there is no host {host!r}")
+            raise ValueError(f"host {host!r} has not joined")
 
     def _check_task(self, phase: PhaseId, task: int) -> None:
         known = self._jobs.get(phase.job)
         count = None if known is None else known.counts.get(phase.phase)
         if count is None:
-            raise ValueError(f"there is no phase {phase} by then")
+            raise ValueError(f"phase {phase} has not arrived")
         if not (isinstance(task, int) and 0 <= task < count):
             raise ValueError(f"phase {phase} has no task {task!r}")
 
-    def _check_numbers(self, entry: Event | Decision) -> None:
-        for name, kind in NUMBERS.items():
-            value = getattr(entry, name, 0)
-            if not (isinstance(value, int | kind) and -inf < value < inf):
-                raise ValueError(f"{name} is {value!r}")
+
+def _check_numbers(entry: Event | Launch) -> None:
+    for name, types in NUMBERS_OF[type(entry)]:
+        value = getattr(entry, name)
+        if not (isinstance(value, types) and -inf < value < inf):
+            raise ValueError(f"{name} is {value!r}")

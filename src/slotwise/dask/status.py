@@ -220,10 +220,10 @@ def _reason(
     able = [phase for phase in phases if phase.pending]
     if not able:
         if is_parked:
-            return "its tasks may use certain workers only, and none of these has room"
+            return "its tasks may run only on certain workers, which have no room"
         return "" if running else "none of its tasks is runnable yet"
     if not state.capacity(ANY_KIND):
-        return "no worker takes tasks now"
+        return "no worker accepts tasks now"
     path = list(path_to(able[0].pool))
     for pool in path:
         if pool.is_full:

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 ORIGINS: Mapping[str, str] = {
-    "measured": "by its done tasks",
+    "measured": "from its done tasks",
     "stated": "as stated or known from earlier runs",
-    "corrected": "by stated work and by how wrong that was for other phases",
-    "alike": "by phases that have been measured",
+    "corrected": "from stated work, corrected by its error for other phases",
+    "alike": "from phases that have been measured",
     "assumed": "by assumption, until enough phases have been measured",
 }
 """Where estimates come from (`slotwise.core.phase_work.Origin`), in words."""
@@ -203,7 +203,7 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
         yield f"    these slots are held by {held}{more}"
     if phase.reserved:
         kept = ", ".join(f"{count} for pool {pool}" for pool, count in phase.reserved.items())
-        yield f"    reserved for pools that took them back, now or when tasks stop: {kept}"
+        yield f"    reserved for pools that reclaim them, now or when tasks stop: {kept}"
     if phase.before:
         yield f"    served before it in its pool: {_names(phase.before)}"
     if phase.after:
@@ -221,7 +221,7 @@ def _share(share: ShareExplained) -> str:
 def _estimated(estimate: Estimated) -> str:
     within = f", within a factor of {estimate.factor:.2g}" if estimate.factor > 1 else ""
     origin = ORIGINS[estimate.origin]
-    return f"its work left is estimated at {estimate.work:.4g} s{within}, {origin}"
+    return f"its remaining work is estimated at {estimate.work:.4g} s{within}, {origin}"
 
 
 def _names(neighbours: Sequence[Neighbour]) -> str:

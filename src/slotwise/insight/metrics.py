@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from slotwise.core.decisions import Decision, Launch, Locality
+from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import (
-    Event,
     JobArrived,
     JobsClosed,
     ObjectiveChanged,
@@ -20,9 +19,8 @@ from slotwise.core.events import (
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header, Log
 from slotwise.core.objective import Objective, Steps, gap_of, is_met
-from slotwise.insight.attempts import Attempt, AttemptTracker, JobSpan
 from slotwise.insight.bound import Work, objective_bound, sizes_of
-from slotwise.insight.present_hosts import PresentHosts
+from slotwise.insight.reducer import Attempt, JobSpan, RunReducer
 from slotwise.insight.timeline import StepFunction
 
 
@@ -45,7 +43,7 @@ class Outcome:
     is_over: bool = True
 
 
-class MetricsCollector:
+class MetricsCollector(RunReducer):
     """Measures a run turn by turn, as a record for the loop or from a log.
 
     Its memory is bounded by the tasks of unfinished jobs, plus a small record of each phase,
@@ -53,6 +51,11 @@ class MetricsCollector:
     """
 
     def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self.handlers |= {
+            JobsClosed: self._jobs_closed,
+            ObjectiveChanged: self._objective_changed,
+        }
         self._jobs_expected = inf if header.jobs_expected is None else header.jobs_expected
         self._is_closed = False
         self._objective = Objective(**header.objective)
@@ -60,59 +63,32 @@ class MetricsCollector:
             Locality(number): factor
             for number, factor in enumerate(header.parameters.get("slowdown", (1.0, 1.0, 1.0)))
         }
-        self._hosts = PresentHosts(header)
-        self._speeds = self._hosts.speeds
-        self._tracker = AttemptTracker(self._attempt, self._done, self._hosts, is_brief=True)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()
         self._busy = self._wasted = 0.0
-        self._stop_requested = self._taken = 0
+        self._stops = self._taken = 0
         self._lost = self._kept = 0.0
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._kept_before: defaultdict[PhaseId, float] = defaultdict(float)
         self._widths: dict[PhaseId, int] = {}  # if a task occupies several slots
-        self._gangs: set[PhaseId] = set()
-
-    def __call__(
-        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
-    ) -> None:
-        """Measure one turn."""
-        for event in events:
-            if isinstance(event, JobsClosed):
-                self._is_closed = True
-            elif isinstance(event, ObjectiveChanged):
-                self._objective = Objective(event.penalty, event.aggregate)
-            elif isinstance(event, JobArrived):
-                for phase in event.job.phases:
-                    if phase.slots > 1:
-                        self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
-                    if phase.is_gang:
-                        self._gangs.add(PhaseId(event.job.id, phase.name))
-        self._tracker(now, events, decisions)
-        for event in events:
-            if isinstance(event, OutputLost):  # Last: the task may have ended in this turn.
-                self._undo(event)
 
     @classmethod
     def of_log(cls, log: Log) -> MetricsCollector:
         """Return a collector with all turns of a log. O(entries)."""
-        collector = cls(log.header)
-        for turn in log.turns:
-            collector(turn.now, turn.events, turn.decisions)
-        return collector
+        return cls(log.header).follow(log)
 
     def outcome(self) -> Outcome:
         """The results so far."""
-        spans = self._tracker.jobs
+        spans = self.jobs
         done = {name: span for name, span in spans.items() if span.completion is not None}
-        jobs = [self._hosts.on_slots(span.job) for span in done.values()]
+        jobs = [self.hosts.on_slots(span.job) for span in done.values()]
         work = Work(dict(self._work), dict(self._longest))
         metrics = self._metrics(spans, done)
         value = metrics["value"]
         known = inf if value is None else value
-        widest, missing = self._hosts.widest(), self._hosts.missing(self._tracker.now)
+        widest, missing = self.hosts.widest(), self.hosts.missing(self.now)
         bound = objective_bound(self._objective, jobs, widest, work, None, known, missing)
         metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
@@ -128,11 +104,24 @@ class MetricsCollector:
         over = [s for s in spans.values() if s.completion is not None or s.failed is not None]
         return len(over) >= (len(spans) if self._is_closed else self._jobs_expected)
 
-    def _attempt(self, attempt: Attempt) -> None:
+    def _jobs_closed(self, event: JobsClosed) -> None:
+        self._is_closed = True
+
+    def _objective_changed(self, event: ObjectiveChanged) -> None:
+        self._objective = Objective(event.penalty, event.aggregate)
+
+    def job_arrived(self, event: JobArrived) -> None:
+        """Add a job, and the widths of its phases."""
+        super().job_arrived(event)
+        for phase in event.job.phases:
+            if phase.slots > 1:
+                self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
+
+    def on_attempt(self, attempt: Attempt) -> None:
         """Count an attempt that did not succeed or was asked to stop."""
         held = attempt.end - attempt.start
         if attempt.stop_requested:
-            self._stop_requested += 1
+            self._stops += 1
         if attempt.ending == "done":
             self._count_done(attempt, held, attempt.seconds)
             return
@@ -140,7 +129,7 @@ class MetricsCollector:
         self._endings[attempt.ending] += 1
         self._busy += held * width
         self._count_read(attempt, self._read)
-        speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
+        speed, slowdown = self.hosts.speeds[attempt.host], self._slowdown[attempt.locality]
         lost = max(0.0, held - attempt.kept * slowdown / speed) * width
         self._wasted += lost
         self._work[attempt.phase] += attempt.kept * width
@@ -150,7 +139,8 @@ class MetricsCollector:
             self._lost += lost
             self._kept += attempt.kept * width
 
-    def _done(self, launch: Launch, start: float, event: TaskFinished) -> None:
+    def on_done(self, launch: Launch, start: float, event: TaskFinished) -> None:
+        """Count a successful attempt."""
         self._count_done(launch, event.at - start, event.seconds)
 
     def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
@@ -163,33 +153,35 @@ class MetricsCollector:
         if locality is not Locality.NODE:
             self._count_read(ran, self._read)
         # Work is the time at speed 1 on a host with the input, which no scheduler can reduce.
-        work = seconds * self._speeds[ran.host] / self._slowdown[locality]
+        work = seconds * self.hosts.speeds[ran.host] / self._slowdown[locality]
         self._work[phase] += work * width
         if work > self._longest[phase]:
             self._longest[phase] = work
 
-    def _undo(self, event: OutputLost) -> None:
+    def output_lost(self, event: OutputLost) -> None:
         """Subtract the work that has to be repeated.
 
         The work of single tasks is not stored. It is at most that of the longest last attempt
         plus all that earlier attempts kept, and a lower bound stays valid for less work. A gang
         is repeated as a whole.
         """
+        super().output_lost(event)
         phase = event.phase
-        longest = len(event.tasks) * self._longest[phase] * self._widths.get(phase, 1)
-        lost = inf if phase in self._gangs else longest + self._kept_before[phase]
+        lost = len(event.tasks) * self._longest[phase] * self._widths.get(phase, 1)
+        is_gang = self.jobs[phase.job].job.by_name[phase.phase].is_gang
+        lost = inf if is_gang else lost + self._kept_before[phase]
         self._work[phase] = max(0.0, self._work[phase] - lost)
 
     def _count_read(self, attempt: Attempt | Launch, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:
-            job = self._tracker.jobs[attempt.phase.job].job
+            job = self.jobs[attempt.phase.job].job
             read[attempt.locality] += bytes_read(job, attempt)
 
     def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
-        jobs = {name: self._hosts.on_slots(span.job) for name, span in done.items()}
+        jobs = {name: self.hosts.on_slots(span.job) for name, span in done.items()}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
         measured = Work(dict(self._work), dict(self._longest))
-        sizes = sizes_of(list(jobs.values()), self._hosts.widest(), measured)
+        sizes = sizes_of(list(jobs.values()), self.hosts.widest(), measured)
         value = self._objective.value(jobs, completion, sizes)
         response = {name: completion[name] - span.arrival for name, span in done.items()}
         stretch = {name: response[name] / sizes[name].work for name in done}
@@ -212,13 +204,13 @@ class MetricsCollector:
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)
         unfinished = sum(
-            (a.end - a.start) * self._widths.get(a.phase, 1) for a in self._tracker.unfinished()
+            (a.end - a.start) * self._widths.get(a.phase, 1) for a in self.unfinished()
         )
         # Failed jobs may hold slots to the end.
-        present = self._hosts.slots().seconds(first, self._tracker.now)
+        present = self.hosts.slots().seconds(first, self.now)
         tasks = sum(self._locality.values())
         read = self._read.copy()
-        for attempt in self._tracker.unfinished():
+        for attempt in self.unfinished():
             self._count_read(attempt, read)
         return {
             "utilisation": (self._busy + unfinished) / present if present > 0 else 0.0,
@@ -234,7 +226,7 @@ class MetricsCollector:
             },
             "wasted_slot_seconds": self._wasted + unfinished,
             "preemption": {
-                "told": self._stop_requested,
+                "told": self._stops,
                 "stopped": self._taken,
                 "lost_slot_seconds": self._lost,
                 "kept_seconds": self._kept,
@@ -330,24 +322,30 @@ def traffic_of(log: Log) -> TrafficSteps:
     did not succeed, or reading took no separate time), it is the whole run of the attempt. The
     areas are the bytes of the metric `traffic_bytes`, except for attempts of zero length.
     """
-    changes: dict[Locality, list[tuple[float, float]]] = {Locality.RACK: [], Locality.ANY: []}
+    traffic = _Traffic(log.header).follow(log)
+    for attempt in traffic.unfinished():
+        traffic.on_attempt(attempt)
+    rack, core = (
+        StepFunction.of_changes(traffic.changes[level])
+        for level in (Locality.RACK, Locality.ANY)
+    )
+    return TrafficSteps(rack, core)
 
-    def read(attempt: Attempt) -> None:
-        size = bytes_read(tracker.jobs[attempt.phase.job].job, attempt)
+
+class _Traffic(RunReducer):
+    """Collects the changes of the rates at which attempts read."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self.changes: defaultdict[Locality, list[tuple[float, float]]] = defaultdict(list)
+
+    def on_attempt(self, attempt: Attempt) -> None:
+        """Add the reading of an attempt."""
+        size = bytes_read(self.jobs[attempt.phase.job].job, attempt)
         until = _read_until(attempt)
         if size and until > attempt.start:
             rate = size / (until - attempt.start)
-            changes[attempt.locality] += [(attempt.start, rate), (until, -rate)]
-
-    tracker = AttemptTracker(read, is_brief=True)
-    for turn in log.turns:
-        tracker(turn.now, turn.events, turn.decisions)
-    for attempt in tracker.unfinished():
-        read(attempt)
-    rack, core = (
-        StepFunction.of_changes(changes[level]) for level in (Locality.RACK, Locality.ANY)
-    )
-    return TrafficSteps(rack, core)
+            self.changes[attempt.locality] += [(attempt.start, rate), (until, -rate)]
 
 
 def _read_until(attempt: Attempt) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -12,13 +12,10 @@ from slotwise.core.events import (
     HostAdded,
     HostChange,
     HostDrained,
-    HostJoined,
-    HostLost,
-    HostRemoved,
     HostResized,
 )
 from slotwise.core.job import Job, PhaseId
-from slotwise.core.log import Header, Turn
+from slotwise.core.log import Header
 from slotwise.insight.bound import Missing, rates_of
 
 LITTLE = 1e-9
@@ -105,8 +102,7 @@ class PresentHosts:
             self.leaving[event.host] = running + 1
             self.ended(event.host, event.at)
         else:
-            if event.host not in self.leaving or self.leaving[event.host]:
-                self._count(event.at, event.host, -1)
+            self._count(event.at, event.host, -1)
             self._remove(event.host)
             self._powers.append((event.at, self._power()))
 
@@ -114,22 +110,16 @@ class PresentHosts:
         """Change the numbers of slots of a host."""
         if event.host not in self._cluster.by_name:
             return
-        if not self._rates:
-            self._widen(self._at_first)
-        if self.leaving.get(event.host, 1):
-            self._count(event.at, event.host, -1)
-        self._cluster = self._cluster.resized(event.host, event.slots)
+        self._count(event.at, event.host, -1)
+        self._widen(event.at, self._cluster.resized(event.host, event.slots))
         self.by_name[event.host] = self._cluster.by_name[event.host]
-        if self.leaving.get(event.host, 1):
-            self._count(event.at, event.host, 1)
-        self._widen(self._cluster)
-        self._powers.append((event.at, self._power()))
+        self._count(event.at, event.host, 1)
 
     def ended(self, host: str, at: float) -> None:
         """Count the end of an attempt on a drained host."""
-        self.leaving[host] -= 1
-        if not self.leaving[host]:
+        if self.leaving[host] == 1:
             self._count(at, host, -1)
+        self.leaving[host] -= 1
 
     def slots(self, kind: str | None = None) -> SlotsOverTime:
         """The number of slots of one kind, or of all kinds."""
@@ -191,66 +181,36 @@ class PresentHosts:
 
     def _add(self, at: float, host: Host) -> None:
         host = replace(host, speed=self._true.get(host.name, host.speed))
-        if not self._rates:
-            self._widen(self._at_first)
         if host.name in self._cluster.by_name:  # It was drained and has left.
             self._remove(host.name)
         known = self._cluster.capacity
-        self._cluster = self._cluster.with_host(host)
+        self._widen(at, self._cluster.with_host(host))
         self._has_new_kinds |= len(self._cluster.capacity) > len(known)
         self.speeds[host.name] = host.speed
         self.by_name[host.name] = host
         self._count(at, host.name, 1)
-        self._widen(self._cluster)
-        self._powers.append((at, self._power()))
 
     def _remove(self, name: str) -> None:
         self._cluster = self._cluster.without(name)
         self.leaving.pop(name, None)
 
     def _count(self, at: float, name: str, sign: int) -> None:
+        """Count the slots of a host, unless it was drained and has left."""
+        if not self.leaving.get(name, 1):
+            return
         for kind, count in self._cluster.by_name[name].slots.items():
             if count:
                 self._changes.setdefault(kind, []).append((at, sign * count))
 
-    def _widen(self, cluster: Cluster) -> None:
-        """Raise the rates to at least those of a cluster."""
-        for kind in cluster.capacity:
-            before, now = self._rates.get(kind, []), rates_of(cluster, kind)
-            most = max(len(before), len(now))
-            self._rates[kind] = [
-                max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)
-                for n in range(most)
-            ]
-
-
-# Times in which hosts were unresponsive.
-
-
-@dataclass(frozen=True, slots=True)
-class UnresponsiveSpan:
-    """A host was unresponsive from `start` to `end` (seconds; None: the end of the run)."""
-
-    host: str
-    start: float
-    end: float | None
-
-
-def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
-    """Return all times in which hosts were unresponsive, in order of start. O(entries).
-
-    They end when the host reconnects or is removed.
-    """
-    unresponsive: list[UnresponsiveSpan] = []
-    open_at: dict[str, int] = {}
-    for turn in turns:
-        for event in turn.events:
-            if isinstance(event, HostLost):
-                open_at[event.host] = len(unresponsive)
-                unresponsive.append(UnresponsiveSpan(event.host, event.at, None))
-            elif isinstance(event, HostJoined | HostRemoved) and event.host in open_at:
-                place = open_at.pop(event.host)
-                unresponsive[place] = UnresponsiveSpan(
-                    event.host, unresponsive[place].start, event.at
-                )
-    return tuple(unresponsive)
+    def _widen(self, at: float, cluster: Cluster) -> None:
+        """Change to a cluster, and raise the rates to at least those of it."""
+        self._cluster = cluster
+        self._powers.append((at, self._power()))
+        for one in (cluster,) if self._rates else (self._at_first, cluster):
+            for kind in one.capacity:
+                before, now = self._rates.get(kind, []), rates_of(one, kind)
+                most = max(len(before), len(now))
+                self._rates[kind] = [
+                    max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)
+                    for n in range(most)
+                ]

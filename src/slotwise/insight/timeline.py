@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from heapq import heappop, heappush
+from itertools import pairwise
 from math import inf
-from typing import overload
+from typing import Any, get_args, overload
 
 import numpy as np
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Adjust, GiveUp, Reallocate
-from slotwise.core.events import Event, TaskFinished, TasksAdded
-from slotwise.core.job import PhaseId
-from slotwise.core.log import Log, Turn
-from slotwise.insight.attempts import Attempt, AttemptColumns, AttemptTracker, JobSpan
-from slotwise.insight.present_hosts import (
-    PresentHosts,
-    SlotsOverTime,
-    UnresponsiveSpan,
-    unresponsive_spans,
+from slotwise.core.decisions import Adjust, Decision, GiveUp, Locality, Reallocate
+from slotwise.core.events import (
+    Event,
+    HostChange,
+    HostJoined,
+    HostLost,
+    HostRemoved,
+    TaskFinished,
+    TasksAdded,
 )
+from slotwise.core.job import PhaseId
+from slotwise.core.log import Header, Log
+from slotwise.insight.present_hosts import SlotsOverTime
+from slotwise.insight.reducer import Attempt, Ending, JobSpan, RunReducer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +102,66 @@ class PlacedAttempt:
     lane: int
 
 
-class PlacedAttempts(Sequence[PlacedAttempt]):
-    """Attempts in order of their start, each created on access.
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
-    columns  the attempts
-    kinds    the kind of slot of each phase, by its number
+COLUMNS = dict(zip((field.name for field in fields(Attempt)), "iiiibdddbdb", strict=True))
+"""The type of the numbers of each field; phases, hosts and endings are numbered."""
+
+
+class PlacedAttempts(Sequence[PlacedAttempt]):
+    """Attempts in about 55 bytes each: a day of a large cluster has millions.
+
+    Objects are created on access, which needs `place` first. Then they are in order of start.
+
+    phases  the distinct phases, to which the numbers of the column `phase` refer
+    kinds   the kind of slot of each of these phases
     """
 
-    def __init__(
-        self, columns: AttemptColumns, kinds: Sequence[str], lanes: Sequence[int]
-    ) -> None:
-        self.columns, self.kinds, self._lanes = columns, kinds, lanes
+    def __init__(self) -> None:
+        self._phases: dict[PhaseId, int] = {}
+        self._hosts: dict[str, int] = {}
+        self._columns: dict[str, array[Any]] = {
+            name: array(code) for name, code in COLUMNS.items()
+        }
+        self._appends = [column.append for column in self._columns.values()]
+        self._lanes = array("i")
+
+    def add(self, attempt: Attempt) -> None:
+        """Add an attempt."""
+        row = (
+            self._phases.setdefault(attempt.phase, len(self._phases)),
+            attempt.task,
+            attempt.attempt,
+            self._hosts.setdefault(attempt.host, len(self._hosts)),
+            attempt.locality,
+            attempt.start,
+            attempt.end,
+            attempt.seconds,
+            ENDINGS.index(attempt.ending),
+            attempt.kept,
+            attempt.stop_requested,
+        )
+        for append, value in zip(self._appends, row, strict=True):
+            append(value)
+
+    def place(self, kind_of: Callable[[PhaseId], str]) -> None:
+        """Sort by start, phase, task and number, and find the lanes. Call it once, last."""
+        self.phases, self._names = list(self._phases), list(self._hosts)
+        self.kinds = [kind_of(phase) for phase in self.phases]
+        rank = np.empty(len(self.phases), dtype=np.intc)
+        rank[sorted(range(len(rank)), key=self.phases.__getitem__)] = range(len(rank))
+        keys = (self.column("attempt"), self.column("task"), rank[self.column("phase")])
+        order = np.lexsort((*keys, self.column("start")))
+        for name, column in self._columns.items():
+            self._columns[name] = array(column.typecode, self.column(name)[order].tobytes())
+        self._lanes = self._free_lanes()
+
+    def column(self, name: str) -> np.ndarray:
+        """The numbers of a field of all attempts."""
+        return np.frombuffer(self._columns[name], dtype=COLUMNS[name])
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self._lanes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlacedAttempts) and list(self) == list(other)
@@ -125,8 +175,61 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
     def __getitem__(self, index: int | slice) -> PlacedAttempt | list[PlacedAttempt]:
         if isinstance(index, slice):
             return [self[place] for place in range(len(self))[index]]
-        kind = self.kinds[self.columns.phase[index]]
-        return PlacedAttempt(self.columns[index], kind, self._lanes[index])
+        row: dict[str, Any] = {name: column[index] for name, column in self._columns.items()}
+        kind = self.kinds[row["phase"]]
+        row["phase"], row["host"] = self.phases[row["phase"]], self._names[row["host"]]
+        row["locality"], row["ending"] = Locality(row["locality"]), ENDINGS[row["ending"]]
+        row["stop_requested"] = bool(row["stop_requested"])
+        return PlacedAttempt(Attempt(**row), kind, self._lanes[index])
+
+    def held(self, owners: Sequence[str]) -> dict[str, StepFunction]:
+        """The slots that each owner held. `owners` has the owner of each phase."""
+        names = sorted(set(owners))
+        number = {name: place for place, name in enumerate(names)}
+        of_phase = np.array([number[owner] for owner in owners], dtype=np.intc)
+        of_attempt = of_phase[self.column("phase")]
+        start, end = self.column("start"), self.column("end")
+        order = np.argsort(of_attempt, kind="stable")
+        edges = np.searchsorted(of_attempt[order], range(len(names) + 1))
+        spans = (order[first:last] for first, last in pairwise(edges))
+        return {
+            name: StepFunction.of_spans(start[mine], end[mine])
+            for name, mine in zip(names, spans, strict=True)
+        }
+
+    def _free_lanes(self) -> array[int]:
+        """For each attempt, the smallest lane that is free on its host.
+
+        A lane exceeds the slots of the host only if the record has more concurrent attempts
+        than slots, which the chart should show.
+        """
+        ends: defaultdict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
+        free: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        opened: defaultdict[tuple[int, str], int] = defaultdict(int)
+        lanes = array("i")
+        names = ("host", "phase", "start", "end")
+        spans = zip(*(self._columns[name] for name in names), strict=True)
+        for host, phase, start, end in spans:
+            place = (host, self.kinds[phase])
+            while ends[place] and ends[place][0][0] <= start:
+                heappush(free[place], heappop(ends[place])[1])
+            if free[place]:
+                lane = heappop(free[place])
+            else:
+                lane = opened[place]
+                opened[place] += 1
+            heappush(ends[place], (end, lane))
+            lanes.append(lane)
+        return lanes
+
+
+@dataclass(frozen=True, slots=True)
+class UnresponsiveSpan:
+    """A host was unresponsive from `start` to `end` (seconds; None: the end of the run)."""
+
+    host: str
+    start: float
+    end: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,130 +269,98 @@ def timeline_of(log: Log) -> Timeline:
 
     An attempt that occupies several slots is in several lanes.
     """
-    columns = AttemptColumns()
-    hosts = PresentHosts(log.header)
-
-    def add(attempt: Attempt) -> None:
-        job = tracker.jobs[attempt.phase.job].job
-        for _ in range(job.by_name[attempt.phase.phase].slots):
-            columns.add(attempt)
-
-    tracker = AttemptTracker(add, hosts=hosts, is_brief=True)
-    gave_up: dict[str, float] = {}
-    allocated, idle = _Allocated(), _Idle(tracker.jobs)
-    turns = _each_turn(log.turns, tracker, gave_up, allocated, idle)
-    unresponsive = unresponsive_spans(turns)  # Consumes the turns: a log is read once.
-    for attempt in tracker.unfinished():
-        add(attempt)
-    columns.sort()
-    jobs = tracker.jobs
-    cluster = replace(log.header.cluster, hosts=tuple(hosts.by_name.values()))
-    stated = [jobs[phase.job].job for phase in columns.phases]
-    kinds = [
-        hosts.slot_kind(job, phase.phase)
-        for job, phase in zip(stated, columns.phases, strict=True)
-    ]
-    return Timeline(
-        cluster=cluster,
-        slots=hosts.slots(),
-        slots_by_kind={kind: hosts.slots(kind) for kind in cluster.capacity},
-        jobs=jobs,
-        gave_up=gave_up,
-        attempts=PlacedAttempts(columns, kinds, _lanes(columns, kinds)),
-        held_by_job=_held(columns, [job.id for job in stated]),
-        held_by_pool=_held(columns, [job.pool for job in stated]),
-        allocated_by_job=allocated.by_job(),
-        unresponsive=unresponsive,
-        end=max(tracker.now, float(columns.end.max(initial=0.0))),
-        idle=idle.spans(),
-    )
+    return _TimelineReducer(log.header).follow(log).timeline(log.header.cluster)
 
 
-def _each_turn(
-    turns: Iterable[Turn],
-    tracker: AttemptTracker,
-    gave_up: dict[str, float],
-    allocated: _Allocated,
-    idle: _Idle,
-) -> Iterator[Turn]:
-    """Pass each turn to all collectors, and yield it."""
-    for turn in turns:
-        tracker(turn.now, turn.events, turn.decisions)
-        idle.follow(turn.events)
-        for decision in turn.decisions:
-            if isinstance(decision, GiveUp):
-                gave_up[decision.job] = turn.now
-            elif isinstance(decision, Reallocate):
-                allocated.reallocate(turn.now, decision.slots)
-            elif isinstance(decision, Adjust):
-                allocated.adjust(turn.now, decision.slots)
-        yield turn
+_TASKS_CHANGED = (TaskFinished, TasksAdded)
 
 
-def _lanes(columns: AttemptColumns, kinds: Sequence[str]) -> array[int]:
-    """For each attempt, in order of start, the smallest lane that is free on its host.
+class _TimelineReducer(RunReducer):
+    """Collects the attempts, and the changes of jobs and hosts, that charts show."""
 
-    A lane exceeds the slots of the host only if the record has more concurrent attempts than
-    slots, which the chart should show.
-    """
-    ends: defaultdict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
-    free: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    opened: defaultdict[tuple[str, str], int] = defaultdict(int)
-    lanes = array("i")
-    spans = zip(columns.hosts(), columns.phase, columns.start, columns.end, strict=True)
-    for host, phase, start, end in spans:
-        place = (host, kinds[phase])
-        while ends[place] and ends[place][0][0] <= start:
-            heappush(free[place], heappop(ends[place])[1])
-        if free[place]:
-            lane = heappop(free[place])
-        else:
-            lane = opened[place]
-            opened[place] += 1
-        heappush(ends[place], (end, lane))
-        lanes.append(lane)
-    return lanes
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self._attempts = PlacedAttempts()
+        self._gave_up: dict[str, float] = {}
+        self._allocated = _Allocated()
+        self._idle_since: dict[str, float] = {}
+        self._idle: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._unresponsive: list[UnresponsiveSpan] = []
+        self._lost: dict[str, int] = {}  # unresponsive hosts: the places of their spans
+        self.handlers |= {
+            HostLost: self._host_lost,
+            HostJoined: self._host_is_back,
+            Reallocate: self._slots_allocated,
+            Adjust: self._slots_allocated,
+        }
 
-
-def _held(columns: AttemptColumns, owners: Sequence[str]) -> dict[str, StepFunction]:
-    """The slots that each owner held. `owners` has the owner of each phase."""
-    names = sorted(set(owners))
-    number = {name: place for place, name in enumerate(names)}
-    of_phase = np.array([number[owner] for owner in owners], dtype=np.intc)
-    of_attempt = of_phase[columns.phase]
-    order = np.argsort(of_attempt, kind="stable")
-    edges = np.searchsorted(of_attempt[order], range(len(names) + 1))
-    held = {}
-    for name, first, last in zip(names, edges, edges[1:], strict=False):
-        mine = order[first:last]
-        held[name] = StepFunction.of_spans(columns.start[mine], columns.end[mine])
-    return held
-
-
-class _Idle:
-    """Collects the times in which jobs with growing phases had no unfinished tasks."""
-
-    def __init__(self, jobs: Mapping[str, JobSpan]) -> None:
-        """`jobs` are those of the tracker, which must get each turn first."""
-        self._jobs = jobs
-        self._since: dict[str, float] = {}
-        self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-
-    def follow(self, events: Iterable[Event]) -> None:
-        """Record jobs whose last task has ended or whose next task was added."""
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Apply one turn. A job is idle only if it still is when all events are applied."""
+        super().__call__(now, events, decisions)
         for event in events:
-            if isinstance(event, TaskFinished | TasksAdded):
+            if isinstance(event, _TASKS_CHANGED):
                 job = event.phase.job
-                if self._jobs[job].growing and not self._jobs[job].tasks_left:
-                    self._since[job] = event.at
-                elif job in self._since:
-                    self._spans[job].append((self._since.pop(job), event.at))
+                span = self.jobs[job]
+                if span.growing and not span.tasks_left:
+                    self._idle_since[job] = event.at
+                elif job in self._idle_since:
+                    self._idle[job].append((self._idle_since.pop(job), event.at))
 
-    def spans(self) -> dict[str, list[tuple[float, float]]]:
-        """Return the times of each job, at the end of the log."""
-        for job, since in self._since.items():
-            self._spans[job].append((since, inf))
-        return dict(self._spans)
+    def on_attempt(self, attempt: Attempt) -> None:
+        """Add an attempt for each slot that it held."""
+        job = self.jobs[attempt.phase.job].job
+        for _ in range(job.by_name[attempt.phase.phase].slots):
+            self._attempts.add(attempt)
+
+    def job_given_up(self, decision: GiveUp) -> None:
+        """Note the instant, too."""
+        super().job_given_up(decision)
+        self._gave_up[decision.job] = self.now
+
+    def hosts_changed(self, event: HostChange) -> None:
+        """Change the hosts; one that is removed is not unresponsive any more."""
+        super().hosts_changed(event)
+        if isinstance(event, HostRemoved):
+            self._host_is_back(event)
+
+    def _slots_allocated(self, decision: Reallocate | Adjust) -> None:
+        self._allocated.change(self.now, decision)
+
+    def _host_lost(self, event: HostLost) -> None:
+        self._lost[event.host] = len(self._unresponsive)
+        self._unresponsive.append(UnresponsiveSpan(event.host, event.at, None))
+
+    def _host_is_back(self, event: HostJoined | HostRemoved) -> None:
+        place = self._lost.pop(event.host, None)
+        if place is not None:
+            span = self._unresponsive[place]
+            self._unresponsive[place] = replace(span, end=event.at)
+
+    def timeline(self, cluster: Cluster) -> Timeline:
+        """The timeline, at the end of the log. Call it once, with the cluster of the header."""
+        attempts, hosts, jobs = self._attempts, self.hosts, self.jobs
+        for attempt in self.unfinished():
+            self.on_attempt(attempt)
+        attempts.place(lambda phase: hosts.slot_kind(jobs[phase.job].job, phase.phase))
+        for job, since in self._idle_since.items():
+            self._idle[job].append((since, inf))
+        cluster = replace(cluster, hosts=tuple(hosts.by_name.values()))
+        return Timeline(
+            cluster=cluster,
+            slots=hosts.slots(),
+            slots_by_kind={kind: hosts.slots(kind) for kind in cluster.capacity},
+            jobs=jobs,
+            gave_up=self._gave_up,
+            attempts=attempts,
+            held_by_job=attempts.held([phase.job for phase in attempts.phases]),
+            held_by_pool=attempts.held([jobs[p.job].job.pool for p in attempts.phases]),
+            allocated_by_job=self._allocated.by_job(),
+            unresponsive=tuple(self._unresponsive),
+            end=max(self.now, float(attempts.column("end").max(initial=0.0))),
+            idle=dict(self._idle),
+        )
 
 
 class _Allocated:
@@ -300,25 +371,16 @@ class _Allocated:
         self._values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         self._last: dict[str, dict[str, float]] = {}  # by job and phase, without zeros
 
-    def reallocate(self, now: float, slots: Mapping[PhaseId, float]) -> None:
-        """Record the slots of all phases: 0 for those not in `slots`."""
-        shares: dict[str, dict[str, float]] = {job: {} for job in self._last}
-        for (job, phase), share in slots.items():
+    def change(self, now: float, decision: Reallocate | Adjust) -> None:
+        """Record a decision. `Reallocate` names all phases with slots; others get none."""
+        is_whole = isinstance(decision, Reallocate)
+        shares: dict[str, dict[str, float]] = {job: {} for job in self._last if is_whole}
+        for (job, phase), share in decision.slots.items():
+            if job not in shares:
+                shares[job] = {} if is_whole else dict(self._last.get(job, {}))
+            shares[job].pop(phase, None)
             if share:
-                shares.setdefault(job, {})[phase] = share
-        self._record(now, shares)
-
-    def adjust(self, now: float, slots: Mapping[PhaseId, float]) -> None:
-        """Record the slots of some phases; other phases keep theirs."""
-        shares: dict[str, dict[str, float]] = {}
-        for (job, phase), share in slots.items():
-            of_job = shares.setdefault(job, dict(self._last.get(job, {})))
-            of_job.pop(phase, None)
-            if share:
-                of_job[phase] = share
-        self._record(now, shares)
-
-    def _record(self, now: float, shares: Mapping[str, dict[str, float]]) -> None:
+                shares[job][phase] = share
         for job, of_job in shares.items():
             slots = sum(of_job.values())
             if slots != sum(self._last.get(job, {}).values()):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from heapq import nsmallest
 from math import ceil, floor, log10
 from typing import Any
 
@@ -19,11 +18,11 @@ from slotwise.core.log import Header, Log
 from slotwise.core.loop import initial_state
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import path_to, whole
-from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.present_hosts import SlotsOverTime
 from slotwise.insight.timeline import Timeline
-from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS, WAITERS, make_allocator
+from slotwise.insight.why import Cause, cause_of, unknown_job
+from slotwise.policy.scheduler import ALLOCATORS, WAITERS, make_allocator
 
 MIN_WAIT = 0.01
 """Waits shorter than this part of the run are left out."""
@@ -98,198 +97,90 @@ def worst_waits(
         raise InputError(unknown_job(job, line.jobs))
     least = MIN_WAIT * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
     found = [
-        stretch
+        Wait(name, line.jobs[name].pool_at(start), start, end, "", (), 0.0)
         for name in (line.jobs if job is None else [job])
-        for stretch in _stretches(line, name)
-        if stretch.end - stretch.start > least
+        for start, end in _stretches(line, name)
+        if end - start > least
     ]
-    found.sort(key=lambda stretch: (stretch.start - stretch.end, stretch.start, stretch.job))
+    found.sort(key=lambda wait: (wait.start - wait.end, wait.start, wait.job))
     chosen, taken = [], Counter[str]()
-    for stretch in found:
-        if most_of_job is None or taken[stretch.job] < most_of_job:
-            chosen.append(stretch)
-            taken[stretch.job] += 1
+    for wait in found:
+        if most_of_job is None or taken[wait.job] < most_of_job:
+            chosen.append(wait)
+            taken[wait.job] += 1
         if len(chosen) == most:
             break
     held = _Held(line)
-    advice = advise(log, chosen)
-    return tuple(
-        _wait(line, stretch, held, one) for stretch, one in zip(chosen, advice, strict=True)
-    )
+    return tuple(map(held.with_holders, _with_reasons(log, chosen)))
 
 
-def unknown_job(job: str, known: Iterable[str]) -> str:
-    """Return the message for a job that is not in the log; it names some that are."""
-    names = ", ".join(nsmallest(8, known))
-    return f"job {job!r} is not in the log; it has, among others: {names}"
-
-
-def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
+def _stretches(line: Timeline, job: str) -> Iterator[tuple[float, float]]:
     """Yield the times between arrival and end of a job in which it held no slot."""
     since: float | None = line.jobs[job].arrival
     end = line.end_of(job)
     steps = line.held_by_job.get(job)
     for time, slots in zip(steps.times, steps.values, strict=True) if steps else ():
         if slots and since is not None:
-            yield from _parts(line, Stretch(job, since, time))
+            yield from _parts(line, job, since, time)
             since = None
         elif not slots:
             since = time
     if since is not None and since < end:
-        yield from _parts(line, Stretch(job, since, end))
+        yield from _parts(line, job, since, end)
 
 
-def _parts(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
-    """Yield the parts of a stretch in one pool and with unfinished tasks."""
-    for until, _ in line.jobs[stretch.job].moves:
-        if stretch.start < until < stretch.end:
-            yield from _busy(line, replace(stretch, end=until))
-            stretch = replace(stretch, start=until)
-    yield from _busy(line, stretch)
-
-
-def _busy(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
-    """Yield the parts of a stretch in which the job had unfinished tasks."""
-    since, spans = stretch.start, line.idle.get(stretch.job, ())
-    for start, end in spans[bisect_left(spans, (since, since)) :]:
-        if start >= stretch.end:
-            break
-        if since < start:
-            yield Stretch(stretch.job, since, start)
-        since = end
-    if since < stretch.end:
-        yield Stretch(stretch.job, since, stretch.end)
+def _parts(line: Timeline, job: str, since: float, end: float) -> Iterator[tuple[float, float]]:
+    """Yield the parts of a time in one pool and with unfinished tasks."""
+    idle = line.idle.get(job, ())
+    for until in [*(at for at, _ in line.jobs[job].moves if since < at < end), end]:
+        for start, stop in idle[bisect_left(idle, (since, since)) :]:
+            if start >= until:
+                break
+            if since < start:
+                yield since, start
+            since = stop
+        if since < until:
+            yield since, until
+        since = max(since, until)
 
 
 class _Held:
     """The attempts of a run as arrays, to find the jobs that held slots in a time."""
 
     def __init__(self, line: Timeline) -> None:
+        self._line = line
         self.jobs = list(line.jobs)
         number = {job: at for at, job in enumerate(self.jobs)}
-        columns = line.attempts.columns
-        self._start, self._end, self._phase = columns.start, columns.end, columns.phase
-        self._jobs = np.array([number[phase.job] for phase in columns.phases], dtype=np.intp)
-        self._kinds = np.array(line.attempts.kinds, dtype=object)
+        attempts = line.attempts
+        names = ("start", "end", "phase")
+        self._start, self._end, self._phase = (attempts.column(name) for name in names)
+        self._jobs = np.array([number[phase.job] for phase in attempts.phases], dtype=np.intp)
+        self._kinds = np.array(attempts.kinds, dtype=object)
 
-    def between(self, start: float, end: float, kind: str) -> dict[str, float]:
-        """The slot-seconds of each job that held slots of this kind from start to end."""
+    def with_holders(self, wait: Wait) -> Wait:
+        """The wait with the jobs that held slots of its kind, and the free slots."""
+        spans, line = self._line.jobs, self._line
+        start, end, kind = wait.start, wait.end, wait.slot_kind
         at = (self._start < end) & (self._end > start)
         at &= (self._kinds == kind)[self._phase]
         overlap = np.minimum(self._end[at], end) - np.maximum(self._start[at], start)
         sums = np.bincount(self._jobs[self._phase[at]], overlap, minlength=len(self.jobs))
-        return {self.jobs[number]: float(sums[number]) for number in np.flatnonzero(sums)}
-
-
-def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait:
-    by_job = held.between(stretch.start, stretch.end, advice.slot_kind)
-    by_job.pop(stretch.job, None)  # It holds slots only at the ends of the wait.
-    order: Sequence[str] = sorted(by_job, key=lambda job: (-by_job[job], job))
-    slots = line.slots_by_kind.get(advice.slot_kind, SlotsOverTime(0))
-    area = slots.seconds(stretch.start, stretch.end)
-    return Wait(
-        stretch.job,
-        line.jobs[stretch.job].pool_at(stretch.start),
-        stretch.start,
-        stretch.end,
-        advice.slot_kind,
-        tuple(Holder(job, line.jobs[job].pool_at(stretch.start), by_job[job]) for job in order),
-        max(0.0, area - sum(by_job.values())),
-        advice.reason,
-        advice.remedy,
-    )
-
-
-# Reasons why a phase waits although slots are free: avoided hosts, and gangs.
-
-
-def why_avoided(state: State, phase: PhaseState) -> str:
-    """The reason if the only free slots are on hosts that the phase avoids, or ""."""
-    avoided, free = phase.avoided(state.lost), state.free(phase.slot_kind)
-    if not free or not avoided or not free.keys() <= set(avoided):
-        return ""
-    hosts = ", ".join(sorted(free))
-    return f"its last attempts on {hosts} have failed: it waits for slots of other hosts"
-
-
-def why_gang_waits(state: State, phase: PhaseState) -> str:
-    """The first reason that keeps the pending tasks of a gang from starting, or ""."""
-    count, kind = phase.pending, phase.slot_kind
-    if phase.running:
-        return (
-            "an attempt of its gang has ended without a result: its running tasks are stopped,"
-            " then all of them start again together"
-        )
-    if (most := places_in_all(state, phase)) < count:
-        return (
-            f"the {count} tasks of its gang start together, and the hosts that can begin tasks"
-            f" now have slots for {most} of them"
-        )
-    for pool in path_to(phase.pool):
-        if pool.room < phase.unit:
-            return (
-                f"the tasks of its gang hold {phase.unit} slots together, and pool"
-                f" {pool.name!r} may hold {max(0, int(pool.room))} more"
-            )
-    free = _places(phase, state.free(kind).values())
-    if free >= count:
-        return ""
-    since = phase.deferred_since
-    verb = "it waits" if since is None else f"it has waited since {since:.6g} s"
-    each = "" if phase.width == 1 else f", {phase.width} on one host for each task"
-    return (
-        f"{verb} for {phase.unit} free slots on the hosts together{each}; there are free slots"
-        f" for {free} of the {count} tasks of its gang"
-    )
-
-
-def places_in_all(state: State, phase: PhaseState) -> int:
-    """How many tasks of a gang could run together on the hosts that can start tasks now."""
-    hosts = (host for host in state.cluster.hosts if host.name not in state.lost)
-    return _places(phase, (host.slots.get(phase.slot_kind, 0) for host in hosts))
-
-
-def lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
-    """Whether hosts with these free slots lack room for all pending tasks of a gang."""
-    return _places(phase, free.values()) < phase.pending
-
-
-def _places(phase: PhaseState, slots: Iterable[int]) -> int:
-    return sum(count // phase.width for count in slots)
+        held = {self.jobs[number]: float(sums[number]) for number in np.flatnonzero(sums)}
+        held.pop(wait.job, None)  # It holds slots only at the ends of the wait.
+        order = sorted(held, key=lambda job: (-held[job], job))
+        holders = (Holder(job, spans[job].pool_at(start), held[job]) for job in order)
+        slots = line.slots_by_kind.get(kind, SlotsOverTime(0)).seconds(start, end)
+        free = max(0.0, slots - sum(held.values()))
+        return replace(wait, holders=tuple(holders), free_slot_seconds=free)
 
 
 # Reasons for waits, and changes for which the log proves that they would have helped.
-
-MAX_NAMES = 3
-"""The maximum number of jobs that a sentence names."""
 
 MIN_PART = 0.1
 """A cause that applied to less than this part of a wait is left out."""
 
 PART_WHOLE = 0.99
 """A cause that applied to at least this part of a wait is stated without the part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A time in which a job waited, in seconds."""
-
-    job: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """The kind of slot that a job waited for, the reason, and a remedy.
-
-    The reason is empty if other jobs were simply served first, and the remedy if the log proves
-    none.
-    """
-
-    slot_kind: str
-    reason: str = ""
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +198,8 @@ class Counterfactual:
     is_taken_back: bool
 
 
-def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
-    """Return advice on each wait, in the same order.
+def _with_reasons(log: Log, waits: Sequence[Wait]) -> list[Wait]:
+    """The waits with their kinds of slots, reasons and remedies, in the same order.
 
     The log is read once: O(entries), plus O(pools) for each reallocation, plus O(pools + phases
     of the job) for each turn of a wait. Only the state and the waits are stored.
@@ -334,35 +225,22 @@ def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
         open_cases = [case for case in open_cases if turn.now < case.wait.end]
         for case in open_cases:
             case.update(run)
-    unknown = Advice(next(iter(log.header.cluster.capacity)))
+    some = next(iter(log.header.cluster.capacity))
     return [
-        cases[number].advice(run) if number in cases else unknown
-        for number in range(len(waits))
+        cases[number].explained(run) if number in cases else replace(wait, slot_kind=some)
+        for number, wait in enumerate(waits)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """Why a phase waits, if not because others are served first by their shares.
-
-    Causes with the same `kind` and `place` (a pool) are one cause, even if the texts differ.
-    """
-
-    kind: str = ""
-    place: str = ""
-    reason: str = ""
-    remedy: str = ""
 
 
 class _Case:
     """A wait, and the time for which each of its causes applied."""
 
-    def __init__(self, wait: Stretch, phase: PhaseState, run: _RetracedRun) -> None:
+    def __init__(self, wait: Wait, phase: PhaseState, run: _RetracedRun) -> None:
         self.wait = wait
         self._slot_kind = phase.slot_kind
         self._now = wait.start
         self._cause = run.cause(phase)
-        self._causes: dict[tuple[str, str], _Cause] = {}
+        self._causes: dict[tuple[str, str], Cause] = {}
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._turn = run.turn
         self._guarantee = None if self._cause.kind else run.guarantee(phase)
@@ -387,8 +265,8 @@ class _Case:
         if phase := run.waiting(self.wait.job):
             self._cause = run.cause(phase)
 
-    def advice(self, run: _RetracedRun) -> Advice:
-        """Return the longest causes with their parts of the time, at the end of the log."""
+    def explained(self, run: _RetracedRun) -> Wait:
+        """The wait with its longest causes and their parts of the time, after the last turn."""
         self.pass_to(self.wait.end)
         kind, total = self._slot_kind, self.wait.end - self.wait.start
         order = sorted(self._seconds, key=lambda key: (-self._seconds[key], key))
@@ -398,14 +276,13 @@ class _Case:
             if self._causes[key].reason and part >= MIN_PART:
                 often = f"for {100.0 * part:.0f} % of the time " if part < PART_WHOLE else ""
                 reasons.append(often + self._causes[key].reason)
-        if longest.kind:
-            return Advice(kind, "; ".join(reasons), longest.remedy)
-        if not reasons and not self._is_freed:
-            reasons = ["no slot became free"]
-        remedy = ""
-        if self._guarantee and run.is_certain(self._guarantee, kind):
-            remedy = self._remedy(self._guarantee, run.state.cluster.capacity[kind])
-        return Advice(kind, "; ".join(reasons), remedy)
+        remedy = longest.remedy
+        if not longest.kind:
+            if not reasons and not self._is_freed:
+                reasons = ["no slot became free"]
+            if self._guarantee and run.is_certain(self._guarantee, kind):
+                remedy = self._remedy(self._guarantee, run.state.cluster.capacity[kind])
+        return replace(self.wait, slot_kind=kind, reason="; ".join(reasons), remedy=remedy)
 
     def _remedy(self, guarantee: Counterfactual, slots: int) -> str:
         """The effect that the guarantee would have had, in words, or "" if not certain."""
@@ -494,61 +371,9 @@ class _RetracedRun:
         could = [phase for phase in phases if phase.pending and not phase.waits_for]
         return could[0] if could else None
 
-    def cause(self, phase: PhaseState) -> _Cause:
+    def cause(self, phase: PhaseState) -> Cause:
         """The cause for which a phase waits now."""
-        state, kind = self.state, phase.slot_kind
-        pool = state.pools[phase.job.pool]
-        if phase.job.id in state.awaiting_admission:
-            name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
-            reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
-            remedy = f"a larger jobs_max for pool {name} admits it sooner"
-            return _Cause("not admitted", name, reason, remedy)
-        if self.scheduler in QUEUEINGS:
-            reason = f"{self.scheduler} had planned tasks of other jobs before its own"
-            return _Cause("queued", "", reason)
-        free = state.free(kind)
-        if phase.is_gang and (most := places_in_all(state, phase)) < phase.pending:
-            reason = (
-                f"the {phase.pending} tasks of its gang start together, and the hosts that were"
-                f" there had slots for {most} of them"
-            )
-            return _Cause("too few hosts for a gang", str(phase.unit), reason)
-        if phase.is_gang and lacks_slots(phase, free):
-            reason = (
-                f"it waited for {phase.unit} free slots on the hosts together, for all"
-                f" {phase.pending} tasks of its gang"
-            )
-            return _Cause("too few slots for a gang", str(phase.unit), reason)
-        if phase.width > 1 and free and all(n < phase.width for n in free.values()):
-            reason = f"it waited for {phase.width} free slots of one host"
-            return _Cause("too few slots on a host", str(phase.width), reason)
-        if reason := why_avoided(state, phase):
-            return _Cause("its tasks fail on free hosts", "", reason)
-        # A phase without homes is deferred until several slots are free.
-        near = self.may_defer and phase.has_homes
-        if near and phase.deferred_until is not None and phase.deferred_until > state.now:
-            reason = "it skipped slots far from its input (delay scheduling)"
-            return _Cause("deferred", "", reason, "shorter waits let it use them")
-        full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
-        if full is not None:
-            reason = f"pool {full.name} held its max share of {full.max_share:g}"
-            if not any(state.free(kind).values()):
-                return _Cause("full", full.name, reason)
-            return _Cause(
-                "full with free slots",
-                full.name,
-                f"{reason} while slots were free",
-                f"a larger slots_max for pool {full.name} lets it use these slots",
-            )
-        if self.scheduler == "fifo":
-            reason = "fifo serves jobs in order of priority and arrival, regardless of pools"
-            remedy = "fair and flex share the slots among jobs and pools"
-            return _Cause("fifo", "", reason, remedy)
-        if self.scheduler == "fair" and pool.policy == "fifo" and phase.pool.running:
-            reason = f"pool {pool.name} serves its jobs one after the other (policy fifo)"
-            remedy = "policy fair shares its slots among them"
-            return _Cause("fifo in its pool", pool.name, reason, remedy)
-        return _Cause()
+        return cause_of(self.state, phase, self.scheduler, self.may_defer)
 
     def guarantee(self, phase: PhaseState) -> Counterfactual | None:
         """The guarantee with which a phase would be served next, or None if not certain.
@@ -600,11 +425,6 @@ def _lacks_guarantee(phase: PhaseState) -> bool:
     if phase.running < whole(phase.owed):
         return True
     return any(pool.running < whole(pool.owed) for pool in path_to(phase.pool) if pool.parent)
-
-
-def _listed(jobs: Sequence[str]) -> str:
-    more = f" and {len(jobs) - MAX_NAMES} more" if len(jobs) > MAX_NAMES else ""
-    return ", ".join(jobs[:MAX_NAMES]) + more
 
 
 def _short(seconds: float) -> str:

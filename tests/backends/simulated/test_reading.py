@@ -15,10 +15,9 @@ from slotwise.core.cluster import Cluster, Host, Network
 from slotwise.core.decisions import Launch, Locality, Preempt
 from slotwise.core.events import Event, JobArrived, JobsClosed, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.core.log import Log
 from slotwise.core.placement import place_blocks
-from slotwise.insight.attempts import Attempt, AttemptTracker
 from slotwise.insight.metrics import MetricsCollector, traffic_of
+from slotwise.insight.timeline import timeline_of
 from tiers import examples
 
 MAP = PhaseId("a", "map")
@@ -149,15 +148,6 @@ def test_the_clock_stops_at_the_given_instant() -> None:
     assert backend.wait(None) == [finished(5.0, 0)]
 
 
-def attempts_of(log: Log) -> list[Attempt]:
-    """All attempts of a log that ended."""
-    attempts: list[Attempt] = []
-    follower = AttemptTracker(attempts.append)
-    for turn in log.turns:
-        follower(turn.now, turn.events, turn.decisions)
-    return attempts
-
-
 @settings(max_examples=examples(6, slow=25))
 @given(
     st.integers(0, 99),
@@ -175,7 +165,7 @@ def test_a_run_counts_the_bytes_that_pass(
     waits = (0.5, 1.0) if assigner == "delay" else None
     log = simulated(jobs, CLUSTER, simulation=truth, assigner=assigner, waits=waits).log
     read = MetricsCollector.of_log(log).outcome().metrics["traffic_bytes"]
-    attempts = attempts_of(log)
+    attempts = [placed.attempt for placed in timeline_of(log).attempts]
     for name, level in (("rack", Locality.RACK), ("core", Locality.ANY)):
         assert read[name] == 64 * sum(attempt.locality is level for attempt in attempts)
         steps = getattr(traffic_of(log), name)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slotwise.insight.attempts import Attempt, Ending
+from slotwise.insight.reducer import Attempt, Ending
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.timeline import PlacedAttempt, StepFunction
 

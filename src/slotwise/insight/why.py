@@ -1,0 +1,313 @@
+"""Why a phase holds no more slots: the facts, in words.
+
+`why_now` is the reason at an instant, for explanations. `cause_of` is the cause of a wait, for
+the report of waits: it leaves out that others are served first by their shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from math import ceil
+
+from slotwise.core.job import PhaseId
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import path_to, whole
+from slotwise.core.state import State
+from slotwise.core.tolerances import SLOTS
+from slotwise.policy.scheduler import QUEUEINGS
+
+BLOCKED = "wait for the tasks that they continue"
+
+MAX_NAMES = 3
+"""The maximum number of jobs that a sentence names."""
+
+
+def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
+    """The first reason that applies for the number of slots that a phase holds."""
+    if phase.job.id in state.awaiting_admission:
+        return "its job awaits admission"
+    if phase.waits_for:
+        return f"it waits for {', '.join(sorted(phase.waits_for))}"
+    if phase.done + phase.dropped == phase.phase.tasks.count:
+        return "all its tasks are done; more may come" if phase.is_open else "it is done"
+    is_queued = scheduler in QUEUEINGS
+    if phase.running - phase.slots_on_lost_hosts > rounded_up(phase.allocated) and not (
+        is_queued or state.is_stale
+    ):
+        return _why_more(phase)
+    if not phase.pending:
+        others = "wait for others of their graph" if phase.phase.gated else BLOCKED
+        rest = f", except {phase.blocked} that {others}" if phase.blocked else ""
+        return f"all its tasks run{rest}: it cannot use more slots"
+    if not state.capacity(phase.slot_kind):
+        return f"no host can start tasks on slots of kind {phase.slot_kind!r} now"
+    if is_queued:
+        return _why_queued(state, phase)
+    if phase.is_gang and (reason := _why_gang_waits(state, phase)):
+        return reason
+    if phase.width > 1 and (reason := _why_no_host(state, phase)):
+        return reason
+    if phase.running >= phase.max_share:
+        return f"it holds its max share of {phase.max_share}"
+    for pool in path_to(phase.pool):
+        if pool.is_full:
+            return f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
+    return _why_less(state, phase, scheduler)
+
+
+def _why_more(phase: PhaseState) -> str:
+    takers = sorted({pool.name for pool in phase.stopping.values() if pool is not None})
+    if takers:
+        return (
+            f"it was allocated more before, and {len(phase.stopping)} of its tasks were asked"
+            f" to stop for {', '.join(takers)}"
+        )
+    return "it was allocated more before, and running tasks are not stopped"
+
+
+def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
+    """Why a backlogged phase below its limits holds no more slots."""
+    if phase.deferred_until is not None and phase.deferred_until > state.now:
+        assert phase.deferred_since is not None
+        since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
+        if phase.width > 1:
+            return f"it has waited since {since} for {phase.width} free slots of one host"
+        waited = f"{state.now - phase.deferred_since:.6g} s"
+        near = f"it has waited {waited} for a slot near its input"
+        return f"{near}, and waits until {until} at the latest"
+    if phase.allocated <= 0 and state.is_stale:
+        return (
+            "it arrived after the last allocation and is served after others until the next"
+            f" one, at {state.reallocates_from:.6g} s"
+        )
+    if phase.allocated <= 0:
+        return f"it is allocated no slots: {scheduler} gives them to other phases now"
+    held = phase.running - phase.slots_on_lost_hosts
+    if phase.width > 1 and (reason := _why_too_few(state, phase)):
+        return reason
+    if reason := why_avoided(state, phase):
+        return reason
+    lacks = whole(phase.allocated) - held
+    if lacks > 0:
+        kept = sum(reserved_now(state, phase).values())
+        free = f", and {kept} free slots are reserved for other pools" if kept else ""
+        return f"it lacks {lacks} of its allocated slots: other phases still hold them{free}"
+    if held < phase.allocated - SLOTS:
+        return "it holds the whole slots of its allocation; the fraction is shared in turns"
+    return "it holds its allocation"
+
+
+def _why_no_host(state: State, phase: PhaseState) -> str:
+    """Why a phase waits if no host has the slots of one task, or ""."""
+    hosts = [host for host in state.cluster.hosts if host.name not in state.lost]
+    most = max((host.slots.get(phase.slot_kind, 0) for host in hosts), default=0)
+    if most >= phase.width:
+        return ""
+    return (
+        f"each of its tasks occupies {phase.width} slots of one host, and the largest host that"
+        f" can start tasks now has {most}: it waits for a larger one"
+    )
+
+
+def _why_too_few(state: State, phase: PhaseState) -> str:
+    """Why a phase waits if no host has the slots of one task free, or ""."""
+    free = state.free(phase.slot_kind)
+    if any(count >= phase.width for count in free.values()):
+        return ""
+    most = max(free.values(), default=0)
+    return f"it waits for {phase.width} free slots of one host; at most {most} are free on one"
+
+
+def reserved_now(state: State, phase: PhaseState) -> Counter[str]:
+    """Free slots of the kind of a phase that are reserved for pools of other jobs."""
+    kept: Counter[str] = Counter()
+    for by_pool in state.reserved(phase.slot_kind).values():
+        for pool, slots in by_pool.items():
+            kept[pool.name] += 0 if pool.key in phase.shares else slots
+    return kept
+
+
+def rounded_up(share: float) -> int:
+    """Round a share up to slots: a pool or phase that holds no more is not above it."""
+    return ceil(share - SLOTS)
+
+
+# Reasons of several forms of phases: gangs, wide tasks, avoided hosts, queues.
+
+
+def why_avoided(state: State, phase: PhaseState) -> str:
+    """The reason if the only free slots are on hosts that the phase avoids, or ""."""
+    avoided, free = phase.avoided(state.lost), state.free(phase.slot_kind)
+    if not free or not avoided or not free.keys() <= set(avoided):
+        return ""
+    hosts = ", ".join(sorted(free))
+    return f"its last attempts on {hosts} have failed: it waits for slots on other hosts"
+
+
+def _why_gang_waits(state: State, phase: PhaseState) -> str:
+    """The first reason that keeps the pending tasks of a gang from starting, or ""."""
+    count, kind = phase.pending, phase.slot_kind
+    if phase.running:
+        return (
+            "an attempt of its gang has ended without a result: its running tasks are stopped,"
+            " then all tasks of the gang start again together"
+        )
+    if (most := _places_in_all(state, phase)) < count:
+        return (
+            f"the {count} tasks of its gang start together, and the hosts that can start tasks"
+            f" now have slots for {most} of them"
+        )
+    for pool in path_to(phase.pool):
+        if pool.room < phase.unit:
+            return (
+                f"the tasks of its gang hold {phase.unit} slots together, and pool"
+                f" {pool.name!r} may hold {max(0, int(pool.room))} more"
+            )
+    free = _places(phase, state.free(kind).values())
+    if free >= count:
+        return ""
+    since = phase.deferred_since
+    verb = "it waits" if since is None else f"it has waited since {since:.6g} s"
+    each = "" if phase.width == 1 else f", {phase.width} on one host for each task"
+    return (
+        f"{verb} for {phase.unit} free slots on the hosts together{each}; there are free slots"
+        f" for {free} of the {count} tasks of its gang"
+    )
+
+
+def _places_in_all(state: State, phase: PhaseState) -> int:
+    """How many tasks of a gang could run together on the hosts that can start tasks now."""
+    hosts = (host for host in state.cluster.hosts if host.name not in state.lost)
+    return _places(phase, (host.slots.get(phase.slot_kind, 0) for host in hosts))
+
+
+def _lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
+    """Whether hosts with these free slots lack room for all pending tasks of a gang."""
+    return _places(phase, free.values()) < phase.pending
+
+
+def _places(phase: PhaseState, slots: Iterable[int]) -> int:
+    return sum(count // phase.width for count in slots)
+
+
+def _why_queued(state: State, phase: PhaseState) -> str:
+    """The queues that hold the pending tasks of a phase, and how many tasks are before them."""
+    queues = state.queues
+    waiting = []
+    for host, queue in queues.by_host.items():
+        places = [place for place, (name, _) in enumerate(queue) if name == phase.id]
+        if places:
+            others = f"after {_tasks(places[0])}" if places[0] else "first"
+            idle = _kept_idle(state, queue[0][0])
+            waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
+    if not waiting:
+        silent = ", ".join(sorted(state.unresponsive)) or "none"
+        return f"its tasks are in no queue; unresponsive hosts: {silent}"
+    place = queues.jobs.index(phase.job.id) + 1
+    return (
+        f"its job was placed as number {place} of {len(queues.jobs)}, and its tasks wait in"
+        f" queues: {'; '.join(waiting)}"
+    )
+
+
+def _kept_idle(state: State, first: PhaseId) -> str:
+    """The phases that the first task of a queue waits for, or "" if it only needs a slot."""
+    waits_for = state.phase(first).waits_for
+    if not waits_for:
+        return ""
+    return (
+        f" (next is {first.job}/{first.phase}, which waits for {', '.join(sorted(waits_for))})"
+    )
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"
+
+
+# Causes of waits.
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a phase waits, if not because others are served first by their shares.
+
+    Causes with the same `kind` and `place` (a pool) are one cause, even if the texts differ.
+    """
+
+    kind: str = ""
+    place: str = ""
+    reason: str = ""
+    remedy: str = ""
+
+
+def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -> Cause:
+    """The cause for which a phase without running tasks waits now, in the past tense.
+
+    `may_defer`: whether the assigner skips slots far from the input.
+    """
+    kind, pool = phase.slot_kind, state.pools[phase.job.pool]
+    if phase.job.id in state.awaiting_admission:
+        name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
+        reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
+        remedy = f"a larger jobs_max for pool {name} would admit it sooner"
+        return Cause("not admitted", name, reason, remedy)
+    if scheduler in QUEUEINGS:
+        reason = f"{scheduler} had planned tasks of other jobs before its own"
+        return Cause("queued", "", reason)
+    free = state.free(kind)
+    if phase.is_gang and (most := _places_in_all(state, phase)) < phase.pending:
+        reason = (
+            f"the {phase.pending} tasks of its gang start together, and the hosts present"
+            f" had slots for {most} of them"
+        )
+        return Cause("too few hosts for a gang", str(phase.unit), reason)
+    if phase.is_gang and _lacks_slots(phase, free):
+        reason = (
+            f"it waited for {phase.unit} free slots on the hosts together, for all"
+            f" {phase.pending} tasks of its gang"
+        )
+        return Cause("too few slots for a gang", str(phase.unit), reason)
+    if phase.width > 1 and free and all(n < phase.width for n in free.values()):
+        reason = f"it waited for {phase.width} free slots of one host"
+        return Cause("too few slots on a host", str(phase.width), reason)
+    if reason := why_avoided(state, phase):
+        return Cause("its tasks fail on free hosts", "", reason)
+    # A phase without homes is deferred until several slots are free.
+    near = may_defer and phase.has_homes
+    if near and phase.deferred_until is not None and phase.deferred_until > state.now:
+        reason = "it skipped slots far from its input (delay scheduling)"
+        return Cause("deferred", "", reason, "shorter waits for locality would let it use them")
+    full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
+    if full is not None:
+        reason = f"pool {full.name} held its max share of {full.max_share:g}"
+        if not any(state.free(kind).values()):
+            return Cause("full", full.name, reason)
+        return Cause(
+            "full with free slots",
+            full.name,
+            f"{reason} while slots were free",
+            f"a larger slots_max for pool {full.name} would let it use these slots",
+        )
+    if scheduler == "fifo":
+        reason = "fifo serves jobs in order of priority and arrival, regardless of pools"
+        remedy = "fair and flex share the slots among jobs and pools"
+        return Cause("fifo", "", reason, remedy)
+    if scheduler == "fair" and pool.policy == "fifo" and phase.pool.running:
+        reason = f"pool {pool.name} serves its jobs one after the other (policy fifo)"
+        remedy = "policy fair would share its slots among them"
+        return Cause("fifo in its pool", pool.name, reason, remedy)
+    return Cause()
+
+
+def _listed(jobs: Sequence[str]) -> str:
+    more = f" and {len(jobs) - MAX_NAMES} more" if len(jobs) > MAX_NAMES else ""
+    return ", ".join(jobs[:MAX_NAMES]) + more
+
+
+def unknown_job(job: str, known: Iterable[str]) -> str:
+    """Return the message for a job that is not in the log; it names some that are."""
+    names = ", ".join(nsmallest(8, known))
+    return f"job {job!r} is not in the log; it has, among others: {names}"
