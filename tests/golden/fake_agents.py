@@ -19,11 +19,11 @@ from distributed import Client, Security
 
 from golden.scripted_time import TICK, ScriptedTime
 from slotwise.backends.agents.slots import AgentHost
-from slotwise.backends.agents.stream import MessageStream
 from slotwise.backends.local.processes import STATUSES
 from slotwise.backends.local.worker import Server
 from slotwise.jobs.execution import LostInputError
 from slotwise.jobs.hosts.auth import RefusedError
+from slotwise.jobs.hosts.messages import MessageStream
 
 Script = Mapping[str, Any]
 """See `agents.py`."""
