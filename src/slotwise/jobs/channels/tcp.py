@@ -6,8 +6,8 @@ import select
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
+from ssl import SSLContext, SSLEOFError, SSLSocket, SSLWantReadError, SSLWantWriteError
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from slotwise.jobs.channels.carriers import PEER_LOST, BrokenChannelError, hold, release
 from slotwise.jobs.channels.streams import Reader, Writer
@@ -15,7 +15,6 @@ from slotwise.jobs.channels.wire import (
     DATA,
     END,
     MESSAGE,
-    Connected,
     Wire,
     peer_lost,
     receive_credits,
@@ -29,18 +28,12 @@ from slotwise.jobs.hosts.sockets import (
     UnknownPeers,
     join_address,
     listening,
+    repeated,
     split_address,
 )
 
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
-
 PIECE_BYTES = 1 << 20
 """The maximum number of bytes that one message announces."""
-
-MAX_PARTS = 512
-"""The maximum number of buffers that one system call sends."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """The connection to a host that does not answer for a minute and a half is closed."""
@@ -65,7 +58,7 @@ class Listener:
         self._greetings: UnknownPeers[Greeting] = UnknownPeers(
             lambda peer: peer.socket.close(), MAX_UNKNOWN, is_known=lambda peer: peer.is_known
         )
-        self._early: dict[str, Connected] = {}
+        self._early: dict[str, socket.socket] = {}
         self.address = join_address(*self._socket.getsockname()[:2])
         """What `connect` takes; a host and a port."""
         hold(self)
@@ -138,9 +131,12 @@ class Listener:
             if not self._greetings.drop_oldest():
                 raise
             return
-        peer.setblocking(False)
         try:
-            greeting = Greeting(_prepared(peer, self._tls, is_listener=True), self._secret)
+            _prepared(peer)
+            if self._tls is not None:
+                peer = auth.secured(peer, self._tls, is_agent=True)
+            peer.setblocking(False)
+            greeting = Greeting(peer, self._secret)
         except (OSError, ValueError):  # The peer has closed the connection.
             peer.close()
             return
@@ -185,14 +181,19 @@ def connect(
             raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
         except OSError as error:
             raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
-        connected: Connected = made
+        connected = made
         try:
-            connected = _prepared(made, tls, is_listener=False)
+            _prepared(made)
+            if tls is not None:
+                connected = auth.secured(made, tls, is_agent=False)
+                assert isinstance(connected, SSLSocket)
+                connected.settimeout(max(ends - monotonic(), 1e-3))
+                connected.do_handshake()
             run(connected, auth.greeting({ROLE: secret}, {"name": name}, ROLE), ends)
             connected.settimeout(None)
         except BaseException as error:
             connected.close()
-            if isinstance(error, ConnectionError | EOFError | CutOffError):
+            if isinstance(error, ConnectionError | EOFError | SSLEOFError | CutOffError):
                 if tries < MAX_TRIES:
                     continue
                 reason = f"{address}, for the channel {name}: {CUT_OFF}"
@@ -238,7 +239,7 @@ class _SocketSink:
         views = [memoryview(MESSAGE.pack(DATA, sum(map(len, piece)))), *piece]
         while views:
             try:
-                count = self._line.socket.sendmsg(views[:MAX_PARTS], [], socket.MSG_DONTWAIT)
+                count = self._line.send_some(views)
             except BlockingIOError:
                 self._line.wait_for_room()
                 receive_credits(self._line)
@@ -310,23 +311,13 @@ def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
     return []
 
 
-def _prepared(
-    connected: socket.socket, tls: SSLContext | None, *, is_listener: bool
-) -> Connected:
-    """Return the socket to use, which sends small batches at once and detects lost hosts.
-
-    Raises OSError or ValueError if the peer has closed the connection.
-    """
+def _prepared(connected: socket.socket) -> None:
+    """Let the socket send small batches at once, and detect lost hosts. Raises OSError."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEP_ALIVE.items():
         if hasattr(socket, option):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    if tls is None:
-        return connected
-    from slotwise.jobs.channels.wire import TlsSocket
-
-    return TlsSocket(connected, tls, is_listener=is_listener)
 
 
 # The greeting of the package (`hosts.auth`), by a secret of the run, also with TLS. Both sides
@@ -343,7 +334,7 @@ class Greeting:
     ends  the deadline for answers of the peer; infinite once it is authenticated
     """
 
-    def __init__(self, peer: Connected, secret: bytes) -> None:
+    def __init__(self, peer: socket.socket, secret: bytes) -> None:
         self.socket = peer
         self.ends = monotonic() + GREETING_SECONDS
         self._steps = auth.greeting({ROLE: secret}, {})
@@ -363,14 +354,14 @@ class Greeting:
                     self._wanted = next(self._steps)
                     continue
                 if missing := self._wanted - len(self._have):
-                    came = self.socket.recv(missing)
+                    came = repeated(self.socket.recv, missing)
                     if not came:
                         raise EOFError
                     self._have += came
                 if len(self._have) == self._wanted:
                     have, self._have = self._have, b""
                     self._wanted = self._steps.send(have)
-            except BlockingIOError:
+            except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
                 return None
             except StopIteration as done:
                 return str(done.value.get("name"))
@@ -382,7 +373,7 @@ class Greeting:
 
     def _send(self, data: bytes) -> None:
         """Send a few bytes; the buffer of a new connection always has room for them."""
-        if self.socket.send(data) < len(data):
+        if repeated(self.socket.send, data) < len(data):
             raise RefusedError("it does not read")
         self._sent += 1
         if self.is_known:
