@@ -83,8 +83,8 @@ def test_a_request_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
     """As any other one that is not valid; the connection is closed."""
     agent, task = socket.socketpair()
     with task:
-        task.sendall(frame(b"[" * 60_000))
-        with pytest.raises(RefusedError, match="invalid request: it has no valid head"):
+        task.sendall(frame(b"\x91" * 60_000))
+        with pytest.raises(RefusedError, match="invalid request: it is not a message"):
             serve_notes(agent, tmp_path)
         assert task.recv(1) == b""
 

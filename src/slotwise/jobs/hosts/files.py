@@ -1,8 +1,8 @@
 """Parts of files of other hosts: agents serve them, and tasks fetch them.
 
 A request names a folder of a job, a file in it, and a range of the parts of the file. The
-answer has the lengths of the blocks of each part, and the blocks as its payload; or null, if
-the file is missing or incomplete. One connection serves all requests of a task to a host.
+answer has the lengths of the blocks of each part, or null if the file is missing or incomplete.
+The bytes of the blocks follow it. One connection serves all requests of a task to a host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slotwise.jobs.hosts.auth import (
     SilentError,
     reach,
 )
-from slotwise.jobs.hosts.messages import MessageError, head, receive, run, send, take_head
+from slotwise.jobs.hosts.messages import MessageError, receive, send
 from slotwise.jobs.hosts.sockets import give_up_after, receive_into, send_from
 from slotwise.jobs.work_folder import NAME
 
@@ -80,7 +80,7 @@ def serve_files(connected: socket.socket, root: Path) -> None:
                 try:
                     opened = open_regular(path)
                 except OSError:
-                    send(connected, [None, None])
+                    send(connected, [None])
                     continue
                 with opened:
                     _serve(connected, opened, path, range(first, first + count))
@@ -108,11 +108,11 @@ def _serve(connected: socket.socket, file: BinaryIO, path: Path, wanted: range) 
         index = Index(file, path)
         parts = [index.part(number) for number in wanted]
     except IncompleteFileError:
-        send(connected, [None, None])
+        send(connected, [None])
         return
     places = [list(zip(part[::2], part[1::2], strict=True)) for part in parts]
     sizes = [[end - start for start, end in of_one] for of_one in places]
-    connected.sendall(head([None, sizes], (0, sum(map(sum, sizes)))))
+    send(connected, [sizes])
     for start, end in _ranges(place for of_one in places for place in of_one):
         send_from(connected, file, start, end - start)
 
@@ -152,13 +152,13 @@ class Fetcher:
         Returns the sizes of the blocks of each part, or None if the file is missing.
         """
         with self._connection_errors():
-            (_, found), payloads = run(self._socket, take_head())
+            (found,) = receive(self._socket)
             if found is None:
                 return None
             sizes: list[list[int]] = [list(map(int, part)) for part in found]
-            if len(sizes) != count or payloads != [0, sum(map(sum, sizes))]:
+            if len(sizes) != count or min(map(min, filter(None, sizes)), default=0) < 0:
                 raise MessageError("other parts than requested")
-            receive_into(self._socket, out, payloads[1])
+            receive_into(self._socket, out, sum(map(sum, sizes)))
         return sizes
 
     def close(self) -> None:

@@ -1,13 +1,12 @@
-"""Messages between processes: plain values in JSON, with payloads of opaque bytes.
+"""Messages between managers, agents and tasks: lists of plain values and of opaque bytes.
 
-Managers, agents and tasks use them, on any stream: TCP, TLS, Unix sockets. A message is a frame
-(a length of four bytes, then so many bytes) with a JSON list, followed by its payloads. The
-first item of the list has the index and the size of each payload; the others are the values of
-the message. This module never unpickles: the worst that invalid bytes do is a MessageError.
-Pickles of users are payloads, which only workers and the readers of results open.
+A frame is a length of four bytes, then so many bytes. Greetings are frames with text and JSON,
+because programs without msgpack greet, too. All later messages are frames with a msgpack list.
+This module never unpickles: pickles of users are bytes in the messages, which only workers and
+the readers of results open. The worst that invalid bytes do is a MessageError.
 
 What is to be received is a generator that yields how many bytes it needs next. So the same code
-runs on sockets that block (`run`) and on others (`MessageStream`).
+runs on sockets that block (`run`) and on others, as in the listener of channels.
 """
 
 from __future__ import annotations
@@ -17,26 +16,29 @@ import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
+from functools import cache
 from struct import Struct
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from slotwise.jobs.hosts.sockets import repeated
 
 MAX_GREETING = 1 << 16
 """The most bytes in a frame of a greeting."""
 
-MAX_HEAD = 1 << 26
-"""The most bytes in the JSON of a message."""
+MAX_MESSAGE = 2**32 - 1
+"""The most bytes in a message, which is the limit of the format."""
 
-MAX_DATA = 2**32 - (1 << 16) - 1
-"""The most bytes in all payloads of a message."""
+MAX_DATA = MAX_MESSAGE - (1 << 16)
+"""The most bytes of user data in a message."""
 
 CHUNK = 1 << 18
 """Bytes received in one call."""
 
 LENGTH = Struct("!I")
+
+Message = list[Any]
 
 Found = TypeVar("Found")
 Takes = Generator[int, bytes, Found]
@@ -44,8 +46,6 @@ Takes = Generator[int, bytes, Found]
 
 Steps = Generator[int | bytes, bytes, Found]
 """Yields the number of bytes that it needs next, or bytes to send."""
-
-Message = list[Any]
 
 
 class MessageError(ValueError):
@@ -75,9 +75,9 @@ def take_frame(most: int = MAX_GREETING) -> Takes[bytes]:
     return (yield size)
 
 
-def take_json(most: int = MAX_GREETING) -> Takes[Any]:
+def take_json() -> Takes[Any]:
     """Receive a JSON value. Raises MessageError if it is invalid."""
-    data = yield from take_frame(most)
+    data = yield from take_frame()
     try:
         return json.loads(data)
     except RecursionError:
@@ -86,79 +86,36 @@ def take_json(most: int = MAX_GREETING) -> Takes[Any]:
         raise MessageError(str(error)) from None
 
 
-def head(values: Message, payloads: Sequence[int] = ()) -> bytes:
-    """Return the frame of a message, without its payloads: index and size of each, in turn."""
-    return frame(_encode([payloads, *values]).encode())
+def encoded(message: Message) -> bytes:
+    """Return a message as a frame. ValueError if it is too large."""
+    data: bytes = _msgpack().packb(message)
+    return frame(data)
 
 
-def parts_of(message: Message) -> list[bytes | bytearray]:
-    """Return a message in parts to send; its items that are bytes are the payloads.
-
-    Raises ValueError if it is too large.
-    """
-    values = list(message)
-    sizes: list[int] = []
-    payloads: list[bytes | bytearray] = []
-    for at, part in enumerate(message):
-        if isinstance(part, bytes | bytearray):
-            values[at] = None
-            sizes += at, len(part)
-            payloads.append(part)
-    if reason := too_large(sum(map(len, payloads))):
-        raise ValueError(reason)
-    return [head(values, sizes), *payloads]
-
-
-def take_head() -> Takes[tuple[Message, list[int]]]:
-    """Receive a message without its payloads, and the index and size of each, in turn."""
-    data = yield from take_frame(MAX_HEAD)
+def decoded(data: bytes | memoryview[int]) -> Message:
+    """Return the message in the data of a frame. Raises MessageError."""
     try:
-        sizes, *values = _decode(data.decode())
-        for at in sizes[::2]:
-            if values[at] is not None:
-                raise ValueError
-        if sizes and (set(map(type, sizes)) != {int} or min(sizes) < 0 or len(sizes) % 2):
-            raise ValueError
-    except (ValueError, TypeError, LookupError, RecursionError):
-        raise MessageError("it has no valid head") from None
-    return values, sizes
+        found = _msgpack().unpackb(data)
+    except Exception as error:  # Invalid data raises many types of errors.
+        raise MessageError(f"it is not a message: {error}") from error
+    if type(found) is not list:
+        raise MessageError("it is not a message")
+    return found
 
 
-def take_message() -> Takes[Message]:
-    """Receive a message."""
-    values, sizes = yield from take_head()
-    if reason := too_large(sum(sizes[1::2])):
-        raise MessageError(reason)
-    for at, size in zip(sizes[::2], sizes[1::2], strict=True):
-        values[at] = yield size
-    return values
+@cache
+def _msgpack() -> Any:
+    """Return the module, which the extra dask installs. Only hosts of a cluster need it."""
+    import msgpack
 
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
+    return msgpack
 
 
 # On sockets that block.
 
 
-class Blocking(Protocol):
-    """What is used of a socket that blocks."""
-
-    def recv(self, size: int, /) -> bytes:
-        """Receive at most so many bytes."""
-        ...
-
-    def sendall(self, data: bytes, /) -> None:
-        """Send all bytes."""
-        ...
-
-    def settimeout(self, seconds: float | None, /) -> None:
-        """Set how long the other methods wait."""
-        ...
-
-
 def run(
-    connected: Blocking, steps: Steps[Found] | Takes[Found], ends: float | None = None
+    connected: socket.socket, steps: Steps[Found] | Takes[Found], ends: float | None = None
 ) -> Found:
     """Return the result of the steps. Raises what they raise, and OSError.
 
@@ -185,15 +142,15 @@ def run(
 
 def send(connected: socket.socket, message: Message) -> None:
     """Send a message. Raises OSError."""
-    connected.sendall(b"".join(parts_of(message)))
+    connected.sendall(encoded(message))
 
 
 def receive(connected: socket.socket) -> Message:
-    """Receive a message. Raises as `run`."""
-    return run(connected, take_message())
+    """Receive a message. Raises MessageError, and as `run`."""
+    return decoded(run(connected, take_frame(MAX_MESSAGE)))
 
 
-def _exactly(connected: Blocking, count: int, ends: float | None) -> bytes:
+def _exactly(connected: socket.socket, count: int, ends: float | None) -> bytes:
     data = bytearray()
     while len(data) < count:
         if ends is not None:
@@ -219,62 +176,6 @@ def tune(connected: socket.socket) -> None:
     connected.setsockopt(tcp, socket.TCP_USER_TIMEOUT, 25_000)
 
 
-class Outbox:
-    """Bytes to send on a socket that does not block."""
-
-    def __init__(self) -> None:
-        self._parts: deque[memoryview[int]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def add(self, parts: Sequence[bytes | bytearray]) -> None:
-        """Send these bytes, too; small parts together, and large ones without a copy."""
-        if sum(map(len, parts)) < CHUNK:
-            parts = [b"".join(parts)]
-        self._parts.extend(map(memoryview, parts))
-
-    def send(self, connected: socket.socket) -> None:
-        """Send as much as possible without blocking. Raises as the socket."""
-        parts = self._parts
-        while parts:
-            sent = repeated(connected.send, parts[0])
-            if sent < len(parts[0]):
-                parts[0] = parts[0][sent:]
-            else:
-                parts.popleft()
-
-    def clear(self) -> None:
-        """Drop all bytes."""
-        self._parts.clear()
-
-
-class Inbox:
-    """The messages in bytes that are received in pieces of any size."""
-
-    def __init__(self) -> None:
-        self._bytes = bytearray()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._steps = take_message()
-        self._needs = next(self._steps)
-
-    def add(self, data: bytes) -> Iterator[Message]:
-        """Yield the messages that end with these bytes. Raises MessageError."""
-        self._bytes += data
-        at = 0
-        while len(self._bytes) - at >= self._needs:
-            taken = bytes(memoryview(self._bytes)[at : at + self._needs])
-            at += self._needs
-            try:
-                self._needs = self._steps.send(taken)
-            except StopIteration as done:
-                yield done.value
-                self._begin()
-        del self._bytes[:at]
-
-
 class MessageStream:
     """A socket, perhaps with TLS, that passes messages and does not block.
 
@@ -285,34 +186,43 @@ class MessageStream:
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
         self._socket = connected
-        self._inbox, self._outbox = Inbox(), Outbox()
-        self._new: list[bytes | bytearray] = []
+        self._pack = _msgpack().Packer(autoreset=True).pack
+        self._new: list[bytes] = []
+        self._unsent: deque[memoryview] = deque()
+        self._received = bytearray()  # The begin of a message.
+        self._needs = 0  # How many bytes of it are needed before it is looked at again.
         self._wants_read = False  # TLS has to receive before it can send.
         self.channel = connected.fileno()
 
     def send(self, message: Message) -> None:
         """Send a message with the next `flush`. ValueError if it is too large."""
-        self._new += parts_of(message)
+        data = self._pack(message)
+        self._new += LENGTH.pack(len(data)), data
 
     def flush(self) -> None:
         """Send as much as possible without blocking."""
         if self._new:
-            self._outbox.add(self._new)
+            self._unsent.append(memoryview(b"".join(self._new)))
             self._new.clear()
         self._wants_read = False
         try:
-            self._outbox.send(self._socket)
+            while self._unsent:
+                sent = repeated(self._socket.send, self._unsent[0])
+                if sent < len(self._unsent[0]):
+                    self._unsent[0] = self._unsent[0][sent:]
+                else:
+                    self._unsent.popleft()
         except (BlockingIOError, ssl.SSLWantWriteError):
             pass
         except ssl.SSLWantReadError:
             self._wants_read = True
         except OSError:
-            self._outbox.clear()  # `receive` reports that the peer has disconnected.
+            self._unsent.clear()  # `receive` reports that the peer has disconnected.
 
     @property
     def events(self) -> int:
         """The events to wait for with poll."""
-        waits = bool(self._outbox) and not self._wants_read
+        waits = bool(self._unsent) and not self._wants_read
         return select.POLLIN | select.POLLOUT if waits else select.POLLIN
 
     def receive(self) -> list[Message]:
@@ -330,11 +240,31 @@ class MessageStream:
                     return messages
                 raise EOFError
             try:
-                messages += self._inbox.add(data)
+                messages += self.feed(data)
             except MessageError as error:
                 raise EOFError from error
             if len(data) < CHUNK and not isinstance(self._socket, ssl.SSLSocket):
                 return messages
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Yield the messages that end with these bytes. Raises MessageError."""
+        whole: bytes | bytearray = data
+        if self._received:
+            self._received += data
+            if len(self._received) < self._needs:
+                return
+            whole, self._received = self._received, bytearray()
+        at, size = 0, len(whole)
+        while at < size:
+            begin = end = at + LENGTH.size
+            if begin <= size:
+                end += LENGTH.unpack_from(whole, at)[0]
+            if begin > size or end > size:
+                self._received += memoryview(whole)[at:]
+                self._needs = end - at
+                return
+            yield decoded(memoryview(whole)[begin:end])
+            at = end
 
     def close(self) -> None:
         """Close the socket. Idempotent."""
