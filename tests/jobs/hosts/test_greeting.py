@@ -37,7 +37,7 @@ def test_a_greeting_has_one_deadline(
 
     def drip() -> None:
         with suppress(OSError):
-            peer.sendall(messages.LENGTH.pack(messages.MAX_GREETING))
+            peer.sendall(messages.LENGTH.pack(auth.MAX_PROOF))
             while not is_over.wait(0.05):
                 peer.sendall(b"x")
 
@@ -88,7 +88,7 @@ def test_an_agent_proves_nothing_to_a_peer_that_does_not_know_the_token(
     with pytest.raises(RefusedError, match="does not know the token"):
         greet_peer(agent, TOKEN, {})
     agent.shutdown(socket.SHUT_WR)
-    assert len(run(peer, take_frame())) == 32
+    assert len(run(peer, take_frame(auth.MAX_PROOF))) == 32
     assert peer.recv(1) == b""
 
 

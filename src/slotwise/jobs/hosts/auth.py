@@ -32,6 +32,9 @@ from slotwise.jobs.hosts.sockets import (
 VERSION = 2
 """The version of the protocol; both sides need the same. All versions greet in the same way."""
 
+MAX_PROOF = 64
+"""The most bytes in each of the frames of a peer that is not authenticated yet."""
+
 NONCE_BYTES = 32
 """The size of the number that each side chooses at random."""
 
@@ -156,7 +159,7 @@ def greeting(
     if any(secret is not None for secret in secrets.values()):
         yield frame(number)
     if not is_client:
-        role = (yield from take_frame()).decode("utf-8", "replace")
+        role = (yield from take_frame(MAX_PROOF)).decode("utf-8", "replace")
         if role not in secrets:
             raise MessageError("unknown role")
     if (secret := secrets[role]) is not None:
@@ -183,7 +186,7 @@ def _proof(secret: bytes, mine: bytes, is_client: bool) -> Steps[None]:
     The listener checks first, so that only authenticated clients get data computed from it.
     """
     here, there = (b"manager", b"agent") if is_client else (b"agent", b"manager")
-    theirs = yield from take_frame()
+    theirs = yield from take_frame(MAX_PROOF)
     if len(theirs) != NONCE_BYTES:
         raise MessageError("it has no random number")
     proof = hmac.digest(secret, here + theirs + mine, "sha256")
@@ -191,7 +194,7 @@ def _proof(secret: bytes, mine: bytes, is_client: bool) -> Steps[None]:
     if is_client:
         yield frame(proof)
     try:
-        found = yield from take_frame()
+        found = yield from take_frame(MAX_PROOF)
     except (EOFError, ConnectionError) as error:
         if not is_client:
             raise

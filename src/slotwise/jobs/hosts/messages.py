@@ -67,7 +67,7 @@ def frame(data: bytes) -> bytes:
     return LENGTH.pack(len(data)) + data
 
 
-def take_frame(most: int = MAX_GREETING) -> Takes[bytes]:
+def take_frame(most: int) -> Takes[bytes]:
     """Receive the data of a `frame`. Raises MessageError for more bytes than `most`."""
     (size,) = LENGTH.unpack((yield LENGTH.size))
     if size > most:
@@ -77,7 +77,7 @@ def take_frame(most: int = MAX_GREETING) -> Takes[bytes]:
 
 def take_json() -> Takes[Any]:
     """Receive a JSON value. Raises MessageError if it is invalid."""
-    data = yield from take_frame()
+    data = yield from take_frame(MAX_GREETING)
     try:
         return json.loads(data)
     except RecursionError:
