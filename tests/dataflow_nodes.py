@@ -158,7 +158,7 @@ def links(numbers: Iterator[int]) -> Iterator[str]:
 
     first = next(numbers)
     here = {one.fd for one in psutil.Process().net_connections("tcp")}
-    found = [each for each in gc.get_objects() if type(each).__name__ == "TlsSocket"]
+    found = [each for each in gc.get_objects() if type(each).__name__ == "SSLSocket"]
     encrypted = here & {each.fileno() for each in found}
     yield f"{len(here - encrypted)} {len(encrypted)} {first + sum(numbers)}"
 

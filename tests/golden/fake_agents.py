@@ -19,11 +19,11 @@ from distributed import Client, Security
 
 from golden.scripted_time import TICK, ScriptedTime
 from slotwise.backends.agents.slots import AgentHost
-from slotwise.backends.agents.stream import MessageStream
 from slotwise.backends.local.processes import STATUSES
-from slotwise.backends.local.worker import Server
+from slotwise.backends.local.worker import Server, error_body
 from slotwise.jobs.execution import LostInputError
 from slotwise.jobs.hosts.auth import RefusedError
+from slotwise.jobs.hosts.messages import MessageStream
 
 Script = Mapping[str, Any]
 """See `agents.py`."""
@@ -32,10 +32,8 @@ BEAT_SECONDS = 1.0
 
 BODIES: Mapping[str, Callable[[Any], object]] = {
     "done": pickle.dumps,
-    "error": pickle.dumps,
-    "lacks": lambda value: pickle.dumps(
-        LostInputError(value[0], tuple(map(tuple, value[1])), value[2])
-    ),
+    "error": lambda value: error_body(None, value),
+    "lacks": lambda value: error_body(LostInputError(*value), ""),
 }
 """How agents send the values of answers; others are sent as they are."""
 

@@ -27,7 +27,16 @@ from slotwise import task
 from slotwise.backends import executing
 from slotwise.backends.local import processes
 from slotwise.backends.local.process import OWN_SIGNALS, GarbledError
-from slotwise.backends.local.worker import DONE, ERROR, KEPT, STOPPED, TASK, TORN, Server
+from slotwise.backends.local.worker import (
+    DONE,
+    ERROR,
+    KEPT,
+    STOPPED,
+    TASK,
+    TORN,
+    Server,
+    error_body,
+)
 from slotwise.jobs.execution import LostInputError, TaskResult
 from slotwise.sessions import loop_thread
 
@@ -204,11 +213,11 @@ class Worker:
     def _result(self, does: Does) -> tuple[int, bytes] | None:
         """The type and the content of the reply; None if the task has to wait for others."""
         if does.how == "fails":
-            return ERROR, pickle.dumps(does.what)
+            return ERROR, error_body(None, does.what)
         if does.how == "lacks":
             phase, *outputs = does.what
             lost = LostInputError(phase, tuple(outputs), f"a file of {phase}")
-            return ERROR, pickle.dumps(lost)
+            return ERROR, error_body(lost, "")
         self._server.answered(self._requests)
         key, arguments = pickle.loads(self._task)
         runner = self._server.runner(key)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from certificates import contexts
-from slotwise.backends.agents.stream import Message, MessageStream, tune
+from slotwise.jobs.hosts.messages import Message, MessageStream, tune
 from slotwise.jobs.hosts.sockets import repeated
 
 Pair = tuple[MessageStream, MessageStream]

@@ -11,8 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from slotwise.jobs.hosts import auth
-from slotwise.jobs.hosts.auth import RefusedError, greet_peer, read_frame, write_frame
+from slotwise.jobs.hosts import auth, messages
+from slotwise.jobs.hosts.auth import RefusedError, greet_peer
+from slotwise.jobs.hosts.messages import frame, run, take_frame
 from slotwise.jobs.hosts.sockets import MAX_REFUSALS, REFUSAL_SECONDS, RefusalLog
 
 TOKEN = os.urandom(16)
@@ -36,7 +37,7 @@ def test_a_greeting_has_one_deadline(
 
     def drip() -> None:
         with suppress(OSError):
-            peer.sendall(auth.LENGTH.pack(auth.MAX_HELLO))
+            peer.sendall(messages.LENGTH.pack(auth.MAX_PROOF))
             while not is_over.wait(0.05):
                 peer.sendall(b"x")
 
@@ -64,10 +65,10 @@ def test_json_that_is_nested_deeply_is_no_greeting(
 
     thread = threading.Thread(target=serve)
     thread.start()
-    write_frame(peer, b"manager")
-    ends = auth.monotonic() + 30
-    auth._prove(peer, TOKEN, is_agent=False, ends=ends)
-    write_frame(peer, b"[" * 60_000)
+    peer.sendall(frame(b"manager"))
+    peer.sendall(frame(bytes(32)))
+    run(peer, auth._proof(TOKEN, bytes(32), is_client=True), auth.monotonic() + 30)
+    peer.sendall(frame(b"[" * 60_000))
     thread.join()
     # Python 3.14 reads as far as the end of the text.
     why = "the JSON is nested too deeply"
@@ -81,13 +82,13 @@ def test_an_agent_proves_nothing_to_a_peer_that_does_not_know_the_token(
 ) -> None:
     """All that such a peer receives is a random number."""
     agent, peer = pair
-    write_frame(peer, b"manager")
-    write_frame(peer, bytes(32))
-    write_frame(peer, bytes(32))  # A wrong proof.
+    peer.sendall(frame(b"manager"))
+    peer.sendall(frame(bytes(32)))
+    peer.sendall(frame(bytes(32)))  # A wrong proof.
     with pytest.raises(RefusedError, match="does not know the token"):
         greet_peer(agent, TOKEN, {})
     agent.shutdown(socket.SHUT_WR)
-    assert len(read_frame(peer)) == 32
+    assert len(run(peer, take_frame(auth.MAX_PROOF))) == 32
     assert peer.recv(1) == b""
 
 

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
-from slotwise.backends.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.backends.local.processes import Answer, Processes
 from slotwise.backends.local.worker import reset_signals
 from slotwise.core.errors import SlotwiseError
@@ -40,6 +39,7 @@ from slotwise.jobs.hosts.auth import (
     tls_context,
 )
 from slotwise.jobs.hosts.files import serve_files
+from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
 from slotwise.jobs.hosts.notes import serve_notes
 from slotwise.jobs.hosts.sockets import (
     ADDRESS_VARIABLE,

@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from slotwise.backends.agents.stream import Message, MessageStream, too_large, tune
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.arrivals import Wakeup
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import Answer, milliseconds
 from slotwise.backends.local.workers import UserCodeError
 from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
+from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
 from slotwise.jobs.hosts.sockets import join_address
 
 SILENT_SECONDS = 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -249,12 +250,18 @@ class CallStream(Execution):
         return f"call {task} of {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Pass on the result of a call."""
-        assert isinstance(result, tuple)
-        is_value, packed = result
-        if isinstance(packed, Handle):
-            packed = self._files.keep(packed)
-        self._end(task, CallResult(is_value, packed))
+        """Pass on the result of a call, which stays pickled. Raises ValueError if invalid."""
+        if not isinstance(result, bytes) or result[:1] not in (VALUE, RAISED, STORED):
+            raise ValueError("it is not the result of a call")
+        kind, packed = result[:1], result[1:]
+        if kind != STORED:
+            self._end(task, CallResult(kind == VALUE, packed))
+            return
+        folder, *spans = json.loads(packed)
+        # The worker does not choose the path: the file is removed with the result.
+        path = os.path.join(self._files.folders[folder], file_name(self._number, task, attempt))
+        handle = Handle((), path, tuple((int(start), int(size)) for start, size in spans))
+        self._end(task, CallResult(True, self._files.keep(handle)))
 
     def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
         """Whether a failed attempt is the result of its call, and is not repeated."""
@@ -400,7 +407,7 @@ class CallRunner:
         """`folders` are those for large values."""
         self._folders = folders
 
-    def __call__(self, *arguments: Any) -> tuple[bool, bytes | Handle]:
+    def __call__(self, *arguments: Any) -> bytes:
         """Run a call in this process."""
         return run_call(self._folders, *arguments)
 
@@ -414,6 +421,11 @@ def _runner_with_key(folders: tuple[str, ...], key: bytes) -> Callable[..., obje
     return partial(run_call, folders)
 
 
+VALUE, RAISED, STORED = b"v", b"e", b"f"
+"""The first byte of the result of a call. The rest is the pickle of the value, what `failure`
+returns, or for a value in a file JSON: the index of the folder, then the spans of the parts."""
+
+
 def run_call(
     folders: tuple[str, ...],
     stream: int,
@@ -421,8 +433,8 @@ def run_call(
     attempt: int,
     call: bytes | Handle,
     *inputs: bytes | Handle,
-) -> tuple[bool, bytes | Handle]:
-    """Run a call in a worker process: (True, value) or (False, exception), as pickles.
+) -> bytes:
+    """Run a call in a worker process; return its result for `CallStream.finished`.
 
     A large value is written to a file in one of the folders.
     """
@@ -432,12 +444,16 @@ def run_call(
         _collected.inputs_packed = _collected.values = None
         value = fn(*args, **kwargs)
         if type(value) in SMALL:
-            return True, pickle.dumps(value, protocol=5)
-        return True, pack(value, folders, file_name(stream, task, attempt))
+            return VALUE + pickle.dumps(value, protocol=5)
+        packed = pack(value, folders, file_name(stream, task, attempt))
+        if isinstance(packed, bytes):
+            return VALUE + packed
+        where = folders.index(os.path.dirname(packed.path))
+        return STORED + json.dumps([where, *packed.spans]).encode()
     except running.Stopped:
         raise
     except BaseException as error:
-        return False, failure(error)
+        return RAISED + failure(error)
 
 
 def failure(error: BaseException) -> bytes:

@@ -21,6 +21,7 @@ from slotwise.backends.local.pacing import MIN_SPEED, CpuThrottle
 from slotwise.backends.local.process import GarbledError, WorkerProcess, interpreter_options
 from slotwise.backends.local.unresponsive import is_stopped
 from slotwise.backends.local.worker import (
+    BYTES,
     DONE,
     ERROR,
     FORGET,
@@ -51,8 +52,9 @@ WORKER_BYTES = 5 << 20
 STARTS_MAX = 3
 """The run fails if this number of workers of one slot in a row die before they are ready."""
 
-STATUSES: dict[int, Literal["done", "error", "stopped"]] = {
+STATUSES: dict[int, Literal["done", "bytes", "error", "stopped"]] = {
     DONE: "done",
+    BYTES: "bytes",
     ERROR: "error",
     STOPPED: "stopped",
     TORN: "stopped",
@@ -70,12 +72,13 @@ UNREADABLE: dict[type[BaseException], str] = {
 class Answer(NamedTuple):
     """The outcome of the task in a slot, not unpickled. Times as in `Reply`.
 
-    `body` is the pickle of the value of a `Reply`; or a sentence, for a task that is lost or
-    has exited, and for a reply that cannot be received (unreadable).
+    `body` is the pickle of the value of a `Reply`, or the value if it is bytes; the JSON of an
+    error; or a sentence, for a task that is lost or has exited, and for a reply that cannot be
+    received (unreadable).
     """
 
     slot: int
-    status: Literal["done", "error", "stopped", "unreadable", "lost", "exited"]
+    status: Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
     body: Pickle | str
     started: float = 0.0
     seconds: float = 0.0

@@ -37,12 +37,17 @@ RUNNER, TASK, FORGET, KEPT = range(4)
 
 REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQ")
 """Head of a frame from the worker: token, type, start, seconds, length of the pickle."""
-DONE, ERROR, STOPPED, TORN = range(4)
-"""TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
+DONE, ERROR, STOPPED, TORN, BYTES = range(5)
+"""The body is a pickle after DONE, STOPPED and TORN, JSON after ERROR, and after BYTES a result
+that is bytes itself. TORN: a hook stopped the task, perhaps inside an import, so its worker is
+replaced."""
 
-LOST_INPUT = "slotwise.jobs.execution"
-INPUT_CHANGED = "slotwise.core.errors", "InputChanged"
-"""The module of the errors that are sent pickled; all others are sent as strings."""
+TYPED = {
+    ("slotwise.jobs.execution", "LostInputError"),
+    ("slotwise.jobs.execution", "LostAttemptError"),
+    ("slotwise.core.errors", "InputChanged"),
+}
+"""The modules and names of the errors that are sent with their arguments, not as text."""
 
 WORD_BYTES = 40
 """Size of the shared memory: five doubles, of which the manager writes the first two.
@@ -246,6 +251,8 @@ class Server:
                 seconds = time.monotonic() - started
             if what != DONE and value is None:
                 return what, started, seconds, b""
+            if what == DONE and type(value) is bytes:
+                return BYTES, started, seconds, value
             role = "a result" if what == DONE else "what is kept"
             trouble = (
                 f"{role}, of type {type(value).__name__}, cannot be sent between processes"
@@ -256,15 +263,8 @@ class Server:
         except (
             BaseException
         ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
-            if type(error).__module__ == LOST_INPUT:
-                # Without its cause, which the manager may not be able to unpickle: tblib
-                # pickles causes.
-                bare = type(error)(*error.args)
-                return ERROR, started, seconds, pickle.dumps(bare)
             text = f"{trouble}: {summary(error)}" if trouble else text_of(error)
-            if (type(error).__module__, type(error).__name__) == INPUT_CHANGED:
-                return ERROR, started, seconds, pickle.dumps(type(error)(text))
-            return ERROR, started, seconds, pickle.dumps(text)
+            return ERROR, started, seconds, error_body(error, text)
 
     def _run(
         self, run: Callable[..., object], arguments: tuple[object, ...]
@@ -321,6 +321,18 @@ def pickled(value: Any) -> bytes:
     from slotwise.jobs.pickling import pickled_by_value
 
     return pickled_by_value(value)
+
+
+def error_body(error: BaseException | None, text: str) -> bytes:
+    """The body after ERROR, in JSON: "" and the text; for `TYPED`, the name and arguments."""
+    import json
+
+    kind, arguments = type(error), (text,)
+    if (kind.__module__, kind.__name__) not in TYPED:
+        return json.dumps(["", text]).encode()
+    if error is not None and kind.__name__ != "InputChanged":
+        arguments = error.args
+    return json.dumps([kind.__name__, *arguments], default=str).encode()
 
 
 def summary(error: BaseException) -> str:

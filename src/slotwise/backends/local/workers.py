@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from collections.abc import Callable, Iterable
@@ -14,6 +15,8 @@ import cloudpickle
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.processes import Answer
 from slotwise.backends.local.worker import pickled, summary
+from slotwise.core.errors import InputChanged
+from slotwise.jobs.execution import LostAttemptError, LostInputError
 from slotwise.jobs.pickling import sent_by_value
 
 
@@ -179,12 +182,35 @@ def _reply(answer: Answer) -> Reply:
     if status == "unreadable":
         return Reply(slot, "error", body, started, seconds)
     assert not isinstance(body, str)
+    if status == "bytes":
+        return Reply(slot, "done", bytes(body), started, seconds)
+    if status == "error":
+        return Reply(slot, "error", _error(body), started, seconds)
     try:
         value = of_user(lambda: pickle.loads(body))
     except UserCodeError as error:
         text = f"the result of the task cannot be read: {error}"
         return Reply(slot, "error", text, started, seconds)
     return Reply(slot, status, value, started, seconds)
+
+
+def _error(body: Pickle) -> object:
+    """The error of a task, or its text; see `worker.error_body`."""
+    try:
+        kind, *arguments = json.loads(body)
+        if kind == "LostInputError":
+            phase, outputs, place, why = arguments
+            pairs = tuple((int(task), int(attempt)) for task, attempt in outputs)
+            return LostInputError(str(phase), pairs, str(place), str(why))
+        (text,) = arguments
+        kinds: dict[str, Callable[[str], object]] = {
+            "": str,
+            "LostAttemptError": LostAttemptError,
+            "InputChanged": InputChanged,
+        }
+        return kinds[kind](str(text))
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        return f"the error of the task cannot be read: {error}"
 
 
 # User code that runs in the manager: pickling, and unpickling of results.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import select
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from struct import Struct
+from ssl import SSLContext, SSLEOFError, SSLSocket, SSLWantReadError, SSLWantWriteError
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from slotwise.jobs.channels.carriers import PEER_LOST, BrokenChannelError, hold, release
 from slotwise.jobs.channels.streams import Reader, Writer
@@ -18,29 +15,25 @@ from slotwise.jobs.channels.wire import (
     DATA,
     END,
     MESSAGE,
-    Connected,
     Wire,
     peer_lost,
     receive_credits,
 )
+from slotwise.jobs.hosts import auth
+from slotwise.jobs.hosts.auth import CutOffError, RefusedError
+from slotwise.jobs.hosts.messages import MessageError, run
 from slotwise.jobs.hosts.sockets import (
     GREETING_SECONDS,
     MAX_UNKNOWN,
     UnknownPeers,
     join_address,
     listening,
+    repeated,
     split_address,
 )
 
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
-
 PIECE_BYTES = 1 << 20
 """The maximum number of bytes that one message announces."""
-
-MAX_PARTS = 512
-"""The maximum number of buffers that one system call sends."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """The connection to a host that does not answer for a minute and a half is closed."""
@@ -50,7 +43,7 @@ MAX_TRIES = 3
 
 CUT_OFF = (
     "it closed the connection during authentication, as it does if it does not know the same"
-    " secret, or demands TLS"
+    " secret, or if only one side has TLS"
 )
 
 
@@ -63,11 +56,9 @@ class Listener:
         self._socket = listening(host)
         self._socket.setblocking(False)
         self._greetings: UnknownPeers[Greeting] = UnknownPeers(
-            lambda greeting: greeting.socket.close(),
-            MAX_UNKNOWN,
-            is_known=lambda greeting: greeting.is_known,
+            lambda peer: peer.socket.close(), MAX_UNKNOWN, is_known=lambda peer: peer.is_known
         )
-        self._early: dict[str, Connected] = {}
+        self._early: dict[str, socket.socket] = {}
         self.address = join_address(*self._socket.getsockname()[:2])
         """What `connect` takes; a host and a port."""
         hold(self)
@@ -140,9 +131,12 @@ class Listener:
             if not self._greetings.drop_oldest():
                 raise
             return
-        peer.setblocking(False)
         try:
-            greeting = Greeting(_prepared(peer, self._tls, is_listener=True), self._secret)
+            _prepared(peer)
+            if self._tls is not None:
+                peer = auth.secured(peer, self._tls, is_agent=True)
+            peer.setblocking(False)
+            greeting = Greeting(peer, self._secret)
         except (OSError, ValueError):  # The peer has closed the connection.
             peer.close()
             return
@@ -152,7 +146,7 @@ class Listener:
     def _step(self, greeting: Greeting) -> None:
         try:
             name = greeting.step()
-        except (OSError, ImpostorError):
+        except (OSError, EOFError, MessageError, RefusedError):
             self._drop(greeting)
             return
         if name is not None:
@@ -187,20 +181,27 @@ def connect(
             raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
         except OSError as error:
             raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
-        connected: Connected = made
+        connected = made
         try:
-            connected = _prepared(made, tls, is_listener=False)
-            greet(connected, secret, name, ends)
+            _prepared(made)
+            if tls is not None:
+                connected = auth.secured(made, tls, is_agent=False)
+                assert isinstance(connected, SSLSocket)
+                connected.settimeout(max(ends - monotonic(), 1e-3))
+                connected.do_handshake()
+            run(connected, auth.greeting({ROLE: secret}, {"name": name}, ROLE), ends)
             connected.settimeout(None)
         except BaseException as error:
             connected.close()
-            if isinstance(error, ConnectionError):
+            if isinstance(error, ConnectionError | EOFError | SSLEOFError | CutOffError):
                 if tries < MAX_TRIES:
                     continue
                 reason = f"{address}, for the channel {name}: {CUT_OFF}"
             elif isinstance(error, TimeoutError):
                 reason = f"{address} did not authenticate itself within {timeout:g} s"
-            elif isinstance(error, (OSError, ValueError, ImpostorError)):
+            elif isinstance(error, MessageError):
+                reason = f"{address}, for the channel {name}: it is not a listener for channels"
+            elif isinstance(error, OSError | ValueError | RefusedError):
                 reason = f"{address}, for the channel {name}: {error}"
             else:
                 raise
@@ -238,7 +239,7 @@ class _SocketSink:
         views = [memoryview(MESSAGE.pack(DATA, sum(map(len, piece)))), *piece]
         while views:
             try:
-                count = self._line.socket.sendmsg(views[:MAX_PARTS], [], socket.MSG_DONTWAIT)
+                count = self._line.send_some(views)
             except BlockingIOError:
                 self._line.wait_for_room()
                 receive_credits(self._line)
@@ -310,130 +311,70 @@ def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
     return []
 
 
-def _prepared(
-    connected: socket.socket, tls: SSLContext | None, *, is_listener: bool
-) -> Connected:
-    """Return the socket to use, which sends small batches at once and detects lost hosts.
-
-    Raises OSError or ValueError if the peer has closed the connection.
-    """
+def _prepared(connected: socket.socket) -> None:
+    """Let the socket send small batches at once, and detect lost hosts. Raises OSError."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEP_ALIVE.items():
         if hasattr(socket, option):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    if tls is None:
-        return connected
-    from slotwise.jobs.channels.wire import TlsSocket
-
-    return TlsSocket(connected, tls, is_listener=is_listener)
 
 
-# Mutual authentication of the ends of a TCP channel by a shared secret.
-#
-# Each end sends the name of the protocol, and the listener a random number. The writer answers
-# with a random number and the HMAC of both numbers, the listener with another HMAC of both, the
-# writer with the name of its channel. Until then an end reads at most 96 bytes from the other
-# one, for at most 10 s, and unpickles nothing.
-#
-# The TLS handshake comes before this, and counts for these 10 s. A listener with TLS recognizes
-# a writer without it by the name of the protocol, and drops it at once.
+# The greeting of the package (`hosts.auth`), by a secret of the run, also with TLS. Both sides
+# check the secret before the writer sends the name of its channel. The TLS handshake comes
+# before this, and counts for the same time. A listener with TLS drops a writer without it at
+# once, because its first bytes are not TLS.
 
-PROTOCOL = b"slotwise channel 2\n".ljust(32, b"\0")
-NONCE_BYTES = HMAC_BYTES = 32
-_LENGTH = Struct("<H")
-
-
-class ImpostorError(Exception):
-    """The peer does not know the secret. Never leaves the package."""
+ROLE = "writer"
 
 
 class Greeting:
-    """The listener's side of the authentication of one peer, whose socket does not block.
+    """The listener's side of the greeting of one peer, whose socket does not block.
 
     ends  the deadline for answers of the peer; infinite once it is authenticated
     """
 
-    def __init__(self, peer: Connected, secret: bytes) -> None:
+    def __init__(self, peer: socket.socket, secret: bytes) -> None:
         self.socket = peer
         self.ends = monotonic() + GREETING_SECONDS
-        self._secret = secret
-        self._ours = secrets.token_bytes(NONCE_BYTES)
-        self._expects, self._have = len(PROTOCOL) + NONCE_BYTES + HMAC_BYTES, b""
-        self.is_known = self._has_begun = self._knows_length = False
+        self._steps = auth.greeting({ROLE: secret}, {})
+        self._wanted = next(self._steps)
+        self._have = b""
+        self._sent = 0
 
     def step(self) -> str | None:
         """Read available bytes; return the name of the channel once complete, else None.
 
-        May be called at once. Raises ImpostorError and OSError.
+        May be called at once. Raises RefusedError, MessageError, EOFError and OSError.
         """
         while True:
             try:
-                if not self._has_begun:
-                    _send(self.socket, PROTOCOL + self._ours)
-                    self._has_begun = True
-                came = self.socket.recv(self._expects - len(self._have))
-            except BlockingIOError:
+                if isinstance(self._wanted, bytes):
+                    self._send(self._wanted)
+                    self._wanted = next(self._steps)
+                    continue
+                if missing := self._wanted - len(self._have):
+                    came = repeated(self.socket.recv, missing)
+                    if not came:
+                        raise EOFError
+                    self._have += came
+                if len(self._have) == self._wanted:
+                    have, self._have = self._have, b""
+                    self._wanted = self._steps.send(have)
+            except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
                 return None
-            if not came:
-                raise ImpostorError("it has closed the connection")
-            self._have += came
-            if len(self._have) == self._expects:
-                taken, self._have = self._have, b""
-                if not self.is_known:
-                    self._check(taken)
-                elif not self._knows_length:
-                    (self._expects,) = _LENGTH.unpack(taken)
-                    self._knows_length = True
-                else:
-                    return taken.decode("utf-8", "replace")
+            except StopIteration as done:
+                return str(done.value.get("name"))
 
-    def _check(self, answer: bytes) -> None:
-        answer = answer[len(PROTOCOL) :]  # The proof includes the name of the protocol.
-        theirs, proof = answer[:NONCE_BYTES], answer[NONCE_BYTES:]
-        if not hmac.compare_digest(proof, _proof(self._secret, b"writer", self._ours, theirs)):
-            raise ImpostorError("it does not know the secret of the run")
-        _send(self.socket, _proof(self._secret, b"reader", self._ours, theirs))
-        self.is_known, self.ends, self._expects = True, inf, _LENGTH.size
+    @property
+    def is_known(self) -> bool:
+        """Whether the peer has proved that it knows the secret: only then is the proof sent."""
+        return self._sent > 1
 
-
-def greet(peer: Connected, secret: bytes, name: str, ends: float) -> None:
-    """Authenticate as the writer, until the instant `ends`.
-
-    Raises ImpostorError and OSError, such as ConnectionError if the peer closes the connection,
-    perhaps because this end is too slow.
-    """
-    peer.settimeout(max(ends - monotonic(), 1e-3))
-    peer.sendall(PROTOCOL)
-    theirs = _receive(peer, len(PROTOCOL) + NONCE_BYTES, ends)
-    if not theirs.startswith(PROTOCOL):
-        raise ImpostorError("it is not a listener for channels of this version")
-    theirs = theirs[len(PROTOCOL) :]
-    ours = secrets.token_bytes(NONCE_BYTES)
-    peer.sendall(ours + _proof(secret, b"writer", theirs, ours))
-    proof = _receive(peer, HMAC_BYTES, ends)
-    if not hmac.compare_digest(proof, _proof(secret, b"reader", theirs, ours)):
-        raise ImpostorError("it does not know the secret of the run")
-    text = name.encode()
-    peer.sendall(_LENGTH.pack(len(text)) + text)
-
-
-def _proof(secret: bytes, role: bytes, reader: bytes, writer: bytes) -> bytes:
-    return hmac.digest(secret, PROTOCOL + role + reader + writer, "sha256")
-
-
-def _send(peer: Connected, data: bytes) -> None:
-    """Send a few bytes; the buffer of a new connection always has room for them."""
-    if peer.send(data) < len(data):
-        raise ImpostorError("it does not read")
-
-
-def _receive(peer: Connected, size: int, ends: float) -> bytes:
-    data = b""
-    while len(data) < size:
-        peer.settimeout(max(ends - monotonic(), 1e-3))
-        came = peer.recv(size - len(data))
-        if not came:
-            raise ConnectionResetError
-        data += came
-    return data
+    def _send(self, data: bytes) -> None:
+        """Send a few bytes; the buffer of a new connection always has room for them."""
+        if repeated(self.socket.send, data) < len(data):
+            raise RefusedError("it does not read")
+        self._sent += 1
+        if self.is_known:
+            self.ends = inf

@@ -18,7 +18,6 @@ from math import inf
 from struct import Struct
 from threading import Lock
 from time import monotonic
-from typing import TypeAlias, TypeVar
 
 from slotwise.jobs.channels.carriers import (
     PEER_LOST,
@@ -29,22 +28,34 @@ from slotwise.jobs.channels.carriers import (
 )
 from slotwise.jobs.hosts.sockets import repeated
 
-Connected: TypeAlias = "socket.socket | TlsSocket"
-"""A socket with or without TLS."""
-
 DATA, END, FAIL, CREDIT, CLOSE = range(1, 6)
 MESSAGE = Struct("<BQ")
 MAX_REASON_BYTES = 1 << 16
+
+RECORD_BYTES = 1 << 14
+"""The maximum size of a TLS record. OpenSSL sends one at a time."""
+
+MAX_PARTS = 512
+"""The maximum number of buffers that one system call sends."""
 
 FAIL_SECONDS = 5.0
 """How long a failing end waits until it can send the reason."""
 
 
 class Wire:
-    """The messages on a connected, blocking socket."""
+    """The messages on a connected, blocking socket, perhaps with TLS.
 
-    def __init__(self, connected: Connected) -> None:
+    It does not matter how TLS ends a stream, because a channel has a message for the end and is
+    broken without it. Two threads may use a wire, as in a channel that spills: OpenSSL is
+    called with a lock and never waits, and threads wait without the lock.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
+        self._tls = connected if isinstance(connected, ssl.SSLSocket) else None
+        if self._tls is not None:
+            self._tls.setblocking(False)
+        self._lock = Lock()
         self._head = memoryview(bytearray(MESSAGE.size))
         self._have = 0
         self._peer_failed = False
@@ -52,7 +63,7 @@ class Wire:
 
     def send_message(self, kind: int, number: int = 0) -> None:
         """Send a message. Raises OSError."""
-        self.socket.sendall(MESSAGE.pack(kind, number))
+        self._send_all(MESSAGE.pack(kind, number))
 
     def send_failure(self, reason: str, filler: int = 0) -> None:
         """Send FAIL after `filler` zeros, unless the peer failed; errors are ignored."""
@@ -60,8 +71,8 @@ class Wire:
             return
         text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES]
         with suppress(OSError):
-            self.socket.settimeout(FAIL_SECONDS)
-            self.socket.sendall(bytes(filler) + MESSAGE.pack(FAIL, len(text)) + text)
+            data = bytes(filler) + MESSAGE.pack(FAIL, len(text)) + text
+            self._send_all(data, FAIL_SECONDS)
 
     def next_message(self, before_wait: Callable[[], None] | None) -> tuple[int, int] | None:
         """Return the next message; raise BrokenChannelError for FAIL.
@@ -91,17 +102,74 @@ class Wire:
         """Receive at least one byte and return the number. `before_wait` as `next_message`."""
         try:
             try:
-                count = self.socket.recv_into(into, 0, socket.MSG_DONTWAIT)
+                count = self._received(into, 0.0)
             except BlockingIOError:
                 if before_wait is None:
                     return None
                 before_wait()
-                count = self.socket.recv_into(into)
+                count = self._received(into, inf)
         except OSError as error:
             raise peer_lost(error) from None
         if not count:
             raise BrokenChannelError(PEER_LOST)
         return count
+
+    def send_some(self, views: Sequence[memoryview[int]]) -> int:
+        """Send as many of the first bytes as possible without waiting; return the number.
+
+        Raises OSError; BlockingIOError if nothing can be sent. With TLS, the next call must
+        begin with the rest.
+        """
+        if self._tls is None:
+            return self.socket.sendmsg(views[:MAX_PARTS], [], socket.MSG_DONTWAIT)
+        return self._encrypt(_first(views), 0.0)
+
+    def _send_all(self, data: bytes, seconds: float | None = None) -> None:
+        if self._tls is None:
+            if seconds is not None:
+                self.socket.settimeout(seconds)
+            self.socket.sendall(data)
+            return
+        view, ends = memoryview(data), inf if seconds is None else monotonic() + seconds
+        while view:
+            view = view[self._encrypt(view, ends) :]
+
+    def _received(self, into: memoryview[int], ends: float) -> int:
+        if self._tls is None:
+            return self.socket.recv_into(into, 0, 0 if ends else socket.MSG_DONTWAIT)
+        return self._call(self._tls.recv_into, into, ends)
+
+    def _encrypt(self, data: memoryview[int], ends: float) -> int:
+        """Send at least one byte and return the number."""
+        assert self._tls is not None
+        sent = self._call(self._tls.send, data, ends)
+        with suppress(BlockingIOError):
+            while sent < len(data):
+                sent += self._call(self._tls.send, data[sent:], 0.0)
+        return sent
+
+    def _call(
+        self, call: Callable[[memoryview[int]], int], data: memoryview[int], ends: float
+    ) -> int:
+        """Repeat a call of OpenSSL until it returns.
+
+        Raises TimeoutError at the instant `ends`, or BlockingIOError at once if that is 0.
+        """
+        while True:
+            with self._lock:
+                try:
+                    return repeated(call, data)
+                except ssl.SSLWantReadError:
+                    awaited = select.POLLIN
+                except ssl.SSLWantWriteError:
+                    awaited = select.POLLOUT
+            if not ends:
+                raise BlockingIOError("the socket is not ready")
+            if (left := ends - monotonic()) <= 0:
+                raise TimeoutError("timed out")
+            poll = select.poll()
+            poll.register(self.socket, awaited)
+            poll.poll(None if left == inf else left * 1e3 + 1)
 
     def wait_for_room(self) -> None:
         """Wait until the socket can send or has received something."""
@@ -117,7 +185,8 @@ class Wire:
         else:
             self.send_failure(failure)
         with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RD)
+            # The method of an SSL socket would also reset its TLS state.
+            socket.socket.shutdown(self.socket, socket.SHUT_RD)
 
     def close(self) -> None:
         """Close the socket."""
@@ -161,7 +230,7 @@ def credit_of(message: tuple[int, int]) -> int:
 
 def peer_lost(error: OSError) -> BrokenChannelError:
     """Return the error for an end whose peer is lost, from the error of the kernel."""
-    if isinstance(error, (ConnectionError, BlockingIOError)):
+    if isinstance(error, (ConnectionError, BlockingIOError, ssl.SSLEOFError)):
         return BrokenChannelError(PEER_LOST)
     return BrokenChannelError(f"{PEER_LOST}, or can no longer be reached: {error}")
 
@@ -170,123 +239,8 @@ def _nothing() -> None:
     pass
 
 
-# Sockets with TLS: the part of the socket interface that channels use. It does not matter how
-# TLS ends a stream, because a channel has a message for the end and is broken without it.
-
-RECORD_BYTES = 1 << 14
-"""The maximum size of a TLS record. OpenSSL sends one at a time."""
-
-Found = TypeVar("Found")
-
-
-class TlsSocket:
-    """A connected socket with TLS; the first call includes the handshake.
-
-    It has the methods of a socket. If a call sends only a part, the next one must begin with
-    the rest. Two threads may use it, as in a channel that spills: OpenSSL is called with a lock
-    and never waits, and threads wait without the lock.
-    """
-
-    def __init__(
-        self, connected: socket.socket, context: ssl.SSLContext, *, is_listener: bool
-    ) -> None:
-        """Take over the socket and its timeout. OSError or ValueError if it is closed."""
-        self._timeout = connected.gettimeout()
-        connected.setblocking(False)
-        self._tls = context.wrap_socket(
-            connected, server_side=is_listener, do_handshake_on_connect=False
-        )
-        self._lock = Lock()
-
-    def recv(self, size: int, /) -> bytes:
-        """Receive some bytes; empty at the end of the stream."""
-        return self._do(lambda: repeated(self._tls.recv, size), self._ends())
-
-    def recv_into(self, into: memoryview[int], size: int = 0, flags: int = 0) -> int:
-        """Receive at least one byte and return the number; 0 at the end of the stream."""
-        ends = 0.0 if flags & socket.MSG_DONTWAIT else self._ends()
-        return self._do(lambda: repeated(self._tls.recv_into, into, size or len(into)), ends)
-
-    def send(self, data: bytes, /) -> int:
-        """Send some bytes and return the number."""
-        return self._do(lambda: self._send(memoryview(data)), self._ends())
-
-    def sendall(self, data: bytes, /) -> None:
-        """Send all bytes."""
-        ends, sent = self._ends(), 0
-        while sent < len(data):
-            left = memoryview(data)[sent:]
-            sent += self._do(lambda left=left: self._send(left), ends)  # type: ignore[misc]
-
-    def sendmsg(
-        self,
-        views: Sequence[memoryview[int]],
-        controls: Sequence[tuple[int, int, bytes]],
-        flags: int,
-        /,
-    ) -> int:
-        """Send as many of the first bytes as possible without waiting; return the number."""
-        assert flags == socket.MSG_DONTWAIT
-        return self._do(lambda: self._send(_first(views)), 0.0)
-
-    def settimeout(self, seconds: float | None, /) -> None:
-        """Set how long calls wait; None sets no limit."""
-        self._timeout = seconds
-
-    def shutdown(self, how: int, /) -> None:
-        """Shut down the connection below TLS. This wakes a waiting thread."""
-        socket.socket.shutdown(self._tls, how)
-
-    def fileno(self) -> int:
-        """Return the descriptor for poll."""
-        return self._tls.fileno()
-
-    def close(self) -> None:
-        """Close the socket without a message to the peer."""
-        self._tls.close()
-
-    def _ends(self) -> float:
-        if not self._timeout:
-            return inf if self._timeout is None else 0.0
-        return monotonic() + self._timeout
-
-    def _do(self, call: Callable[[], Found], ends: float) -> Found:
-        """Repeat a call of OpenSSL until it returns.
-
-        Raises TimeoutError at the instant `ends`, or BlockingIOError at once if that is 0.
-        """
-        while True:
-            with self._lock:
-                try:
-                    return call()
-                except ssl.SSLWantReadError:
-                    awaited = select.POLLIN
-                except ssl.SSLWantWriteError:
-                    awaited = select.POLLOUT
-                except ssl.SSLEOFError:
-                    raise ConnectionResetError("the peer has closed the connection") from None
-            if not ends:
-                raise BlockingIOError("the socket is not ready")
-            if (left := ends - monotonic()) <= 0:
-                raise TimeoutError("timed out")
-            poll = select.poll()
-            poll.register(self._tls, awaited)
-            poll.poll(None if left == inf else left * 1e3 + 1)
-
-    def _send(self, data: memoryview[int]) -> int:
-        sent = 0
-        try:
-            while sent < len(data):
-                sent += repeated(self._tls.send, data[sent:])
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            if not sent:
-                raise
-        return sent
-
-
 def _first(views: Sequence[memoryview[int]]) -> memoryview[int]:
     """Return the first view, or small views joined up to the size of a record."""
-
     if len(views[0]) >= RECORD_BYTES:
         return views[0]
     joined = bytearray()

@@ -1,10 +1,11 @@
-"""Mutual authentication of an agent and its client, before any other message.
+"""Mutual authentication of a listener and its client, before any other message.
 
-A manager connects to run tasks. Tasks on other hosts connect to read files, or to write and
-read notes. With TLS, both sides have certificates of the same authority. Without it, both know
-a token, and each proves this by an HMAC of a number that the other has chosen: the client
-first, and the agent only to a client that has proved it. The token is never sent. Tasks have
-another token, which does not authenticate a manager.
+A manager connects to an agent to run tasks. Tasks on other hosts connect to read files, or to
+write and read notes. A writer of a channel connects to its reader. With TLS, both sides have
+certificates of the same authority. Without it, and in channels, both know a token, and each
+proves this by an HMAC of a number that the other has chosen: the client first, and the listener
+only to a client that has proved it. The token is never sent. Tasks have another token, which
+does not authenticate a manager.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import json
 import os
 import socket
 import ssl
-import struct
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from time import monotonic
 from typing import Any, Literal, get_args
 
 from slotwise.core.errors import SlotwiseError
+from slotwise.jobs.hosts.messages import MessageError, Steps, frame, run, take_frame, take_json
 from slotwise.jobs.hosts.sockets import (
     GREETING_SECONDS,
     SECURITY_VARIABLE,
@@ -29,13 +29,14 @@ from slotwise.jobs.hosts.sockets import (
     split_address,
 )
 
-VERSION = 1
-"""The version of the protocol; both sides need the same."""
+VERSION = 2
+"""The version of the protocol; both sides need the same. All versions greet in the same way."""
 
-MAX_HELLO = 1 << 16
-"""The maximum size of a greeting in bytes."""
+MAX_PROOF = 64
+"""The most bytes in each of the frames of a peer that is not authenticated yet."""
 
-LENGTH = struct.Struct("!I")
+NONCE_BYTES = 32
+"""The size of the number that each side chooses at random."""
 
 Security = ssl.SSLContext | bytes
 """A context that requires certificates of both sides, or a token that both sides know."""
@@ -46,6 +47,10 @@ Role = Literal["manager", "reader", "notes"]
 
 class RefusedError(SlotwiseError):
     """The other side is not authenticated, or not compatible with this one."""
+
+
+class CutOffError(RefusedError):
+    """The other side has closed the connection after the proof of this one."""
 
 
 class SilentError(ConnectionError):
@@ -100,18 +105,31 @@ def greet_agent(
     Raises RefusedError if the agent is not authenticated, or has another version of the
     protocol, or after `GREETING_SECONDS`.
     """
-    return _greet(connected, security, {"role": role, **hello}, is_agent=False)
+    secret = security if isinstance(security, bytes) else None
+    return _greet(connected, security, greeting({role: secret}, hello, role))
 
 
 def greet_peer(
     connected: socket.socket, security: Security, hello: dict[str, Any]
 ) -> tuple[socket.socket, dict[str, Any]]:
     """Do the same as the agent. The greeting of the other side includes its role."""
-    return _greet(connected, security, hello, is_agent=True)
+    return _greet(connected, security, greeting(_secrets(security), hello), is_agent=True)
+
+
+def _secrets(security: Security) -> dict[str, bytes | None]:
+    """Return what each role of a client has to know; nothing further with TLS."""
+    if not isinstance(security, bytes):
+        return dict.fromkeys(get_args(Role))
+    tasks = reader_token(security)
+    return {"manager": security, "reader": tasks, "notes": tasks}
 
 
 def _greet(
-    connected: socket.socket, security: Security, hello: dict[str, Any], *, is_agent: bool
+    connected: socket.socket,
+    security: Security,
+    steps: Steps[dict[str, Any]],
+    *,
+    is_agent: bool = False,
 ) -> tuple[socket.socket, dict[str, Any]]:
     ends = monotonic() + GREETING_SECONDS
     connected.settimeout(GREETING_SECONDS)
@@ -120,98 +138,71 @@ def _greet(
         if isinstance(connected, ssl.SSLSocket):
             clear_errors()  # Connections of this thread may have failed before.
             connected.do_handshake()
-        role = _role(connected, None if is_agent else hello["role"], ends)
-        if isinstance(security, bytes):
-            if is_agent and role != "manager":
-                security = reader_token(security)
-            _prove(connected, security, is_agent, ends)
-        write_frame(connected, json.dumps({"protocol": VERSION, **hello}).encode())
-        theirs = {**read_json(connected, ends)}
-        if is_agent:
-            theirs["role"] = role
-        protocol = theirs["protocol"]
-    except RefusedError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        return connected, run(connected, steps, ends)
+    except (OSError, ValueError, EOFError) as error:
         raise RefusedError(f"invalid greeting: {error or type(error).__name__}") from error
-    if protocol != VERSION:
+
+
+def greeting(
+    secrets: Mapping[str, bytes | None], hello: dict[str, Any], role: str = ""
+) -> Steps[dict[str, Any]]:
+    """Greet the other side of a new connection; return its greeting and the role of the client.
+
+    The client gives its role. Raises RefusedError; CutOffError if the other side closes the
+    connection during the proof; MessageError for bytes that are no greeting.
+
+    secrets  by role, what both sides have to know; None if TLS has authenticated them
+    """
+    is_client, number = bool(role), os.urandom(NONCE_BYTES)
+    if is_client:
+        yield frame(role.encode())
+    if any(secret is not None for secret in secrets.values()):
+        yield frame(number)
+    if not is_client:
+        role = (yield from take_frame(MAX_PROOF)).decode("utf-8", "replace")
+        if role not in secrets:
+            raise MessageError("unknown role")
+    if (secret := secrets[role]) is not None:
+        yield from _proof(secret, number, is_client)
+    mine = frame(json.dumps({"protocol": VERSION, **hello}).encode())
+    if is_client:
+        yield mine
+    theirs = yield from take_json()
+    if not is_client:  # Only now: what ends a greeting is the answer of the listener.
+        yield mine
+    if not isinstance(theirs, dict) or "protocol" not in theirs:
+        raise MessageError("it has no version")
+    if (protocol := theirs["protocol"]) != VERSION:
         raise RefusedError(
             f"the other side has version {protocol} of the protocol and this one {VERSION};"
             " install the same version of slotwise on all hosts"
         )
-    return connected, theirs
+    return {**theirs, "role": role}
 
 
-def _role(connected: socket.socket, mine: str | None, ends: float) -> str:
-    """Send or receive the role of the client, which is its first message."""
-    if mine is not None:
-        write_frame(connected, mine.encode())
-        return mine
-    role = read_frame(connected, ends).decode()
-    if role not in get_args(Role):
-        raise ValueError("unknown role")
-    return role
+def _proof(secret: bytes, mine: bytes, is_client: bool) -> Steps[None]:
+    """Prove that this side knows the secret, and check that the other one does.
 
-
-def _prove(connected: socket.socket, token: bytes, is_agent: bool, ends: float) -> None:
-    """Prove that this side knows the token, and check that the other one does.
-
-    An agent checks first, so that only authenticated clients get data computed from the token.
+    The listener checks first, so that only authenticated clients get data computed from it.
     """
-    mine, role = os.urandom(32), b"agent" if is_agent else b"manager"
-    other = b"manager" if is_agent else b"agent"
-    write_frame(connected, mine)
-    theirs = read_frame(connected, ends)
-    proof = hmac.digest(token, role + theirs + mine, "sha256")
-    if not is_agent:
-        write_frame(connected, proof)
-    expected = hmac.digest(token, other + mine + theirs, "sha256")
+    here, there = (b"manager", b"agent") if is_client else (b"agent", b"manager")
+    theirs = yield from take_frame(MAX_PROOF)
+    if len(theirs) != NONCE_BYTES:
+        raise MessageError("it has no random number")
+    proof = hmac.digest(secret, here + theirs + mine, "sha256")
+    expected = hmac.digest(secret, there + mine + theirs, "sha256")
+    if is_client:
+        yield frame(proof)
     try:
-        found = read_frame(connected, ends)
+        found = yield from take_frame(MAX_PROOF)
     except (EOFError, ConnectionError) as error:
-        if is_agent:
+        if not is_client:
             raise
-        raise RefusedError("the agent does not accept the token of this side") from error
+        raise CutOffError("the agent does not accept the token of this side") from error
     if not hmac.compare_digest(found, expected):
         raise RefusedError("the other side does not know the token")
-    if is_agent:
-        write_frame(connected, proof)
-
-
-def write_frame(connected: socket.socket, data: bytes) -> None:
-    """Send bytes with their length."""
-    connected.sendall(LENGTH.pack(len(data)) + data)
-
-
-def read_frame(connected: socket.socket, ends: float | None = None) -> bytes:
-    """Receive the data of a `write_frame`. Raises EOFError if the connection is closed.
-
-    Raises TimeoutError at the instant `ends`; without it, by the timeout of the socket.
-    """
-    (length,) = LENGTH.unpack(_exactly(connected, LENGTH.size, ends))
-    if length > MAX_HELLO:
-        raise ValueError("the greeting is too long")
-    return _exactly(connected, length, ends)
-
-
-def read_json(connected: socket.socket, ends: float | None = None) -> Any:
-    """Receive a JSON value. Raises ValueError if it is invalid, and as `read_frame`."""
-    try:
-        return json.loads(read_frame(connected, ends))
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
-
-
-def _exactly(connected: socket.socket, count: int, ends: float | None) -> bytes:
-    data = b""
-    while len(data) < count:
-        if ends is not None:
-            connected.settimeout(max(ends - monotonic(), 1e-3))
-        more = connected.recv(count - len(data))
-        if not more:
-            raise EOFError("the connection was closed")
-        data += more
-    return data
+    if not is_client:
+        yield frame(proof)
 
 
 # Certificates and tokens from the configuration or from an agent.
@@ -239,6 +230,8 @@ def tls_context(given: Mapping[str, str], purpose: ssl.Purpose) -> ssl.SSLContex
 
     given  "ca_file", "cert" and "key": paths, or contents of the files
     """
+    import tempfile  # Tasks without TLS do not need it.
+
     with tempfile.TemporaryDirectory() as folder:
         paths = {}
         for name, value in given.items():

@@ -1,8 +1,8 @@
 """Parts of files of other hosts: agents serve them, and tasks fetch them.
 
 A request names a folder of a job, a file in it, and a range of the parts of the file. The
-answer has the lengths of the blocks of each part, then the blocks. One connection serves all
-requests of a task to a host.
+answer has the lengths of the blocks of each part, or null if the file is missing or incomplete.
+The bytes of the blocks follow it. One connection serves all requests of a task to a host.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ import ssl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from struct import Struct
 from typing import BinaryIO, NamedTuple
 
 from slotwise.core.files import open_regular
 from slotwise.jobs.blocks import Index
 from slotwise.jobs.execution import IncompleteFileError
 from slotwise.jobs.hosts.auth import (
-    MAX_HELLO,
     RefusedError,
     Security,
     SilentError,
     reach,
-    read_frame,
-    write_frame,
 )
+from slotwise.jobs.hosts.messages import MessageError, receive, send
 from slotwise.jobs.hosts.sockets import give_up_after, receive_into, send_from
 from slotwise.jobs.work_folder import NAME
 
@@ -41,13 +38,8 @@ SILENT_SECONDS = 15.0
 PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,100}")
 """The pattern of a part of a served path."""
 
-MISSING = 2**64 - 1
-"""Replaces the length of an answer if the file is missing or incomplete."""
-
 UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
 """Errors of a connection whose host is switched off or whose network is down."""
-
-_NUMBER = Struct("!Q")
 
 
 class MissingFilesError(OSError):
@@ -80,17 +72,15 @@ def serve_files(connected: socket.socket, root: Path) -> None:
     with connected, suppress(OSError, EOFError):
         while True:
             with refused_errors():
-                folder, *names = read_frame(connected).decode().split("/")
-                attempt, file, *numbers = names
+                folder, attempt, file, first, count = receive(connected)
                 check_place(folder, attempt, file)
-                first, count = map(int, numbers)
                 if min(first, count) < 0:
                     raise ValueError("not parts of a file")
                 path = root / folder / attempt / file
                 try:
                     opened = open_regular(path)
                 except OSError:
-                    connected.sendall(_NUMBER.pack(MISSING))
+                    send(connected, [None])
                     continue
                 with opened:
                     _serve(connected, opened, path, range(first, first + count))
@@ -109,7 +99,7 @@ def refused_errors() -> Iterator[None]:
     """Turn errors of an invalid request into RefusedError."""
     try:
         yield
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise RefusedError(f"invalid request: {error}") from error
 
 
@@ -118,15 +108,11 @@ def _serve(connected: socket.socket, file: BinaryIO, path: Path, wanted: range) 
         index = Index(file, path)
         parts = [index.part(number) for number in wanted]
     except IncompleteFileError:
-        connected.sendall(_NUMBER.pack(MISSING))
+        send(connected, [None])
         return
     places = [list(zip(part[::2], part[1::2], strict=True)) for part in parts]
-    head = b"".join(
-        _NUMBER.pack(number)
-        for of_one in places
-        for number in (len(of_one), *(end - start for start, end in of_one))
-    )
-    connected.sendall(_NUMBER.pack(len(head)) + head)
+    sizes = [[end - start for start, end in of_one] for of_one in places]
+    send(connected, [sizes])
     for start, end in _ranges(place for of_one in places for place in of_one):
         send_from(connected, file, start, end - start)
 
@@ -157,10 +143,8 @@ class Fetcher:
 
     def request(self, folder: str, wanted: Wanted) -> None:
         """Request parts of a file. Several requests may be sent before `copy`."""
-        data = "/".join([folder, *map(str, wanted)]).encode()
-        assert len(data) < MAX_HELLO
         with self._connection_errors():
-            write_frame(self._socket, data)
+            send(self._socket, [folder, *wanted])
 
     def copy(self, count: int, out: int) -> list[list[int]] | None:
         """Write the `count` parts of the next request to a descriptor.
@@ -168,11 +152,12 @@ class Fetcher:
         Returns the sizes of the blocks of each part, or None if the file is missing.
         """
         with self._connection_errors():
-            (length,) = _NUMBER.unpack(self._exactly(_NUMBER.size))
-            if length == MISSING:
+            (found,) = receive(self._socket)
+            if found is None:
                 return None
-            numbers = (number for (number,) in _NUMBER.iter_unpack(self._exactly(length)))
-            sizes = [[next(numbers) for _ in range(next(numbers))] for _ in range(count)]
+            sizes: list[list[int]] = [list(map(int, part)) for part in found]
+            if len(sizes) != count or min(map(min, filter(None, sizes)), default=0) < 0:
+                raise MessageError("other parts than requested")
             receive_into(self._socket, out, sum(map(sum, sizes)))
         return sizes
 
@@ -187,22 +172,12 @@ class Fetcher:
             yield
         except (BlockingIOError, TimeoutError) as error:
             raise SilentError(f"the agent at {self._address} does not answer") from error
-        except (EOFError, ConnectionError, ssl.SSLError) as error:
+        except (EOFError, ConnectionError, ValueError, TypeError, ssl.SSLError) as error:
             raise ConnectionError(f"lost the agent at {self._address}: {error}") from error
         except OSError as error:
             if error.errno not in UNREACHABLE:
                 raise
             raise ConnectionError(f"{self._address} cannot be reached: {error}") from error
-
-    def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        left = memoryview(data)
-        while left:
-            got = self._socket.recv_into(left)
-            if not got:
-                raise EOFError
-            left = left[got:]
-        return data
 
 
 def fetch(

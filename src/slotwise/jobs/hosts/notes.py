@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from contextlib import suppress
@@ -10,8 +9,9 @@ from pathlib import Path
 
 from slotwise.core.errors import WorkFolderError
 from slotwise.core.files import open_regular
-from slotwise.jobs.hosts.auth import reach, read_json, reader_security, write_frame
+from slotwise.jobs.hosts.auth import reach, reader_security
 from slotwise.jobs.hosts.files import SECONDS, check_place, refused_errors
+from slotwise.jobs.hosts.messages import receive, send
 from slotwise.jobs.work_folder import create
 
 
@@ -40,7 +40,7 @@ def note(folder: Path, name: str, text: str | None = None) -> str | None:
 # Notes at the agent of another host, in the folder of an attempt that runs there.
 #
 # A request has the folder of the job, the folder of the attempt, the name of the note, and the
-# text to write or null, in JSON. The answer is the text of the note. Without the folder nothing
+# text to write or null. The answer is the text of the note. Without the folder nothing
 # is written, so no note outlives its job.
 
 
@@ -53,10 +53,10 @@ def serve_notes(connected: socket.socket, root: Path) -> None:
     with connected, suppress(OSError, EOFError):
         while True:
             with refused_errors():
-                folder, attempt, name, text = read_json(connected)
+                folder, attempt, name, text = receive(connected)
                 check_place(folder, attempt, name)
                 found = note(root / folder / attempt, name, text)
-                write_frame(connected, json.dumps(found).encode())
+                send(connected, [found])
 
 
 class RemoteStore:
@@ -73,9 +73,10 @@ class RemoteStore:
         try:
             if self._socket is None:
                 self._socket = reach(self._address, reader_security(), "notes", SECONDS)
-            write_frame(self._socket, json.dumps(request).encode())
-            found: str | None = read_json(self._socket)
-        except (OSError, EOFError) as error:
+            send(self._socket, request)
+            found: str | None
+            (found,) = receive(self._socket)
+        except (OSError, EOFError, ValueError) as error:
             self.close()
             raise ConnectionError(f"{self._address}: {error}") from error
         return found
