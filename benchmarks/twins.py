@@ -21,7 +21,6 @@ from scipy.sparse import csr_array
 
 import bounds
 import flex
-import pools as many_pools
 from dmrs import draw
 from experiments.flowflex.generator import FlowGenerator
 from measuring import best_of
@@ -35,7 +34,7 @@ from slotwise.policy.allocator import Allocator, Claims
 from slotwise.policy.bounds.interior import best_prices
 from slotwise.policy.bounds.prices import GAP, STEPS, choices_of
 from slotwise.policy.dmrs.list_schedule import TaskLister
-from slotwise.policy.fair import Fair, Fifo, share_at_once, share_by_pools
+from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flowflex.allocator import whole_flows
 from slotwise.policy.flowflex.list_schedule import PhaseLister
 from slotwise.policy.flowflex.paper import by_deadline
@@ -159,16 +158,6 @@ def machines(count: int) -> Pair:
     return next(ways), next(ways)
 
 
-def fair_shares(count: int, pools: int, depth: int) -> Pair:
-    claims = many_pools.generate(count, pools * count // 1000, depth)
-    return partial(share_by_pools, claims), partial(share_at_once, claims)
-
-
-def fair_one_pool(count: int) -> Pair:
-    claims = many_pools.generate(count, 1, 1)
-    return partial(share_by_pools, claims), partial(share_at_once, claims)
-
-
 def plan_jobs(count: int) -> list[Job]:
     rng = np.random.default_rng(1)
     return [
@@ -237,9 +226,6 @@ CASES: dict[str, Callable[[int], Pair]] = {
     "due dates: arrays, loops in Python": partial(promises, "plain"),
     "flows: Python, machine code": flows,
     "machines: Python, machine code": machines,
-    "FAIR, flat pools of 50: by pool, arrays": lambda n: fair_shares(n, 20, 1),
-    "FAIR, nested pools of 50: by pool, arrays": lambda n: fair_shares(n, 20, 3),
-    "FAIR, one pool: by pool, arrays": fair_one_pool,
     "plan by FAIR: all changes, slices": fair_plan,
     "plan by FIFO: all changes, events": fifo_plan,
     "prices of response: HiGHS, own": partial(prices, "response"),
