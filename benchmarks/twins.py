@@ -38,10 +38,10 @@ from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flowflex.allocator import whole_flows
 from slotwise.policy.flowflex.list_schedule import PhaseLister
 from slotwise.policy.flowflex.paper import by_deadline
-from slotwise.policy.fluid import fifo_schedule, fluid_schedule, progress_of
+from slotwise.policy.fluid import fluid_schedule, progress_of
 from slotwise.policy.fluid_fair import fair_schedule
 from slotwise.policy.packing import CompiledPacker, EventPacker
-from slotwise.policy.planning import plain_claims
+from slotwise.policy.planning import fifo_schedule, plain_claims
 from slotwise.policy.reservations_compiled import _by_arrays, _compiled, _plain
 from slotwise.policy.search.orders import by_area
 
