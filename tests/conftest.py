@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -67,15 +68,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests marked slow unless --slow is given, and others of agents with --agents."""
+    """Without --slow, skip the tests marked slow, and of sampled ones all but every n-th case.
+
+    A case that is named on the command line runs. With --agents, skip what is local only.
+    """
     if config.getoption("--agents"):
         for item in items:
             if marker := item.get_closest_marker("local_only"):
                 item.add_marker(pytest.mark.skip(reason=f"local only: {marker.args[0]}"))
     if not config.getoption("--slow"):
+        cases = Counter[str]()
         for item in items:
             if "slow" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
+            elif marker := item.get_closest_marker("sampled"):
+                test = item.nodeid.partition("[")[0]
+                is_named = any(item.nodeid == argument for argument in config.args)
+                if cases[test] % marker.args[0] and not is_named:
+                    item.add_marker(pytest.mark.skip(reason="not of the sample; use --slow"))
+                cases[test] += 1
 
 
 @pytest.fixture(scope="session", autouse=True)

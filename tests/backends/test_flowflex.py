@@ -91,6 +91,7 @@ def assert_replays(play: Play) -> None:
     assert found.turns == len(play.log.turns)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*NAMES, *QUEUEINGS])
 def test_flows_keep_their_order_despite_failures(stage: Stage, name: str) -> None:
     """Some come late, a task fails, a slot dies, and a job that always fails is given up.

@@ -40,6 +40,7 @@ def starts_of(log: Log, phase: PhaseId) -> list[list[tuple[int, int]]]:
     return [found for found in launches if found]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["fifo", "fair", "flex"])
 def test_all_tasks_start_in_one_turn(stage: Stage, name: str) -> None:
     """Three tasks wait for three slots at once, beside narrow tasks."""
@@ -89,6 +90,7 @@ def test_done_tasks_are_done_again(stage: Stage) -> None:
     assert replay_log(play.log).is_identical
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kills", [False, True])
 def test_a_failed_start_counts_once(stage: Stage, kills: bool) -> None:
     """Both tasks fail once; a task that is stopped before it begins fails one start later."""

@@ -66,6 +66,7 @@ def odd(folder: Path) -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("command", [*READING.values(), *WRITING.values()])
 def test_a_path_that_is_not_a_file(path: str, command: list[str], slotwise: Any) -> None:

@@ -63,6 +63,7 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", ["plan", "simulate", "run"])
 @pytest.mark.parametrize("name", ODD)
 def test_every_job_is_done(name: str, command: str, slotwise: Any, folder: Path) -> None:
@@ -100,6 +101,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("due", "penalty", "aggregate"), CASES)
 def test_every_objective_of_every_deadline(
     due: str, penalty: str, aggregate: str, slotwise: Any, folder: Path

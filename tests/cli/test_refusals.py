@@ -17,6 +17,7 @@ FILES = re.findall(
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "text", "message"), FILES, ids=[name for name, *_ in FILES])
 def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: Path) -> None:
     """Exit code 2, one line on stderr, nothing on stdout, nothing on disk."""

@@ -85,6 +85,7 @@ class MostRead(SchedulerPlugin):
 FURTHER = [pytest.param(name, marks=pytest.mark.slow) for name in ("uwfq", "las", "flowflex")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheduler", ["fifo", "fair", "flex", *FURTHER])
 def test_a_graph_runs_in_the_order_of_dask(
     scheduler: str, make_cluster: Callable[..., Cluster]

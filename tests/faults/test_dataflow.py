@@ -38,6 +38,7 @@ def flow_with(function: Callable[..., Any], kind: str, **parameters: object) -> 
     return flow
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["shm", "tcp"])
 @pytest.mark.parametrize(
     ("how", "told"),

@@ -87,6 +87,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         one.communicate()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind",
     [

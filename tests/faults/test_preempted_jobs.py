@@ -68,6 +68,7 @@ class Yielding(Count):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", ["Count", "Yielding"])
 def test_a_word_count_survives_preemptions(
     program: str, tmp_path: Path, few_books: Counter[str], processes: Any

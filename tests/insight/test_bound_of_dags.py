@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiments.flowflex.generator import FlowGenerator
@@ -112,6 +112,7 @@ def clusters(random: Random) -> tuple[Cluster, list[str]]:
     st.booleans(),
     st.sampled_from([0.0, 0.0, 86_400.0, 1.7e9]),
 )
+@example(279_456, Objective("response", "sum"), True, 0.0)  # Rounded slopes cost more than 0.
 def test_no_schedule_costs_less_than_the_bound(
     seed: int, objective: Objective, arrivals: bool, zero: float
 ) -> None:

@@ -69,6 +69,7 @@ def test_results_as_a_generator() -> None:
     assert list(zip(first, second, strict=True)) == [(n, n) for n in range(20)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n_jobs", [-1, 3])
 def test_a_loop_uses_hosts_that_are_added(n_jobs: int, tmp_path: Path) -> None:
     """It began with one slot; in the end, three calls run at once."""

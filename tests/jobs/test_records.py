@@ -62,6 +62,7 @@ for file in sorted(Path("out").glob("part*")):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

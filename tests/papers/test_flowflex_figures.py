@@ -39,6 +39,7 @@ def average(outcomes: Sequence[dict[str, FlowOutcome]], metric: str, scheme: str
     return fmean(outcome[metric].ratio(scheme, added) for outcome in outcomes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("metric", [m.name for m in MINISUM + MINIMAX])
 def test_flowflex_is_better_than_fair_and_fifo_by_every_metric(
     outcomes: Sequence[dict[str, FlowOutcome]], metric: str

@@ -27,10 +27,10 @@ COUNT = 400
 SLOTS = 6
 
 
-def a_workload(pools: tuple[Pool, ...], *, equal: bool = False) -> Workload:
+def a_workload(pools: tuple[Pool, ...], *, equal: bool = False, count: int = COUNT) -> Workload:
     """Many jobs that arrive within a second, and more work than slots."""
     random, jobs = Random(1), []
-    for number in range(COUNT):
+    for number in range(count):
         tasks = Tasks(random.choice([1, 2, 5]), 1.0 if equal else random.uniform(0.1, 9))
         phases = [Phase("first", tasks)]
         if number % 3 == 0:
@@ -41,7 +41,7 @@ def a_workload(pools: tuple[Pool, ...], *, equal: bool = False) -> Workload:
             Job(
                 f"job-{number}",
                 tuple(phases),
-                arrival=number / COUNT,
+                arrival=number / count,
                 pool=random.choice(pools).name,
                 weight=random.choice([1.0, 2.0, 4.0]),
             )
@@ -54,6 +54,7 @@ TWO = (Pool("one"), Pool("two", weight=2.0))
 GUARANTEED = (Pool("one", slots_min={"task": 2}), Pool("two"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pools", [ONE, TWO, GUARANTEED], ids=["one", "two", "guaranteed"])
 @pytest.mark.parametrize(("scheduler", "most"), [("fifo", 0.0), ("flex", 0.02), ("fair", 0.02)])
 def test_adjusted_slots_are_close_to_those_of_all_claims(
@@ -163,7 +164,7 @@ def test_the_next_jobs_of_a_long_queue_keep_the_slots_of_the_first() -> None:
 def test_a_log_with_adjustments_replays(scheduler: str, tmp_path: Path) -> None:
     """From the file, decision for decision; and the allocated slots are those of the state."""
     path = tmp_path / "run.log"
-    slotwise.simulate(a_workload(TWO), scheduler, log=path)
+    slotwise.simulate(a_workload(TWO, count=200), scheduler, log=path)
     assert '{"is":"Adjust"' in path.read_text()
     assert slotwise.replay(path).is_identical
     assert slotwise.explain(path)
@@ -171,7 +172,7 @@ def test_a_log_with_adjustments_replays(scheduler: str, tmp_path: Path) -> None:
 
 def test_a_log_of_before_is_replayed_without_adjustments() -> None:
     """A header without `adjusts` makes the decisions that were made before it existed."""
-    log = slotwise.simulate(a_workload(TWO), "fair").log
+    log = slotwise.simulate(a_workload(TWO, count=200), "fair").log
     scheduler = {key: value for key, value in log.header.scheduler.items() if key != "adjusts"}
     old = Log(replace(log.header, scheduler=scheduler), log.turns)
     difference = slotwise.replay(old).difference

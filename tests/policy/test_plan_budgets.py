@@ -81,6 +81,7 @@ def test_a_plan_of_few_phases_does_not_wait_for_numba() -> None:
     assert phases * planning.flow_budget(phases).steps < COMPILED_FROM
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("penalty", ["response", "tardiness", "sla"])
 def test_the_same_steps_give_the_same_plan_without_machine_code(
     penalty: str, monkeypatch: pytest.MonkeyPatch

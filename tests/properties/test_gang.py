@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from properties.test_pools import Faults
@@ -37,6 +37,7 @@ from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
+from slotwise.policy.assignment.delay import Delay
 from slotwise.policy.assignment.wide import WideTaskReservations
 from slotwise.policy.scheduler import ALLOCATORS, make_scheduler
 from tiers import examples
@@ -267,12 +268,51 @@ def _running(snapshot: Snapshot) -> set[Attempt]:
     }
 
 
+def two_gangs_that_wait() -> Case:
+    """A gang near its input has waited; another becomes ready at the instant it may start."""
+    near = [Block(frozenset(["h0"]))]
+    first, second = frozenset(["p0"]), frozenset(["p0", "p1"])
+    jobs = [
+        Job("j0", (Phase("p0", Tasks(1, 0.0)),), pool="a"),
+        Job("j1", (Phase("p0", Tasks(1, 0.0)),), pool="a"),
+        Job(
+            "j2",
+            (Phase("p0", Tasks(1, 0.0)), Phase("p1", Tasks(3, 2.5), "reduce", first)),
+            pool="a",
+        ),
+        Job(
+            "j3",
+            (
+                Phase("p0", Tasks(2, 0.0), gang=True),
+                Phase("p1", Tasks(2, 0.0, near * 2), "reduce", first, gang=True),
+            ),
+            pool="a",
+        ),
+        Job(
+            "j4",
+            (
+                Phase("p0", Tasks(1, 0.0)),
+                Phase("p1", Tasks(4, 2.5, near * 4), "map", first, gang=True),
+                Phase("p2", Tasks(1, 0.0), "reduce", second),
+            ),
+            pool="b",
+        ),
+    ]
+    pools = (Pool("a", 2.0, slots_max={"task": 4}), Pool("b", 0.5))
+    options: dict[str, object] = {"name": "fifo", "assigner": "flow", "waits": (0.4, 1.1)}
+    return Case(tuple(jobs), Cluster((Host("h0", {"task": 4}),)), pools, Simulation(), options)
+
+
 @given(cases(is_calm=True))
+@example(two_gangs_that_wait())
 @settings(max_examples=EXAMPLES)
 def test_each_gang_starts_within_its_bound(case: Case) -> None:
     """The first gang of the queue waits at most for the tasks that run when it is first."""
     scheduler = make_scheduler(**case.options)
-    near_after = getattr(scheduler.assigner, "near_after", lambda phase: 0.0)
+    # Flow launches gangs one by one, by delay if it has waits.
+    waits = case.options["waits"] if case.options["assigner"] == "flow" else None
+    assigner = Delay(*waits) if waits else scheduler.assigner
+    near_after = getattr(assigner, "near_after", lambda phase: 0.0)
     state = State(case.cluster, case.pools)
     backend = SimulatedBackend(case.cluster, case.jobs, case.simulation)
     run(WatchedWaits(scheduler, near_after), backend, state, lambda *turn: None)

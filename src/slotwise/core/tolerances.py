@@ -31,6 +31,10 @@ dates that are promised one by one, each of which adds its rounding error to the
 ROUNDING = 1e-12
 """Relative; parts of a slot, of an interval and of work up to this size are rounding errors."""
 
+EXCESS = 1e-10
+"""Relative; by how much a share that a plan computes in many steps may exceed whole slots. The
+excess has no slot: it is left out."""
+
 SAME = 1e-12
 """Relative; values of schedules that differ by less are equal."""
 

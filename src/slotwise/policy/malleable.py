@@ -15,7 +15,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.job import PhaseId
 from slotwise.core.objective import Aggregate, Cost
 from slotwise.core.schedule import Piece
-from slotwise.core.tolerances import ROUNDING, SUM
+from slotwise.core.tolerances import EXCESS, ROUNDING, SUM
 from slotwise.policy.packing import Packing
 
 
@@ -118,7 +118,7 @@ def whole_slots(phases: Sequence[PhaseId], packing: Packing) -> list[Piece]:
     parts: list[tuple[float, float, PhaseId, float]] = []
     for phase, own in zip(phases, packing, strict=True):
         for start, end, slots in own:
-            if abs(slots - round(slots)) <= ROUNDING * slots:
+            if -ROUNDING * slots <= slots - round(slots) <= EXCESS * slots:
                 pieces.append(Piece(phase, start, end, round(slots)))
             else:
                 parts.append((start, end, phase, slots))
@@ -155,7 +155,7 @@ def wrap_around(
     for phase, share in shares:
         whole = floor(share + ROUNDING)
         part = share - whole
-        if part <= ROUNDING:
+        if part <= max(ROUNDING, EXCESS * whole):
             spans = [(0.0, 1.0, whole)]
         elif filled + part <= 1.0 + SUM:
             full = min(1.0, filled + part)

@@ -153,6 +153,7 @@ def files(*, sort: bool = False, broadcast: bool = False) -> slotwise.Dataflow:
     return flow
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["hash", "sort", "broadcast"])
 def test_files_are_fetched_from_the_hosts_that_wrote_them(way: str, scene: Scene) -> None:
     """Every host has only what its own groups wrote; their own part, or all of it."""
@@ -199,6 +200,7 @@ def test_a_group_that_fails_leaves_no_files(scene: Scene, tmp_path: Path) -> Non
     assert written(scene.output()) == ["36\n"]
 
 
+@pytest.mark.sampled(2)
 def test_gangs_meet_at_the_addresses_of_their_hosts(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:
@@ -264,6 +266,7 @@ def gang(marker: Path) -> slotwise.Dataflow:
     return flow
 
 
+@pytest.mark.sampled(2)
 def test_a_gang_whose_group_is_killed_meets_again(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:
@@ -276,6 +279,7 @@ def test_a_gang_whose_group_is_killed_meets_again(
     check(derive(flow.graph()), scene.output())
 
 
+@pytest.mark.sampled(2)
 def test_a_gang_whose_host_is_lost_meets_elsewhere(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:
@@ -299,6 +303,7 @@ def test_a_gang_whose_host_is_lost_meets_elsewhere(
     check(derive(flow.graph()), scene.output())
 
 
+@pytest.mark.sampled(2)
 def test_all_links_between_hosts_have_tls_where_the_cluster_has(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:
@@ -312,6 +317,7 @@ def test_all_links_between_hosts_have_tls_where_the_cluster_has(
     assert written(scene.output()) == ["0 2 9900\n" if tls else "2 0 9900\n"]
 
 
+@pytest.mark.sampled(2)
 def test_much_passes_between_two_hosts_both_ways(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:

@@ -142,6 +142,7 @@ def test_hosts_may_have_addresses_of_ipv6(tmp_path: Path, text: Counter[str]) ->
     assert not [event for event in heard if isinstance(event, TaskFailed)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("maps", [3, MAPS - 1])
 def test_the_output_of_a_lost_host_is_made_again(
     tmp_path: Path, loopback: Loopback, text: Counter[str], maps: int
@@ -253,6 +254,7 @@ def test_nothing_is_left_while_agents_go_on(
         time.sleep(0.05)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shuffle", [Shuffle(slow_start=0.1), Shuffle(split=True)])
 @pytest.mark.parametrize("loses", [False, True])
 def test_reduces_that_copy_first(

@@ -59,6 +59,7 @@ def settings() -> dict[str, Any]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "variables"),
     [

@@ -130,7 +130,7 @@ def test_a_slow_slot_runs_a_part_of_the_time(workers: Workers) -> None:
 
         def is_right(slot: int = slot, speed: float = speed) -> bool:
             nonlocal seconds, ran
-            more, more_ran = loop(workers, slot, 3_000_000)
+            more, more_ran = loop(workers, slot, 1_000_000)
             seconds, ran = seconds + more, ran + more_ran
             return abs(ran / seconds / speed - 1) < 0.15
 

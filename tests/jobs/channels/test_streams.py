@@ -103,6 +103,7 @@ RECORDS = st.lists(
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_records_arrive(kind: str) -> None:
     """Written alone or together, sent early or late, they are the same at the other end."""
@@ -265,6 +266,7 @@ def test_a_file_may_be_closed_early(kind: str, tmp_path: Path) -> None:
         assert list(islice(reader, 3)) == [0, 1, 2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", RUNNING)
 def test_the_death_of_the_writer_breaks_the_channel(kind: str, tmp_path: Path) -> None:
     """It is killed at a random moment: the reader gets the first records, then the reason."""

@@ -299,6 +299,7 @@ def test_a_dataflow_in_a_workload_file_runs(tmp_path: Path) -> None:
     assert written(tmp_path / "out") == ["ONE\nTWO\n"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["shm", "tcp"])
 def test_a_stream_without_end_is_read_in_part(
     kind: str, session: slotwise.Session, tmp_path: Path

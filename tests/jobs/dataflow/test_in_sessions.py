@@ -65,6 +65,7 @@ def test_one_graph_runs_ten_times_in_a_session(tmp_path: Path) -> None:
         assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("drain", [True, False])
 def test_hosts_may_change_while_a_bundle_runs(tmp_path: Path, drain: bool) -> None:
     """If a host is removed at once, the whole bundle starts again; a drained one stays."""

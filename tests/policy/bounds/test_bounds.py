@@ -57,6 +57,7 @@ def responses(*weights: float) -> list[Cost]:
     return [Line(weight) for weight in weights]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("with_least", [False, True])
 @pytest.mark.parametrize(
     "metric", [*MINISUM, *MINIMAX], ids=lambda m: f"{m.aggregate}-{m.name}"

@@ -356,7 +356,10 @@ class Points:
         paid = self.needs @ prices
         total = self.cost + paid[:, None]
         total[:, 1:] += fallen
-        return total, RUNNING_SUM * total.shape[1] * paid
+        # The rounding error of a slope, even of one of 0, lasts for the whole span.
+        span = self.completion[:, -1] - self.completion[:, 0]
+        largest = paid + np.abs(slope).max(axis=1) * span
+        return total, RUNNING_SUM * total.shape[1] * largest
 
     def until(self, job: int, instant: float) -> Points:
         """The points without those completions of a job that are later than `instant`."""
