@@ -198,7 +198,6 @@ def _share(
                 cluster,
                 pools,
                 now,
-                numbers[kind],
                 standing.phases,
             ),
             standing.attained,
@@ -222,7 +221,6 @@ def claims_of_progress(
     cluster: Cluster,
     pools: PoolTree,
     now: float = 0.0,
-    place: Sequence[int] = (),
     phases: Mapping[str, Sequence[PhaseProgress]] | None = None,
 ) -> Claims:
     """The claims of ready phases on one kind of slot.
@@ -240,7 +238,6 @@ def claims_of_progress(
         cluster=cluster,
         now=now,
         work=[one.left for one in ready],
-        place=place,
     )
 
 
