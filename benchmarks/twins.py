@@ -42,7 +42,7 @@ from slotwise.policy.fluid import fluid_schedule, progress_of
 from slotwise.policy.fluid_fair import fair_schedule
 from slotwise.policy.packing import CompiledPacker, EventPacker
 from slotwise.policy.planning import fifo_schedule, plain_claims
-from slotwise.policy.reservations_compiled import _by_arrays, _compiled, _plain
+from slotwise.policy.reservations_compiled import _by_arrays, _compiled
 from slotwise.policy.search.orders import by_area
 
 SIZES = (1_000, 10_000)
@@ -127,11 +127,10 @@ def packing(count: int) -> Pair:
     return next(ways), next(ways)
 
 
-def promises(special: str, count: int) -> Pair:
+def promises(count: int) -> Pair:
     problem = bounds.generate(count, "sla", "sum", 0.25, 0)
     order = by_area(problem)
-    way = {"compiled": _compiled, "plain": _plain}[special]
-    return partial(_by_arrays(problem), order), partial(way(problem), order)
+    return partial(_by_arrays(problem), order), partial(_compiled(problem), order)
 
 
 def flows(count: int) -> Pair:
@@ -222,8 +221,7 @@ def by_highs(costs: Floats, needs: Floats, room: Floats) -> Any:
 
 CASES: dict[str, Callable[[int], Pair]] = {
     "packing: Python, machine code": packing,
-    "due dates: arrays, machine code": partial(promises, "compiled"),
-    "due dates: arrays, loops in Python": partial(promises, "plain"),
+    "due dates: arrays, machine code": promises,
     "flows: Python, machine code": flows,
     "machines: Python, machine code": machines,
     "plan by FAIR: all changes, slices": fair_plan,

@@ -7,14 +7,10 @@ single-phase jobs under FLEX this is exactly the malleable packing scheme.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any
-
-import numpy as np
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.costs import Floats
 from slotwise.core.decisions import VirtualTime
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job, Phase, PhaseId
@@ -81,25 +77,6 @@ def fluid_schedule(
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
     return Schedule(merged(pieces))
-
-
-def completion_times(claims: Claims, allocator: Allocator) -> Floats:
-    """When each claim completes, seconds, if slots may be divided: `fluid_schedule` in numbers.
-
-    Min and max shares may be any numbers. One allocation for each completion.
-    """
-    completion, left = np.zeros(len(claims)), np.array(claims.work, dtype=float)
-    active, now = np.arange(len(claims)), 0.0
-    while len(active):
-        slots = np.array(allocator.share(_only(claims, active.tolist(), left)))
-        runs = slots > 0
-        length = float(np.min(left[active[runs]] / slots[runs]))
-        left[active] -= slots * length
-        now += length
-        is_done = left[active] <= ROUNDING * np.asarray(claims.work)[active]
-        completion[active[is_done]] = now
-        active = active[~is_done]
-    return completion
 
 
 def waiting_for(phases: Iterable[PhaseProgress]) -> dict[PhaseId, list[PhaseProgress]]:
@@ -239,16 +216,6 @@ def claims_of_progress(
         now=now,
         work=[one.left for one in ready],
     )
-
-
-def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
-    """Some of the claims, with the work that is left."""
-    columns = ("weight", "arrival", "min_share", "max_share", "group", "owner", "priority")
-    some: dict[str, Any] = {
-        name: [column[n] for n in numbers] if (column := getattr(claims, name)) else column
-        for name in columns
-    }
-    return replace(claims, work=left[numbers].tolist(), **some)
 
 
 def _by_job(phases: Iterable[PhaseProgress]) -> dict[str, list[PhaseProgress]]:
