@@ -70,6 +70,7 @@ class Problem:
                     owner=list(zip(jobs, phases, strict=True)),
                     cluster=self.cluster,
                     priority=urgencies(jobs),
+                    place=places,
                 )
         return found
 
@@ -110,25 +111,39 @@ def problem(jobs: Sequence[Job], *pools: Pool, slots: int = 8) -> Problem:
     return Problem(jobs, tree, cluster)
 
 
-@pytest.mark.parametrize("allocator", ALLOCATORS)
-def test_a_max_share_is_divided_like_what_each_kind_alone_would_give(
-    allocator: Allocator,
-) -> None:
-    """Two reduces and three maps within three slots: two fifths of these are for reduces."""
+def test_fifo_goes_in_order_over_all_kinds() -> None:
+    """Three slots: two for the reduces that came first, and one for the maps."""
     jobs = [job("r", "reduce", 2, pool="a"), job("m", "map", 9, pool="a")]
-    found = problem(jobs, Pool("a", slots_max=3)).share(allocator)
-    assert found == pytest.approx({"r": 1.2, "m": 1.8})
+    found = problem(jobs, Pool("a", slots_max=3)).share(Fifo())
+    assert found == {"r": 2, "m": 1}
 
 
-def test_what_a_pool_gives_up_goes_to_others() -> None:
-    """Of its three slots the pool uses half for maps, so the other pool has the other maps."""
+def test_priorities_count_over_all_kinds() -> None:
+    """The maps came later but have high priority; on each kind alone all are equal."""
+    jobs = [
+        job("r", "reduce", 9, pool="a"),
+        job("m", "map", 2, arrival=1.0, pool="a", priority="high"),
+    ]
+    assert problem(jobs, Pool("a", slots_max=3)).share(Fifo()) == {"r": 1, "m": 2}
+
+
+def test_fair_shares_the_number_by_weight() -> None:
+    """Of three slots the job of weight 2 gets two, although it uses another kind."""
     jobs = [
         job("r", "reduce", 9, pool="a"),
         job("m", "map", 9, pool="a", weight=2.0),
         job("o", "map", 9, pool="b"),
     ]
     found = problem(jobs, Pool("a", slots_max=3)).share(Fair())
-    assert found == pytest.approx({"r": 1.5, "m": 1.5, "o": 6.5})
+    assert found == pytest.approx({"r": 1, "m": 2, "o": 6})
+
+
+@pytest.mark.parametrize("allocator", [Flex(), AddOn(), FlowFlex(method="fast")])
+def test_flex_gives_them_to_the_shortest_job(allocator: Allocator) -> None:
+    """Two of three slots are for the job of two short reduces, the third for the long maps."""
+    jobs = [job("m", "map", 9, 10.0, pool="a"), job("r", "reduce", 2, pool="a")]
+    found = problem(jobs, Pool("a", slots_max=3)).share(allocator)
+    assert found == pytest.approx({"m": 1, "r": 2})
 
 
 def test_slots_that_a_pool_has_by_weight_meet_its_guarantee() -> None:

@@ -50,6 +50,7 @@ class Claims:
     now        the current instant, seconds on the clock of arrivals and deadlines
     priority   as a number: where jobs are served in order, higher ones come first; empty if all
                are normal
+    place      in order of arrival, among the claims on all kinds of slots
     unseen     whether its work is too uncertain to be ranked; empty if no claim is unseen
     left       by job, for jobs with several phases: the estimated remaining work of each
                phase, slot-seconds; empty for plans
@@ -73,6 +74,7 @@ class Claims:
     cluster: Cluster
     now: float = 0.0
     priority: Sequence[float] = ()
+    place: Sequence[int] = ()
     unmeasured: Sequence[bool] = ()
     left: Mapping[str, Sequence[float]] = field(default_factory=dict)
     present: Mapping[str, int] = field(default_factory=dict)

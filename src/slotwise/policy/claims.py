@@ -105,6 +105,7 @@ def claims_of(
         cluster=snapshot.cluster,
         now=now,
         work=[work for work, _ in estimates],
+        place=[p.order for p in phases],
         unmeasured=[spread > SURE for _, spread in estimates],
         left=_left(snapshot, phases) if with_work else {},
     )
@@ -139,6 +140,7 @@ def build_claims(
     cluster: Cluster,
     now: float,
     work: Sequence[float],
+    place: Sequence[int],
     unmeasured: Sequence[bool] = (),
     left: Mapping[str, Sequence[float]] | None = None,
 ) -> Claims:
@@ -166,6 +168,7 @@ def build_claims(
         cluster=cluster,
         now=now,
         priority=urgencies(jobs),
+        place=place,
         unmeasured=unmeasured,
         left=left or {},
     )

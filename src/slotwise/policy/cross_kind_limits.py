@@ -2,36 +2,42 @@
 
 Allocators share out one kind of slot after the other, so a number for several kinds is divided
 first. A min share is divided into whole slots of each kind, guided by the allocation without
-it. A max share is divided in proportion to what the pool would get of each kind.
+it. A max share is divided as the allocator itself would share out that number of slots.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf
 from typing import Any
 
+from slotwise.core.job import PRIORITIES
 from slotwise.core.pools import ShareKey
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.allocator import Allocator, Claims, Group, is_joint
-from slotwise.policy.waterline import water_line
 
 ByKind = Mapping[str, Claims]
 Slots = Mapping[str, Sequence[float]]
 Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
 
+COLUMNS = (
+    *("weight", "arrival", "work", "owner", "priority", "unmeasured", "place"),
+    *("attained", "finish"),
+)
+"""The fields of claims that do not depend on the kind of slot."""
+
+NORMAL = PRIORITIES["normal"]
+"""The priority of claims where the field is empty because all are normal."""
+
 
 def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -> Slots:
     """Slots for each claim on each kind of slot: all at once, or kind by kind.
 
     Min and max shares that pools state for several kinds together hold for the sum over these
-    kinds. With `is_whole`, max shares also hold after shares are rounded up, as in plans.
-
-    Pools at the same depth that exceed their max shares are cut together, then all slots are
-    shared out again. For most workloads this happens once for each level of such pools.
+    kinds. With `is_whole`, max shares also hold after shares are rounded up.
     """
 
     def give(claims: ByKind) -> Slots:
@@ -39,12 +45,36 @@ def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -
             return allocator.share_all(claims) if claims else {}
         return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
 
-    divided = _divided(claims) if len(claims) > 1 else ()
+    if len(claims) < 2:
+        return give(claims)
+    keeps_min = allocator.keeps_min_shares
+    return share_in_kinds(claims, give, allocator.share, keeps_min=keeps_min, is_whole=is_whole)
+
+
+def share_in_kinds(
+    claims: ByKind,
+    give: Callable[[ByKind], Slots],
+    give_one: Callable[[Claims], Sequence[float]],
+    *,
+    keeps_min: bool,
+    is_whole: bool,
+) -> Slots:
+    """Slots from `give`, such that shares stated for several kinds hold for the sum over them.
+
+    give       slots for all claims, kind by kind
+    give_one   slots for claims that all draw on the same slots
+    keeps_min  whether min shares are kept
+    is_whole   whether max shares also hold for slots that are rounded up, as plans do
+
+    Pools at the same depth that exceed their max shares are cut together, then `give` is called
+    again. For most workloads the number of these calls is the number of levels of such pools.
+    """
+    divided = _divided(claims)
     if not divided:
         return give(claims)
     forest = _Forest(claims, divided)
     floors: Slots = {kind: of_kind.min_share for kind, of_kind in claims.items()}
-    if allocator.keeps_min_shares:
+    if keeps_min:
         preferred = floors
         if any(forest.groups[key].slots_min for key in forest.divided):
             nothing = {key: dict.fromkeys(claims, 0.0) for key in forest.divided}
@@ -56,7 +86,10 @@ def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -
     while above := [key for key in left if _is_above(forest, key, slots, is_whole)]:
         # Inner pools first, so that the pools that contain them use all of their slots.
         inner = [key for key in above if forest.depth[key] == forest.depth[above[0]]]
-        parts = {key: _max_parts(forest, key, slots, floors, is_whole) for key in inner}
+        parts = {
+            key: _max_parts(claims, forest, key, slots, floors, give_one, is_whole)
+            for key in inner
+        }
         left = [key for key in left if key not in parts]
         claims = _restated(claims, "slots_max", parts)
         slots = give(claims)
@@ -238,19 +271,79 @@ def _is_above(forest: _Forest, key: ShareKey, slots: Slots, is_whole: bool) -> b
 
 
 def _max_parts(
-    forest: _Forest, key: ShareKey, slots: Slots, floors: Slots, is_whole: bool
+    claims: ByKind,
+    forest: _Forest,
+    key: ShareKey,
+    slots: Slots,
+    floors: Slots,
+    give_one: Callable[[Claims], Sequence[float]],
+    is_whole: bool,
 ) -> dict[str, float]:
     """The slots of each kind that a pool gets when its max share is kept over all kinds.
 
-    They are in proportion to what it was given of each kind, but at least its guarantees.
+    The allocator shares out that number of slots among the claims in the pool, as if they all
+    drew on the same slots. Each claim can use at most what it was given of its kind.
     """
-    max_share, owed = forest.groups[key].slots_max, forest.sums(key, floors)
-    given = forest.sums(key, slots)
-    used = {kind: part for kind, part in given.items() if part > 0}
-    low, most = [min(owed[kind], part) for kind, part in used.items()], [*used.values()]
-    parts = dict.fromkeys(given, 0.0)
-    parts |= zip(used, water_line(max_share, most, low, most), strict=True)
+    max_share = forest.groups[key].slots_max
+    parts = forest.sums(key, slots)
+    if max_share <= 0:
+        return dict.fromkeys(parts, 0.0)
+    if sum(parts.values()) > max_share:
+        members = [
+            (kind, number)
+            for kind, numbers in forest.members[key].items()
+            for number in numbers
+            if slots[kind][number] > SLOTS
+        ]
+        members.sort(key=lambda member: claims[member[0]].place[member[1]])
+        found = give_one(_joined(claims, forest, key, members, slots, floors))
+        parts = dict.fromkeys(parts, 0.0)
+        for (kind, _), share in zip(members, found, strict=True):
+            parts[kind] += share
     return _rounded(parts, max_share) if is_whole else parts
+
+
+def _joined(
+    claims: ByKind,
+    forest: _Forest,
+    key: ShareKey,
+    members: Sequence[Member],
+    slots: Slots,
+    floors: Slots,
+) -> Claims:
+    """Claims on several kinds as claims on the slots of one pool."""
+    index: dict[ShareKey, int] = {}
+    groups: list[Group] = []
+    for member in members:
+        path = forest.path(member)
+        parent = -1
+        for pool in reversed(path[: path.index(key) + 1]):
+            if pool not in index:
+                index[pool] = len(groups)
+                # Any claim in the pool may use its guarantee, not only those that hold it.
+                owed = sum(forest.sums(pool, floors).values())
+                min_share = min(owed, sum(forest.sums(pool, slots).values()))
+                groups.append(replace(forest.groups[pool], slots_min=min_share, parent=parent))
+            parent = index[pool]
+
+    def column(name: str) -> list[Any]:
+        """A field of all claims; empty if it is empty on each kind."""
+        fields = {kind: getattr(of_kind, name) for kind, of_kind in claims.items()}
+        if not any(map(len, fields.values())):
+            return []
+        return [fields[kind][n] if len(fields[kind]) else NORMAL for kind, n in members]
+
+    columns: dict[str, Any] = {name: column(name) for name in COLUMNS}
+    return replace(
+        next(iter(claims.values())),
+        capacity=int(forest.groups[key].slots_max),
+        min_share=[min(floors[kind][n], slots[kind][n]) for kind, n in members],
+        max_share=[slots[kind][n] for kind, n in members],
+        group=[index[forest.path(member)[0]] for member in members],
+        groups=groups,
+        left={job: left for c in claims.values() for job, left in c.left.items()},
+        **columns,
+    )
 
 
 def _rounded(parts: Mapping[str, float], max_share: float) -> dict[str, float]:

@@ -96,7 +96,7 @@ def in_order(
 # Slots are divided among jobs first, then inside each job among its ready phases.
 
 OF_JOBS = (
-    *("weight", "arrival", "group", "owner", "priority", "unmeasured"),
+    *("weight", "arrival", "group", "owner", "priority", "unmeasured", "place"),
     *("attained", "finish"),
 )
 """The fields that a job has from the first of its claims."""

@@ -175,6 +175,7 @@ def _share(
                 cluster,
                 pools,
                 now,
+                numbers[kind],
                 standing.phases,
             ),
             standing.attained,
@@ -198,6 +199,7 @@ def claims_of_progress(
     cluster: Cluster,
     pools: PoolTree,
     now: float = 0.0,
+    place: Sequence[int] = (),
     phases: Mapping[str, Sequence[PhaseProgress]] | None = None,
 ) -> Claims:
     """The claims of ready phases on one kind of slot.
@@ -215,6 +217,7 @@ def claims_of_progress(
         cluster=cluster,
         now=now,
         work=[one.left for one in ready],
+        place=place,
     )
 
 
