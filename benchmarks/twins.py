@@ -40,7 +40,7 @@ from slotwise.policy.flowflex.list_schedule import PhaseLister
 from slotwise.policy.flowflex.paper import by_deadline
 from slotwise.policy.fluid import fluid_schedule, progress_of
 from slotwise.policy.fluid_fair import fair_schedule
-from slotwise.policy.packing import CompiledPacker, EventPacker
+from slotwise.policy.packing import Packer
 from slotwise.policy.planning import fifo_schedule, plain_claims
 from slotwise.policy.reservations_compiled import _by_arrays, _compiled
 from slotwise.policy.search.orders import by_area
@@ -120,11 +120,8 @@ def packing(count: int) -> Pair:
     claims = flex.generate(count)
     order = flex.contended_first(claims, claims.weight)
     numbers = claims.capacity, claims.work, claims.min_share, claims.max_share
-    ways = (
-        partial(lambda packer: packer.pieces(order), way(*numbers))
-        for way in (EventPacker, CompiledPacker)
-    )
-    return next(ways), next(ways)
+    slow, fast = (Packer(*numbers, is_fast=is_fast) for is_fast in (False, True))
+    return partial(slow.pieces, order), partial(fast.pieces, order)
 
 
 def promises(count: int) -> Pair:
