@@ -40,7 +40,7 @@ class Planned:
                none is known
     short_of   the steps of the budget that stopped a search, inf if it was a clock; None if the
                search ended by itself
-    is_whole   whether the whole schedule was searched for. If not, the allocator decided anew
+    is_whole   whether the whole schedule was searched for. If not, the allocator decided again
                at each end of a phase, without the budget
     """
 

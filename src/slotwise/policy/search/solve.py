@@ -284,7 +284,7 @@ def earliest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Mallea
 
 
 def is_as_good(value: float, other: float) -> bool:
-    """Whether a value is no worse than another, up to rounding."""
+    """Whether a value is at most another, up to rounding."""
     return value <= other + SAME * abs(other)
 
 
