@@ -366,8 +366,8 @@ def with_measuring(claims: Claims) -> Claims:
     estimated work and the one that arrived first: small jobs are measured soon, and all of them
     finally. Room is what is not guaranteed to others, within the max shares of the pools, and
     only `PART` of that if seen claims can use the rest. So with two or more slots, measuring
-    alone never makes seen claims wait, however many unseen phases arrive. No guarantee of a claim or a pool
-    becomes smaller. O(J log J), and O(J) for each level of pools.
+    alone never makes seen claims wait, however many unseen phases arrive. No guarantee of a
+    claim or a pool becomes smaller. O(J log J), and O(J) for each level of pools.
     """
     if not any(claims.unmeasured):
         return claims
