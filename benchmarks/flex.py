@@ -39,7 +39,7 @@ from slotwise.policy.compiled import has_numba
 from slotwise.policy.flex import Flex, contended_first
 from slotwise.policy.grant import grant
 from slotwise.policy.malleable import Malleable
-from slotwise.policy.packing import COMPILED_FROM, CompiledPacker, EventPacker, completions
+from slotwise.policy.packing import COMPILED_FROM, Packer, completions
 from slotwise.policy.search.exhaustive import search
 from slotwise.policy.search.orders import by_area
 
@@ -59,9 +59,9 @@ def main() -> None:
     )
     for count, goal in GOALS.items():
         claims = generate(count)
-        taken = {"Python": best_of(partial(decide, claims, EventPacker), seconds=1.0)}
+        taken = {"Python": best_of(partial(decide, claims, False), seconds=1.0)}
         if has_numba():
-            taken["compiled"] = best_of(partial(decide, claims, CompiledPacker), seconds=1.0)
+            taken["compiled"] = best_of(partial(decide, claims, True), seconds=1.0)
         ours = taken["compiled" if has_numba() and count >= COMPILED_FROM else "Python"]
         if count <= MAX_BOOK:
             taken["Fig. 3"] = best_of(partial(decide_by_the_book, claims), seconds=1.0)
@@ -80,14 +80,14 @@ def check() -> Iterator[Result]:
     """Decisions in yardsticks, beside Fig. 3 and HiGHS, and the plain form of equal calls."""
     for count, goal in GOALS.items():
         claims = generate(count)
-        packer = CompiledPacker if has_numba() and count >= COMPILED_FROM else EventPacker
-        decide(claims, packer)
-        value = in_yardsticks(partial(decide, claims, packer))
+        is_fast = has_numba() and count >= COMPILED_FROM
+        decide(claims, is_fast)
+        value = in_yardsticks(partial(decide, claims, is_fast))
         yield Result(f"a decision about {count:,} phases", value, yardsticks(goal), LOOP)
     claims = generate(172)
     found = in_turn(
         {
-            "ours": lambda: best_of(partial(decide, claims, EventPacker), 5),
+            "ours": lambda: best_of(partial(decide, claims, False), 5),
             "Fig. 3": lambda: best_of(partial(decide_by_the_book, claims), 3),
         }
     )
@@ -133,10 +133,11 @@ def generate(count: int) -> Claims:
     return Claims.of(capacity, work, weight=weight, min_share=min_share, max_share=max_share)
 
 
-def decide(claims: Claims, packer: type[EventPacker] | type[CompiledPacker]) -> list[float]:
+def decide(claims: Claims, is_fast: bool) -> list[float]:
     """The whole schedule, and the slots of each phase now."""
     order = contended_first(claims, claims.weight)
-    packer(claims.capacity, claims.work, claims.min_share, claims.max_share).pieces(order)
+    numbers = claims.capacity, claims.work, claims.min_share, claims.max_share
+    Packer(*numbers, is_fast=is_fast).pieces(order)
     return grant(claims, order)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slotwise.core.errors import InputError
 from slotwise.policy.compiled import has_numba
 from slotwise.policy.malleable import Malleable
-from slotwise.policy.packing import Packer, packer_for
+from slotwise.policy.packing import Packer
 from slotwise.policy.search.budget import Budget
 from slotwise.policy.search.exhaustive import MAX_JOBS, search
 from slotwise.policy.search.orders import ORDERS
@@ -43,7 +43,7 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
 
 
 def _packer(problem: Malleable) -> Packer:
-    return packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
+    return Packer(problem.capacity, problem.work, problem.min_share, problem.max_share)
 
 
 def _good_order(problem: Malleable, packer: Packer) -> tuple[list[int], float]:

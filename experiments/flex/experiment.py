@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +12,10 @@ from experiments.flex.best_order import best_order
 from slotwise.core.costs import Floats
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.objective import PENALTIES, Aggregate, Cost, Size
-from slotwise.policy.allocator import Claims
+from slotwise.core.tolerances import ROUNDING
+from slotwise.policy.allocator import Allocator, Claims
 from slotwise.policy.bounds import BoundJobs, lower_bound
 from slotwise.policy.fair import Fair
-from slotwise.policy.fluid import completion_times
 from slotwise.policy.malleable import Malleable
 from slotwise.policy.packing import completions
 from slotwise.policy.search.solve import solve
@@ -120,6 +122,35 @@ def fair_completion(problem: Malleable) -> Floats:
         max_share=problem.max_share.tolist(),
     )
     return completion_times(claims, Fair())
+
+
+def completion_times(claims: Claims, allocator: Allocator) -> Floats:
+    """When each claim completes, seconds, if slots may be divided: `fluid_schedule` in numbers.
+
+    Min and max shares may be any numbers. One allocation for each completion.
+    """
+    completion, left = np.zeros(len(claims)), np.array(claims.work, dtype=float)
+    active, now = np.arange(len(claims)), 0.0
+    while len(active):
+        slots = np.array(allocator.share(_only(claims, active.tolist(), left)))
+        runs = slots > 0
+        length = float(np.min(left[active[runs]] / slots[runs]))
+        left[active] -= slots * length
+        now += length
+        is_done = left[active] <= ROUNDING * np.asarray(claims.work)[active]
+        completion[active[is_done]] = now
+        active = active[~is_done]
+    return completion
+
+
+def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
+    """Some of the claims, with the work that is left."""
+    columns = ("weight", "arrival", "min_share", "max_share", "group", "owner", "priority")
+    some: dict[str, Any] = {
+        name: [column[n] for n in numbers] if (column := getattr(claims, name)) else column
+        for name in columns
+    }
+    return replace(claims, work=left[numbers].tolist(), **some)
 
 
 def _cost(drawn: DrawnJobs, metric: Metric, j: int) -> Cost:

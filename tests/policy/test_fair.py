@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from random import Random
 
 import numpy as np
@@ -26,12 +25,7 @@ from oracles.pools import (
 )
 from slotwise.policy.allocator import Claims, Group
 from slotwise.policy.fair import (
-    MANY,
     Fair,
-    served_in_turn,
-    share_at_once,
-    share_by_jobs,
-    share_by_pools,
 )
 from tiers import examples
 
@@ -103,7 +97,6 @@ def test_the_rest_of_a_fifo_pool_goes_by_priority_then_arrival() -> None:
         priority=[1, 1, 2],
     )
     assert Fair().share(problem) == [5, 0, 15]
-    assert share_at_once(problem) == [5, 0, 15]
 
 
 def test_pools_within_a_pool_share_what_it_gets() -> None:
@@ -198,15 +191,6 @@ def test_a_fifo_pool_serves_the_phases_of_a_job_in_their_order() -> None:
     assert Fair().share(problem) == [6, 3, 3]
 
 
-def shared(way: Callable[[Claims], list[float]], problem: Claims) -> list[float]:
-    """The shares if slots are divided among jobs in this way."""
-    return share_by_jobs(problem, way, served_in_turn(problem))
-
-
-WAYS = [partial(shared, share_by_pools), partial(shared, share_at_once)]
-"""Pool by pool, and with arrays; `Fair` uses the second for many claims."""
-
-
 def in_tiny_steps(problem: Claims, steps: int) -> list[float]:
     """The shares if small parts of the slots go to pool, job and phase one after the other.
 
@@ -249,7 +233,7 @@ def test_it_is_what_is_given_out_in_tiny_steps(seed: int) -> None:
     weights = [random.choice([1.0, 2.0]) for _ in jobs]
     problem = pooled(12, members, groups, [weights[job] for job in jobs], jobs=jobs)
     expected = pytest.approx(in_tiny_steps(problem, 6000), abs=0.02)
-    assert [share(problem) for share in WAYS] == [expected, expected]
+    assert Fair().share(problem) == expected
 
 
 @settings(max_examples=examples(20, slow=1000))
@@ -257,7 +241,7 @@ def test_it_is_what_is_given_out_in_tiny_steps(seed: int) -> None:
 def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
     """All shares in a pool rise together, from min shares to max shares."""
     exact = pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
-    assert [share(problem) for share in WAYS] == [exact, exact]
+    assert Fair().share(problem) == exact
 
 
 @pytest.mark.parametrize("seed", range(examples(4, slow=12)))
@@ -265,7 +249,7 @@ def test_it_is_the_lexicographic_optimum_at_the_top_and_then_below(seed: int) ->
     """By linear programs over all limits of the tree at once."""
     problem = random_tree(Random(seed))
     exact = pytest.approx(by_programs(problem), abs=1e-4)
-    assert [share(problem) for share in WAYS] == [exact, exact]
+    assert Fair().share(problem) == exact
 
 
 def random_tree(random: Random) -> Claims:
@@ -289,7 +273,7 @@ def random_tree(random: Random) -> Claims:
 @given(trees())
 def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
     """Max shares of jobs and pools hold; all slots that some job may use are used."""
-    shares = WAYS[1](problem)
+    shares = Fair().share(problem)
     assert sum(shares) == pytest.approx(min(problem.capacity, demand(problem, -1)))
     for part, max_share in zip(shares, problem.max_share, strict=True):
         assert -1e-12 <= part <= max_share + 1e-9
@@ -301,7 +285,7 @@ def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
 @given(trees())
 def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
     """The guarantees of inner pools fit into the outer one, or all get the same part."""
-    shares = WAYS[1](problem)
+    shares = Fair().share(problem)
     held = [*held_by(problem, shares), float(problem.capacity)]
     for pool in range(-1, len(problem.groups)):
         below = [(held[n], owed(problem, n)) for n in children(problem, pool)]
@@ -318,7 +302,7 @@ def test_no_sibling_has_more_for_its_weight_than_another_could_use(problem: Clai
 
     for its weight. This characterises the shares of a fair pool.
     """
-    shares = WAYS[1](problem)
+    shares = Fair().share(problem)
     held = held_by(problem, shares)
     columns = shares, problem.min_share, problem.max_share
     for pool in range(-1, len(problem.groups)):
@@ -344,8 +328,8 @@ def test_no_sibling_has_more_for_its_weight_than_another_could_use(problem: Clai
                 assert min(could_use) >= max(could_give) * (1 - 1e-9) - 1e-9
 
 
-def test_many_claims_get_the_same_by_arrays() -> None:
-    """3,000 claims in 60 pools, three deep: both ways agree on every share."""
+def test_many_claims_get_the_same_shares() -> None:
+    """3,000 claims in 60 pools, three deep, against filling in exact fractions."""
     rng = np.random.default_rng(1)
     groups = [Group(w, 0, INF) for w in rng.uniform(0.1, 3, 4)]
     for number in range(16):
@@ -365,13 +349,12 @@ def test_many_claims_get_the_same_by_arrays() -> None:
     members = [(members[job][0], *members[n][1:]) for n, job in enumerate(jobs)]
     weights = rng.choice([0.25, 1.0, 3.0], 3000).tolist()
     problem = pooled(2000, members, groups, [weights[job] for job in jobs], jobs=jobs)
-    assert len(problem) > MANY
-    by_arrays = Fair().share(problem)
-    assert by_arrays == pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
-    assert sum(by_arrays) == pytest.approx(2000)
+    shares = Fair().share(problem)
+    assert shares == pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
+    assert sum(shares) == pytest.approx(2000)
 
 
-def test_many_claims_of_one_pool_get_the_same_by_arrays() -> None:
+def test_many_claims_of_one_pool_get_the_same_shares() -> None:
     """A pool of 1,000 jobs whose weights lie far apart, with priorities, served in turn."""
     rng = np.random.default_rng(2)
     weight = (10.0 ** rng.uniform(-3, 3, 1000)).tolist()
@@ -380,6 +363,6 @@ def test_many_claims_of_one_pool_get_the_same_by_arrays() -> None:
         problem = pooled(
             700, members, [Group(1, 0, INF, policy)], weight, rng.integers(1, 4, 1000)
         )
-        assert Fair().share(problem) == pytest.approx(share_by_pools(problem), abs=1e-9)
+        assert Fair().share(problem) == pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
         one = replace(problem, capacity=600)
         assert sum(Fair().share(one)) == pytest.approx(600)

@@ -10,7 +10,8 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.schedule import Piece, Schedule
 from slotwise.policy.fair import Fifo
-from slotwise.policy.fluid import fifo_schedule, fluid_schedule
+from slotwise.policy.fluid import fluid_schedule
+from slotwise.policy.planning import fifo_schedule
 from tiers import examples
 
 POOLS = PoolTree([Pool()])

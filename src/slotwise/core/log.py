@@ -41,7 +41,7 @@ READABLE = "name a file that --log has written"
 TAIL_BYTES = 256
 """The length of the end of a log by which it is recognized when it is read again."""
 
-RULES = 8
+RULES = 9
 """The version of the rules by which schedulers decide.
 
 It increases when the same events may lead to other decisions. Logs with other rules can be

@@ -110,7 +110,7 @@ def claims_of(
         left=_left(snapshot, phases) if with_work else {},
     )
     if snapshot.lost:
-        groups = _without_away(phases, claims.group, claims.groups)
+        groups = _without_lost_slots(phases, claims.group, claims.groups)
         present = {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}
         claims = replace(claims, groups=groups, present=present)
     return [p.id for p in phases], claims
@@ -243,7 +243,7 @@ def urgencies(jobs: Sequence[Job]) -> list[float]:
     return [PRIORITIES[job.priority] for job in jobs]
 
 
-def _without_away(
+def _without_lost_slots(
     phases: Sequence[PhaseState], group: Sequence[int], groups: Sequence[Group]
 ) -> list[Group]:
     """The groups with max shares reduced by the slots held on unresponsive hosts.
@@ -364,11 +364,10 @@ def with_measuring(claims: Claims) -> Claims:
     FLEX extrapolates from finished tasks, so "we ensure that its number of minimum slots is at
     least 1" (FLEX 4.2). Unseen claims are raised while there is room, in turn the one of least
     estimated work and the one that arrived first: small jobs are measured soon, and all of them
-    at last. Room
-    is what is not guaranteed to others, within the max shares of the pools, and only `PART` of
-    that if seen claims can use the rest. So with two or more slots, measuring alone never makes
-    seen claims wait, however many unseen phases arrive. No guarantee of a claim or a pool
-    becomes smaller. O(J log J), and O(J) for each level of pools.
+    finally. Room is what is not guaranteed to others, within the max shares of the pools, and
+    only `PART` of that if seen claims can use the rest. So with two or more slots, measuring
+    alone never makes seen claims wait, however many unseen phases arrive. No guarantee of a
+    claim or a pool becomes smaller. O(J log J), and O(J) for each level of pools.
     """
     if not any(claims.unmeasured):
         return claims

@@ -6,12 +6,9 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from slotwise.core.costs import Floats, Ints
-from slotwise.policy.allocator import Claims, Group
+from slotwise.policy.allocator import Claims
 from slotwise.policy.grant import grant
-from slotwise.policy.waterline import in_orders, scale_to, water_line, water_lines
+from slotwise.policy.waterline import scale_to, water_line
 
 
 class Fair:
@@ -32,11 +29,7 @@ class Fair:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        return share_by_jobs(claims, _share, served_in_turn(claims))
-
-
-MANY, POOL_COSTS = 300, 4
-"""Above MANY claims arrays are faster; a pool counts as POOL_COSTS claims."""
+        return share_by_jobs(claims, share_by_pools, served_in_turn(claims))
 
 
 def served_in_turn(claims: Claims) -> set[int]:
@@ -44,27 +37,20 @@ def served_in_turn(claims: Claims) -> set[int]:
     return {number for number, pool in enumerate(claims.groups) if pool.policy == "fifo"}
 
 
-def _share(claims: Claims) -> list[float]:
-    """The shares of claims of different jobs, in the way that is fastest for their number."""
-    pools = claims.groups
-    if len(claims) + POOL_COSTS * len(pools) > MANY:
-        return share_at_once(claims)
-    if len(pools) == 1 and pools[0].policy == "fair":
-        slots = min(claims.capacity, pools[0].slots_max)
-        return water_line(slots, claims.weight, claims.min_share, claims.max_share)
-    return share_by_pools(claims)
-
-
 def share_by_pools(claims: Claims) -> list[float]:
-    """The shares of jobs in a tree of pools, pool by pool: the plain form of the rule."""
+    """The shares of jobs in a tree of pools, pool by pool. O(J) besides their order."""
     pools, last = claims.groups, len(claims.groups)
+    if last == 1 and pools[0].policy == "fair":
+        top = min(claims.capacity, pools[0].slots_max)
+        return water_line(top, claims.weight, claims.min_share, claims.max_share)
     # The last item of these lists is the root, which contains the pools at the top.
     inside: list[list[int]] = [[] for _ in range(last + 1)]
     for number, pool in enumerate(pools):
         inside[pool.parent].append(number)
     members: list[list[int]] = [[] for _ in range(last)]
+    group = claims.group
     for claim in in_turn(claims):
-        members[claims.group[claim]].append(claim)
+        members[group[claim]].append(claim)
     floors, tops = [0.0] * last, [0.0] * last
     for number in reversed(range(last)):
         pool, below, held = pools[number], inside[number], members[number]
@@ -107,78 +93,6 @@ def in_order(
     return shares
 
 
-# FAIR for many claims: all pools of one depth are shared out at once, with numpy arrays.
-
-
-def share_at_once(claims: Claims) -> list[float]:
-    """The same shares as `share_by_pools` up to rounding. O(J log J), O(1) array steps.
-
-    There are steps for each level of pools and two for the claims: one for claims in fair
-    pools, one for claims in FIFO pools.
-    """
-    pools = claims.groups
-    group = np.asarray(claims.group, dtype=np.intp)
-    min_share, max_share = _floats(claims.min_share), _floats(claims.max_share)
-    slots = _slots_of_pools(claims.capacity, pools, group, min_share, max_share)
-    shares = np.zeros(len(claims))
-    fifo = np.array([pool.policy == "fifo" for pool in pools])[group]
-    if not fifo.all():
-        fair = ~fifo if fifo.any() else np.s_[:]
-        weight = _floats(claims.weight)[fair]
-        shares[fair] = water_lines(slots, group[fair], weight, min_share[fair], max_share[fair])
-    if fifo.any():
-        turn = _in_turn(claims, group, np.flatnonzero(fifo))
-        shares[turn] = in_orders(slots, group[turn], min_share[turn], max_share[turn])
-    found: list[float] = shares.tolist()
-    return found
-
-
-def _slots_of_pools(
-    capacity: float, pools: Sequence[Group], group: Ints, min_share: Floats, max_share: Floats
-) -> Floats:
-    """The slots of each pool: min and max shares bottom-up, then slots top-down."""
-    count = len(pools)
-    parent = np.array([pool.parent for pool in pools])
-    weight, slots_min, slots_max = (
-        np.array(values, dtype=float)
-        for values in zip(*((p.weight, p.slots_min, p.slots_max) for p in pools), strict=True)
-    )
-    floors, tops = (np.bincount(group, v, count).astype(float) for v in (min_share, max_share))
-    levels = _levels(pools)
-    for level in reversed(levels):
-        tops[level] = np.minimum(tops[level], slots_max[level])
-        floors[level] = np.minimum(tops[level], np.maximum(slots_min[level], floors[level]))
-        if level is not levels[0]:
-            floors += np.bincount(parent[level], floors[level], count)
-            tops += np.bincount(parent[level], tops[level], count)
-    slots = np.append(np.zeros(count), capacity)  # The last is the root.
-    for level in levels:
-        parts = weight[level], floors[level], tops[level]
-        slots[level] = water_lines(slots, parent[level] % (count + 1), *parts)
-    return slots
-
-
-def _levels(pools: Sequence[Group]) -> list[Ints]:
-    """The pools at the top, those below them, and so on."""
-    depth: list[int] = []
-    for pool in pools:
-        depth.append(0 if pool.parent < 0 else depth[pool.parent] + 1)
-    return [np.flatnonzero(np.array(depth) == level) for level in range(max(depth) + 1)]
-
-
-def _in_turn(claims: Claims, group: Ints, chosen: Ints) -> Ints:
-    """These claims ordered by group, and within a group as by `in_turn`."""
-    keys = [_floats(claims.arrival)[chosen], group[chosen]]
-    if len(claims.priority):
-        keys.insert(1, -_floats(claims.priority)[chosen])
-    order: Ints = chosen[np.lexsort(keys)]
-    return order
-
-
-def _floats(values: Sequence[float]) -> Floats:
-    return np.asarray(values, dtype=float)
-
-
 # Slots are divided among jobs first, then inside each job among its ready phases.
 
 OF_JOBS = (
@@ -186,9 +100,6 @@ OF_JOBS = (
     *("attained", "finish"),
 )
 """The fields that a job has from the first of its claims."""
-
-MANY_JOBS = 60
-"""Above this number of claims of jobs that have several, arrays are faster."""
 
 
 def share_by_jobs(
@@ -238,14 +149,6 @@ def _divided(claims: Claims, number: Sequence[int], slots: Sequence[float]) -> l
     members: list[list[int]] = [[] for _ in slots]
     for claim, job in enumerate(number):
         members[job].append(claim)
-    if len(claims) - sum([len(inside) == 1 for inside in members]) > MANY_JOBS:
-        min_share, max_share = (
-            np.asarray(values, dtype=float) for values in (claims.min_share, claims.max_share)
-        )
-        weight, group = np.ones(len(claims)), np.asarray(number, dtype=np.intp)
-        found = water_lines(np.asarray(slots), group, weight, min_share, max_share)
-        shares: list[float] = found.tolist()
-        return shares
     shares = [0.0] * len(claims)
     for of_job, inside in zip(slots, members, strict=True):
         if len(inside) == 1:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,121 +14,88 @@ from numpy.typing import NDArray
 from slotwise.core.costs import Floats, Ints
 from slotwise.policy.compiled import FLOATS, INTS, Numbers, compiled, has_numba
 
-__all__ = [
-    "CompiledPacker",
-    "EventPacker",
-    "Packer",
-    "Packing",
-    "Pieces",
-    "completions",
-    "pack",
-    "packer_for",
-]
-
-
-# Packers: a prepared problem that can be packed in many orders.
+__all__ = ["Packer", "Packing", "Pieces", "completions", "pack"]
 
 Values = Sequence[float] | Floats
 Order = Sequence[int] | Ints
 Number = TypeVar("Number", bound=float)
 
+COMPILED_FROM = 5_000
+"""Number of jobs from which one packing is worth machine code: Python takes milliseconds below.
+"""
 
-class Packer(Protocol):
+COMPILED_FROM_ALL = 1_000_000
+"""Jobs times packings from which many packings are: Python takes a second for these."""
+
+
+class Packer:
     """Packs the jobs of one problem in any order; create it once for many orders.
 
-    An order contains every job once, the most urgent first.
+    Requires work > 0, 0 <= min_share <= max_share, 0 < max_share <= capacity and
+    sum(min_share) <= capacity, which `Malleable` ensures. An order contains every job once, the
+    most urgent first.
+
+    packings  the approximate number of orders
+    is_fast   whether to use machine code; None uses it for large problems if numba (extra
+              `fast`) is installed. The results are identical to the bit. ImportError without
+              numba
     """
+
+    def __init__(
+        self,
+        capacity: float,
+        work: Values,
+        min_share: Values,
+        max_share: Values,
+        packings: float = 1,
+        is_fast: bool | None = None,
+    ) -> None:
+        if is_fast is None:
+            count = len(work)
+            is_large = count >= COMPILED_FROM or count * packings >= COMPILED_FROM_ALL
+            is_fast = is_large and has_numba()
+        self.is_fast = is_fast
+        shares = [np.ascontiguousarray(v, dtype=float) for v in (work, min_share, max_share)]
+        self._min_share = shares[1]
+        jobs = *shares, *_ends_at_least(shares[0], shares[1])
+        self._sweep: Callable[..., int] = compiled(sweep, SWEEP) if is_fast else sweep
+        self._capacity = float(capacity)
+        self._jobs: list[Numbers] = [v if is_fast else v.tolist() for v in jobs]
 
     def completions(self, order: Order) -> Floats:
         """The completion of each job, seconds; indexed by job, not by place in the order."""
-        ...
-
-    def pieces(self, order: Order) -> Pieces:
-        """The whole schedule."""
-        ...
-
-
-class EventPacker:
-    """Packs by events, in Python."""
-
-    def __init__(
-        self, capacity: float, work: Values, min_share: Values, max_share: Values
-    ) -> None:
-        self._numbers = (
-            float(capacity),
-            as_floats(work),
-            as_floats(min_share),
-            as_floats(max_share),
-        )
-        self._min_share = np.array(self._numbers[2])
-        early, ends = _ends_at_least(np.array(self._numbers[1]), self._min_share)
-        self._early = early.tolist(), ends.tolist()
-
-    def completions(self, order: Order) -> Floats:
-        """When each job is done."""
-        completion = [-1.0] * len(order)
-        sweep(*self._numbers, as_list(order), *self._early, completion, (), (), ())
-        return np.array(completion)
-
-    def pieces(self, order: Order) -> Pieces:
-        """The whole schedule."""
-        count = len(order)
-        completion, room = [-1.0] * count, 2 * count + 1
-        changed, since, slots = [0] * room, [0.0] * room, [0.0] * room
-        changes = sweep(
-            *self._numbers, as_list(order), *self._early, completion, changed, since, slots
-        )
-        return Pieces.of_changes(
-            self._min_share,
-            np.array(completion),
-            np.array(changed[:changes], dtype=np.int64),
-            np.array(since[:changes]),
-            np.array(slots[:changes]),
-        )
-
-
-class CompiledPacker:
-    """Packs by the same events, in machine code. ImportError without numba."""
-
-    def __init__(
-        self, capacity: float, work: Values, min_share: Values, max_share: Values
-    ) -> None:
-        shares = (np.ascontiguousarray(v, dtype=float) for v in (work, min_share, max_share))
-        self._capacity = float(capacity)
-        self._work, self._min_share, self._most = shares
-        self._early = _ends_at_least(self._work, self._min_share)
-        self._sweep = compiled(sweep, SWEEP)
-
-    def completions(self, order: Order) -> Floats:
-        """When each job is done."""
-        return self._run(order, 0)[0]
+        return np.asarray(self._run(order, 0)[0])
 
     def pieces(self, order: Order) -> Pieces:
         """The whole schedule."""
         completion, changed, since, slots = self._run(order, 2 * len(order) + 1)
-        return Pieces.of_changes(self._min_share, completion, changed, since, slots)
-
-    def _run(self, order: Order, room: int) -> tuple[Floats, Ints, Floats, Floats]:
-        """The completion times, and the changes of shares unless `room` is 0."""
-        completion = np.full(len(order), -1.0)
-        changed, since, slots = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
-        changes = self._sweep(
-            self._capacity,
-            self._work,
+        return Pieces.of_changes(
             self._min_share,
-            self._most,
-            np.ascontiguousarray(order, dtype=np.int64),
-            *self._early,
-            completion,
-            changed,
-            since,
-            slots,
+            np.asarray(completion),
+            np.asarray(changed, dtype=np.int64),
+            np.asarray(since),
+            np.asarray(slots),
         )
-        return completion, changed[:changes], since[:changes], slots[:changes]
+
+    def _run(self, order: Order, room: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """The completion times, and the changes of shares unless `room` is 0."""
+        count = len(order)
+        if self.is_fast:
+            changes: tuple[Numbers, ...] = (
+                np.empty(room, dtype=np.int64), np.empty(room), np.empty(room),
+            )  # fmt: skip
+            completion: Numbers = np.full(count, -1.0)
+            places: Numbers = np.ascontiguousarray(order, dtype=np.int64)
+        else:
+            changes = [0] * room, [0.0] * room, [0.0] * room
+            completion, places = [-1.0] * count, as_list(order)
+        number = self._sweep(self._capacity, *self._jobs, places, completion, *changes)
+        changed, since, slots = changes
+        return completion, changed[:number], since[:number], slots[:number]
 
 
 SWEEP = (
-    f"int64(float64, {FLOATS}, {FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {FLOATS},"
+    f"int64(float64, {FLOATS}, {FLOATS}, {FLOATS}, {INTS}, {FLOATS}, {INTS}, {FLOATS},"
     f" {INTS}, {FLOATS}, {FLOATS})"
 )
 """The types of the arguments of `sweep`, in order."""
@@ -215,48 +182,22 @@ class Pieces:
         return packing
 
 
-# The malleable packing scheme: the schedule of a priority order of jobs (FLEX 3.1).
-#
-# There are two implementations with the same result: `EventPacker`, by events, and
-# `CompiledPacker`, the same compiled, for large problems. `packer_for` chooses one of them,
-# also for `pack` and `completions`. The tests compare them with Fig. 3 of the paper line by
-# line.
-
-COMPILED_FROM = 5_000
-"""Number of jobs from which one packing is worth machine code: Python takes milliseconds below.
-"""
-
-COMPILED_FROM_ALL = 1_000_000
-"""Jobs times packings from which many packings are: Python takes a second for these."""
-
-
-def packer_for(
-    capacity: float, work: Values, min_share: Values, max_share: Values, packings: float = 1
-) -> Packer:
-    """The packer for a problem that will be packed in about `packings` orders.
-
-    Requires work > 0, 0 <= min_share <= max_share, 0 < max_share <= capacity and
-    sum(min_share) <= capacity, which `Malleable` ensures. Large problems use machine code if
-    numba (extra `fast`) is installed; the results are identical to the bit.
-    """
-    count = len(work)
-    is_large = count >= COMPILED_FROM or count * packings >= COMPILED_FROM_ALL
-    packer = CompiledPacker if is_large and has_numba() else EventPacker
-    return packer(capacity, work, min_share, max_share)
+# The malleable packing scheme: the schedule of a priority order of jobs (FLEX 3.1). The tests
+# compare it with Fig. 3 of the paper line by line.
 
 
 def completions(
     capacity: float, work: Values, min_share: Values, max_share: Values, order: Order
 ) -> Floats:
     """The completion of each job in this order, seconds. O(J log J) for J jobs."""
-    return packer_for(capacity, work, min_share, max_share).completions(order)
+    return Packer(capacity, work, min_share, max_share).completions(order)
 
 
 def pack(
     capacity: float, work: Values, min_share: Values, max_share: Values, order: Order
 ) -> Packing:
     """The schedule of this order as lists. O(J log J) for J jobs."""
-    return packer_for(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
+    return Packer(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
 
 
 # The packing scheme as a sweep over the instants at which jobs end.
@@ -271,9 +212,9 @@ def sweep(
     work: Numbers,
     min_share: Numbers,
     max_share: Numbers,
-    order: Numbers,
     early: Numbers,
     early_end: Numbers,
+    order: Numbers,
     completion: Numbers,
     changed: Numbers,
     since: Numbers,

@@ -8,7 +8,8 @@ from math import ceil, inf
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError
-from slotwise.core.job import Job, PhaseId
+from slotwise.core.job import PRIORITIES, Job, PhaseId
+from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.schedule import Schedule
 from slotwise.core.tolerances import ROUNDING
@@ -17,9 +18,10 @@ from slotwise.policy.compiled import has_numba
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import Flex
 from slotwise.policy.flowflex.allocator import FlowFlex, whole_flows
-from slotwise.policy.flowflex.solve import pieces_of
+from slotwise.policy.flowflex.list_schedule import PhaseLister
+from slotwise.policy.flowflex.solve import pieces_of, pieces_of_list
 from slotwise.policy.flowflex.solve import solve as solve_flows
-from slotwise.policy.fluid import claims_of_progress, fifo_schedule, fluid_schedule, progress_of
+from slotwise.policy.fluid import claims_of_progress, fluid_schedule, progress_of
 from slotwise.policy.fluid_fair import fair_schedule
 from slotwise.policy.malleable import merged, whole_slots
 from slotwise.policy.search.budget import Budget
@@ -38,7 +40,7 @@ class Planned:
                none is known
     short_of   the steps of the budget that stopped a search, inf if it was a clock; None if the
                search ended by itself
-    is_whole   whether the whole schedule was searched for. If not, the allocator decided anew
+    is_whole   whether the whole schedule was searched for. If not, the allocator decided again
                at each end of a phase, without the budget
     """
 
@@ -118,6 +120,18 @@ def plan_schedules(
     return Planned(schedules, min_share, is_whole=False)
 
 
+def fifo_schedule(jobs: Sequence[Job], cluster: Cluster) -> Schedule:
+    """The schedule of `fluid_schedule` under `Fifo`, up to rounding, without limits of pools.
+
+    It is the list schedule of the phases in the order in which they are served. InputError as
+    for `fluid_schedule`.
+    """
+    _refuse_unplannable(jobs)
+    served = sorted(jobs, key=lambda job: -PRIORITIES[job.priority])
+    flows, ids = whole_flows(served, cluster, Objective())
+    return Schedule(merged(pieces_of_list(PhaseLister(flows).schedule(range(len(ids))), ids)))
+
+
 def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planned:
     """The plan by FLEX for a problem of malleable jobs."""
     if budget is None:
@@ -141,9 +155,7 @@ def _plan_flows(
     lowest: float,
 ) -> Planned:
     """The plan by FlowFlex for whole jobs."""
-    for job in jobs:
-        for phase in job.phases:
-            progress_of(job, phase)  # For its InputError.
+    _refuse_unplannable(jobs)
     flows, ids = whole_flows(jobs, cluster, flowflex.objective)
     budget = budget or flow_budget(len(ids))
     solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
@@ -196,6 +208,12 @@ def _are_sliced(claims: Claims, pools: PoolTree) -> bool:
     weights = {pools[job.pool].job_weights for job, _ in claims.owner}
     is_plain = policies == {"fair"} and weights == {"stated"} and not any(claims.min_share)
     return is_plain and len(claims) >= SLICED_FROM
+
+
+def _refuse_unplannable(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        for phase in job.phases:
+            progress_of(job, phase)  # For its InputError.
 
 
 def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:

@@ -172,12 +172,12 @@ def is_convex(problem: ResourceProblem) -> bool:
     return True
 
 
-def _bends_up(before: Floats, here: Floats, after: Floats) -> bool:
+def _bends_up(before: Floats, middle: Floats, after: Floats) -> bool:
     """Whether the middle of three costs is never above the line from the first to the last."""
     finite = np.isfinite(before)  # After an infinite cost any value is convex.
-    before, here, after = before[finite], here[finite], after[finite]
-    rounding = SUM * (np.abs(before) + 2 * np.abs(here) + np.abs(after))
-    return bool(np.all(2 * here <= before + after + rounding))
+    before, middle, after = before[finite], middle[finite], after[finite]
+    rounding = SUM * (np.abs(before) + 2 * np.abs(middle) + np.abs(after))
+    return bool(np.all(2 * middle <= before + after + rounding))
 
 
 def chained(choices: Sequence[tuple[Ints, Floats]]) -> tuple[Ints, Ints, Floats]:
@@ -303,10 +303,10 @@ def _corners(over: Ints, costs: Floats) -> tuple[Ints, Floats]:
     return over[corners], costs[corners]
 
 
-def _is_above(over: Ints, costs: Floats, before: int, here: int, after: int) -> bool:
+def _is_above(over: Ints, costs: Floats, before: int, middle: int, after: int) -> bool:
     """Whether the middle one of three points is on or above the line through the others."""
-    rise = (costs[here] - costs[before]) * (over[after] - over[before])
-    line = (costs[after] - costs[before]) * (over[here] - over[before])
+    rise = (costs[middle] - costs[before]) * (over[after] - over[before])
+    line = (costs[after] - costs[before]) * (over[middle] - over[before])
     return bool(rise >= line)
 
 
@@ -437,8 +437,8 @@ def _cut_columns(gains: Gains, high: Ints, finest: int) -> list[tuple[int, Ints]
     row = finest
     while row <= gains.units:
         short = high[jobs] < row
-        there = np.where(short, -np.inf, gains.at(jobs, np.full(len(jobs), row - 1)))
-        go_on = (there > -np.inf) & _first(there, gains.units // row)
+        gain = np.where(short, -np.inf, gains.at(jobs, np.full(len(jobs), row - 1)))
+        go_on = (gain > -np.inf) & _first(gain, gains.units // row)
         high[jobs[~go_on]] = np.minimum(high[jobs[~go_on]], row - 1)
         jobs = jobs[go_on]
         if not len(jobs):
@@ -556,8 +556,8 @@ def _count(gains: Gains, level: float, low: Ints, high: Ints, or_equal: bool) ->
     jobs = np.arange(len(gains))
     while (open_ := low < high).any():
         middle = (low + high) // 2
-        there = gains.at(jobs, middle)
-        above = open_ & ((there >= level) if or_equal else (there > level))
+        gain = gains.at(jobs, middle)
+        above = open_ & ((gain >= level) if or_equal else (gain > level))
         low, high = np.where(above, middle + 1, low), np.where(open_ & ~above, middle, high)
     return low
 

@@ -121,7 +121,7 @@ def advanced(
 def user_weight(pools: PoolTree, name: str) -> float:
     """The weight of a pool among all users: of its pool at the top, times its part of that.
 
-    Virtual time may go on for jobs of a pool that is over and was removed: that counts 1.
+    Virtual time may continue for jobs of a pool that is over and was removed: that counts 1.
     """
     weight = 1.0
     for pool in pools.path(name) if name in pools else ():

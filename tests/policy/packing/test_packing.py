@@ -19,12 +19,10 @@ from slotwise.policy.allocator import Claims
 from slotwise.policy.compiled import has_numba
 from slotwise.policy.grant import grant
 from slotwise.policy.packing import (
-    CompiledPacker,
-    EventPacker,
+    Packer,
     Packing,
     completions,
     pack,
-    packer_for,
 )
 from tiers import examples
 
@@ -41,9 +39,8 @@ def pack_compiled(
     order: list[int],
 ) -> Packing:
     """The packing by machine code, for any size."""
-    return (
-        CompiledPacker(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
-    )
+    packer = Packer(capacity, work, min_share, max_share, is_fast=True)
+    return packer.pieces(order).by_claim(len(work))
 
 
 WAYS = [
@@ -125,8 +122,8 @@ def test_machine_code_gives_the_same_bits(seed: int) -> None:
     random = Random(3000 + seed)
     for _ in range(100):
         capacity, work, min_share, max_share, order = random_problem(random, jobs_most=40)
-        one = EventPacker(capacity, work, min_share, max_share)
-        other = CompiledPacker(capacity, work, min_share, max_share)
+        one = Packer(capacity, work, min_share, max_share, is_fast=False)
+        other = Packer(capacity, work, min_share, max_share, is_fast=True)
         assert one.completions(order).tolist() == other.completions(order).tolist()
         count = len(work)
         assert one.pieces(order).by_claim(count) == other.pieces(order).by_claim(count)
@@ -229,13 +226,13 @@ def test_hundreds_of_jobs_pack_like_the_reference() -> None:
 
 
 @needs_numba
-def test_the_size_decides_which_packer_is_used() -> None:
+def test_the_size_decides_whether_machine_code_is_used() -> None:
     """One large problem, or a middling one in many orders, is worth machine code."""
     small, large = [1.0] * 10, [1.0] * 5_000
-    assert isinstance(packer_for(10, small, small, small, packings=1000), EventPacker)
-    assert isinstance(packer_for(5_000, large, large, large), CompiledPacker)
+    assert not Packer(10, small, small, small, packings=1000).is_fast
+    assert Packer(5_000, large, large, large).is_fast
     middling = [1.0] * 200
-    assert isinstance(packer_for(200, *[middling] * 3, packings=5_000), CompiledPacker)
+    assert Packer(200, *[middling] * 3, packings=5_000).is_fast
 
 
 def test_packing_works_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +240,7 @@ def test_packing_works_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [1.0] * 5_000
     with_numba = completions(50, many, [0.0] * 5_000, many, range(5_000))
     monkeypatch.setattr(packing, "has_numba", lambda: False)
-    assert isinstance(packer_for(50, many, many, many), EventPacker)
+    assert not Packer(50, many, many, many).is_fast
     without = completions(50, many, [0.0] * 5_000, many, range(5_000))
     assert with_numba.tolist() == without.tolist()
 

@@ -152,10 +152,10 @@ def _in_turn(
     turns: Sequence[PhaseState], placed: dict[PhaseId, list[Placed]]
 ) -> Iterator[Launch]:
     """The launches in the order of turns; a phase that waits leaves out its last turns."""
-    coming = {name: iter(tasks) for name, tasks in placed.items()}
+    next_tasks = {name: iter(tasks) for name, tasks in placed.items()}
     for phase in turns:
         name = phase.id
-        if (found := next(coming[name], None)) is not None:
+        if (found := next(next_tasks[name], None)) is not None:
             task, host, locality = found
             yield Launch(name, task, phase.attempt_of(task), host, locality)
 

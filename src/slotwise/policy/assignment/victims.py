@@ -138,7 +138,7 @@ class Victims:
     def on_host(
         self, slot_kind: str, within: PoolState | None, host: str, lacks: int
     ) -> list[PreemptionCandidate]:
-        """Those with so many slots of a host; none if all together have fewer."""
+        """Those with this number of slots of a host; none if all together have fewer."""
         taken: list[PreemptionCandidate] = []
         on_host = self._stoppable.on(slot_kind, self._is_least, host)
         for victim in self._in_order(on_host, slot_kind, within):
@@ -164,7 +164,7 @@ class Victims:
                 break
         else:
             return []
-        for victim in taken[::-1]:  # Spare those whose slots are no use to it after all.
+        for victim in taken[::-1]:  # Spare those whose slots are not needed after all.
             without = left - _freed(victim, reclaimed)
             if places(gang, without.values()) >= gang.pending:
                 left = without

@@ -145,10 +145,10 @@ def _moments(jobs: BoundJobs, capacity: float) -> np.ndarray:
         if not waiting:
             continue
         j = waiting[0][1]
-        coming = arrival[order[come]] if come < len(order) else inf
-        step = min(left[j], coming - now)
+        next_arrival = arrival[order[come]] if come < len(order) else inf
+        step = min(left[j], next_arrival - now)
         moment[j] += step * (now - arrival[j] + step / 2)
-        now = coming if step == coming - now else now + step
+        now = next_arrival if step == next_arrival - now else now + step
         left[j] -= step
         if left[j] <= 0:
             heappop(waiting)

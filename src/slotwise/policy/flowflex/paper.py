@@ -45,7 +45,7 @@ class FlowSchedule:
     completion  of each flow, seconds
     value       of the objective
     chains      scheduled in place of the flows; `shape_shift` converts the schedule back
-    packing     given if this is no list schedule: pieces of each phase, slots as real numbers
+    packing     pieces of each phase, slots as real numbers; None for a list schedule
     bound       lower bound that the method has proven; -inf if none
     """
 

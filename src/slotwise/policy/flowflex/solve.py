@@ -111,7 +111,11 @@ def pieces_of(
     if schedule.chains is not None:
         listed = PhaseLister(schedule.chains.problem).schedule(schedule.ranking)
         return shape_shift(flows, schedule.chains, listed, ids)
-    listed = PhaseLister(flows).schedule(schedule.ranking)
+    return pieces_of_list(PhaseLister(flows).schedule(schedule.ranking), ids)
+
+
+def pieces_of_list(listed: Listed, ids: Sequence[PhaseId]) -> list[Piece]:
+    """A list schedule by the names of its phases."""
     return [
         Piece(name, start, end, slots)
         for name, own in zip(ids, listed.pieces(), strict=True)

@@ -32,7 +32,7 @@ class Budget:
         return self._limited(steps, self.steps / parts)
 
     def equal_part(self, searches: int) -> Budget:
-        """The part of the first of so many searches that share the steps that are left."""
+        """The part of the first of `searches` searches that share the remaining steps."""
         return self._limited(inf, (self.steps - self.spent) / searches)
 
     def _limited(self, steps: float, own: float) -> Budget:

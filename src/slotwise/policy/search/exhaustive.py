@@ -170,7 +170,7 @@ class Prefix:
                 return Placed(end, end)
             left -= share * (stop - start)
             start = stop
-        raise AssertionError("at last every slot is free")
+        raise AssertionError("finally every slot is free")
 
     def after(self, job: JobNumbers, placement: Placed) -> Prefix:
         """The prefix with this job placed. O(J)."""

@@ -14,7 +14,7 @@ from slotwise.core.objective import Steps
 from slotwise.core.tolerances import CLOSE, SAME
 from slotwise.policy.due_dates import Promises, minimax, tighten, water_fill
 from slotwise.policy.malleable import Malleable
-from slotwise.policy.packing import Packing, packer_for
+from slotwise.policy.packing import Packer, Packing
 from slotwise.policy.reservations_compiled import promiser
 from slotwise.policy.search.budget import Budget
 from slotwise.policy.search.orders import ORDERS, Order, by_area
@@ -73,7 +73,7 @@ def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floa
     if is_packed or len(problem) > MAX_PROMISES:
         numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
         packings = min(budget.steps, ORDERS_TRIED * len(problem) ** 2)
-        return packer_for(*numbers, packings).completions
+        return Packer(*numbers, packings).completions
     return promiser(problem, budget.steps)
 
 
@@ -212,7 +212,7 @@ class MalleableSolution:
 
 def in_order(problem: Malleable, order: Sequence[int]) -> MalleableSolution:
     """The schedule by the packing scheme in an order of priority. O(J log J)."""
-    packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
+    packer = Packer(problem.capacity, problem.work, problem.min_share, problem.max_share)
     return MalleableSolution.of(problem, packer.pieces(order).by_claim(len(problem)))
 
 
@@ -263,7 +263,7 @@ def as_packed(
 ) -> MalleableSolution | None:
     """The schedule by the packing scheme in the first order as good as the due dates."""
     value = problem.value(np.minimum(due, problem.ends))
-    packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
+    packer = Packer(problem.capacity, problem.work, problem.min_share, problem.max_share)
     for order in orders:
         if is_as_good(problem.value(packer.completions(order)), value):
             return in_order(problem, order)
@@ -284,7 +284,7 @@ def earliest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Mallea
 
 
 def is_as_good(value: float, other: float) -> bool:
-    """Whether a value is no worse than another, up to rounding."""
+    """Whether a value is at most another, up to rounding."""
     return value <= other + SAME * abs(other)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.flex.experiment import completion_times
 from slotwise.policy.allocator import Claims
 from slotwise.policy.fair import Fair, Fifo
-from slotwise.policy.fluid import completion_times
 
 
 def test_fair_shares_again_when_a_claim_completes() -> None:
