@@ -113,42 +113,36 @@ class Binding:
         )
 
 
-class OpenCalls:
-    """The futures of the calls of one job that are not done, by task (`Settled`)."""
+class OpenCalls(CallStream):
+    """A job of calls, with the futures of those that are not done by task."""
 
     def __init__(self, host: CallHost, job: Job) -> None:
+        super().__init__(job, host.files)
         self._host = host
-        self.stream = CallStream(job, self, host.files)
         self.grows = self._is_open = job.phases[0].grows
         self.of_task: dict[int, Future[Any]] = {}
         self._cancelled: set[int] = set()  # the tasks of `of_task` whose calls were cancelled
         host.begin(self)
 
-    @property
-    def job(self) -> str:
-        """The id of the job."""
-        return self.stream.job.id
-
     def add(self, future: Future[Any], call: Call) -> None:
         """Submit a call; the caller holds the lock."""
-        stream = self.stream
-        future.job, future.task = stream.job.id, stream.count
-        self.of_task[stream.count] = future
-        if stream.add(call):
-            self._host.put(stream)
+        future.job, future.task = self.job.id, self.count
+        self.of_task[self.count] = future
+        if self.append(call):
+            self._host.put(self)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Accept no more calls; the caller holds the lock. Idempotent."""
-        if self._is_open and self.stream.count:
+        if self._is_open and self.count:
             self._is_open = False
             # Put again, since an interrupt may have prevented this for the last call.
-            self._host.put(self.stream)
-            self._host.put(PhaseClosed(self._host.now, self.stream.phase))
+            self._host.put(self)
+            self._host.put(PhaseClosed(self._host.now, self.phase))
             self._end_if_cancelled()
 
     def cancelled(self, task: int) -> None:
         """Stop a call that was cancelled; the caller holds the lock."""
-        self._host.put(StopTask(self.stream.phase, task))
+        self._host.put(StopTask(self.phase, task))
         self._cancelled.add(task)
         self._end_if_cancelled()
 
@@ -161,7 +155,7 @@ class OpenCalls:
         if self._is_open or not 0 < len(left) <= len(self._cancelled):
             return
         if self._cancelled.issuperset(list(left)):  # One of these may have ended meanwhile.
-            self._host.put(JobCancelled(self._host.now, self.job))
+            self._host.put(JobCancelled(self._host.now, self.job.id))
 
     def may_start(self, task: int) -> bool:
         """Mark a call as running; False if it was cancelled."""
@@ -184,7 +178,7 @@ class OpenCalls:
     def fail(self, reason: str) -> None:
         """Fail all calls of a job that has failed."""
         for future in list(self.of_task.values()):
-            future.fail(SlotwiseError(f"job {self.job!r} failed: {reason}"))
+            future.fail(SlotwiseError(f"job {self.job.id!r} failed: {reason}"))
 
     def _forget(self, task: int) -> Future[Any] | None:
         self._cancelled.discard(task)
@@ -243,7 +237,7 @@ class CallSubmitter:
             self._is_closed = True
             if not self._waiting:
                 for stream in self._streams:
-                    stream.close()
+                    stream.end()
 
     def futures(self) -> list[Future[Any]]:
         """The futures that are not done."""
@@ -265,7 +259,7 @@ class CallSubmitter:
     def _stream(self, program: str) -> OpenCalls:
         """The job for the next call; a new job has the given program."""
         streams = self._streams
-        if streams and streams[-1].stream.count < MAX_CALLS:
+        if streams and streams[-1].count < MAX_CALLS:
             return streams[-1]
         host, job, now = self._host, self._job, self._host.now
         host.check_job(job)
@@ -274,7 +268,7 @@ class CallSubmitter:
         stream = OpenCalls(host, again)
         if self._grows:
             for full in streams:
-                full.close()
+                full.end()
             self._streams = [*(one for one in streams if one.of_task), stream]
         return stream
 

@@ -126,7 +126,7 @@ class SessionCore:
         if self.is_closed and not self.waiting and not self._has_ended_jobs:
             self._has_ended_jobs = True
             for calls in list(self._calls.values()):
-                calls.close()
+                calls.end()
             self.put(JobsClosed(self.now))
 
     def cancel_jobs(self) -> None:
@@ -152,7 +152,7 @@ class SessionCore:
 
     def begin(self, calls: OpenCalls) -> None:
         """Begin a job of calls; the caller holds the lock."""
-        self._calls[calls.job] = calls
+        self._calls[calls.job.id] = calls
 
     def check_job(self, job: Job) -> None:
         """InputError for a job that the present pools or objective do not allow."""
@@ -244,7 +244,7 @@ class SessionCore:
 
     def jobs_left(self) -> list[Job]:
         """The jobs that are not over, also those that have not arrived yet."""
-        jobs = [calls.stream.job for calls in self._calls.values()]
+        jobs = [calls.job for calls in self._calls.values()]
         jobs += [execution.job for _, execution in self.jobs.values()]
         arrived = [phases[0].job for phases in self.state.jobs_left()]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]

@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 import weakref
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -15,7 +16,7 @@ from functools import partial
 from glob import escape, glob
 from itertools import count
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from slotwise import task as running
 from slotwise.backends.local.worker import pickled, summary
@@ -146,22 +147,6 @@ FUNCTIONS = frozenset((FunctionType, BuiltinFunctionType))
 """Types of functions that hold no large value, unlike a partial."""
 
 
-class Settled(Protocol):
-    """The owner of the calls of a stream. The loop's thread calls all methods."""
-
-    def may_start(self, task: int) -> bool:
-        """A call is about to start; returns False if it was cancelled."""
-        ...
-
-    def stopped(self, task: int) -> None:
-        """A call was stopped before it was done; it will start again."""
-        ...
-
-    def done(self, task: int, result: CallResult) -> None:
-        """A call is done."""
-        ...
-
-
 class CallResult:
     """The pickled value or exception of a call; a large value is in a file."""
 
@@ -196,7 +181,7 @@ class CallResult:
 
 
 class CallStream(Execution):
-    """A job of one phase whose tasks are calls; `add` may be called from any thread.
+    """A job of one phase whose tasks are calls; `append` may be called from any thread.
 
     An exception that a call raises is its result, and the call is not repeated. A call that
     loses its worker process is repeated. It fails after `LOSSES_MAX` times, and the other calls
@@ -205,10 +190,9 @@ class CallStream(Execution):
 
     runner_key = "slotwise call"
 
-    def __init__(self, job: Job, settled: Settled, files: CallFiles) -> None:
+    def __init__(self, job: Job, files: CallFiles) -> None:
         self.job = job
         self.runner: Callable[..., object] = CallRunner(files.folders)
-        self._settled = settled
         self._files, self._number = files, files.new_number()
         self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
@@ -216,7 +200,19 @@ class CallStream(Execution):
         self.count = self.taken = 0  # The calls added, and those that the loop has taken.
         self._is_put = False
 
-    def add(self, call: Call) -> bool:
+    @abstractmethod
+    def may_start(self, task: int) -> bool:
+        """Note that a call is about to start; return False if it was cancelled."""
+
+    @abstractmethod
+    def stopped(self, task: int) -> None:
+        """Note that a call was stopped before it was done; it will start again."""
+
+    @abstractmethod
+    def done(self, task: int, result: CallResult) -> None:
+        """Pass on the result of a call."""
+
+    def append(self, call: Call) -> bool:
         """Add a call, as the task with the number `count`; the caller holds a lock.
 
         Returns whether to put the stream into the inbox, unless an earlier entry is left.
@@ -235,7 +231,7 @@ class CallStream(Execution):
 
     def skips(self, phase: str, task: int) -> bool:
         """Whether a call was cancelled, so that its task is done without a worker."""
-        if self._settled.may_start(task):
+        if self.may_start(task):
             return False
         self._calls.pop(task, None)
         return True
@@ -279,12 +275,12 @@ class CallStream(Execution):
         """Remove the result file of an attempt that was stopped or has failed."""
         self._files.discard(file_name(self._number, task, attempt))
         if task in self._calls:
-            self._settled.stopped(task)
+            self.stopped(task)
 
     def _end(self, task: int, result: CallResult) -> None:
         self._calls.pop(task, None)
         self._losses.pop(task, None)
-        self._settled.done(task, result)
+        self.done(task, result)
 
 
 def lost_call(reason: str) -> SlotwiseError:
