@@ -1,19 +1,20 @@
 """The execution of jobs of stages: attempts, results, intermediate files, commit of output.
 
-It runs MapReduce and dataflow jobs, which differ only in their `Stages`.
+It runs MapReduce and dataflow jobs; a subclass for each adds what its stages read and write.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from slotwise.core.errors import InputError
-from slotwise.core.job import Job, Sizes
+from slotwise.core.job import Job
 from slotwise.jobs.commit import Layout, OutputDirectory
 from slotwise.jobs.execution import Execution, SuccessfulAttempts, TaskResult
 from slotwise.jobs.work_folder import WorkFolder, work_folder_errors
@@ -31,10 +32,6 @@ class Done(NamedTuple):
         return self.result.address if isinstance(self.result, TaskResult) else ""
 
 
-AllDone = Mapping[str, Mapping[int, Done]]
-"""The tasks that are done, by phase and number."""
-
-
 def winners(done: Mapping[int, Done], count: int) -> SuccessfulAttempts:
     """Return the successful attempts of a phase of `count` tasks, and their addresses."""
     attempts = tuple(done[task].attempt if task in done else 0 for task in range(count))
@@ -45,61 +42,6 @@ def winners(done: Mapping[int, Done], count: int) -> SuccessfulAttempts:
     return SuccessfulAttempts(attempts, addresses if any(addresses) else ())
 
 
-class Stages(Protocol):
-    """The part of an execution that is specific to one kind of job."""
-
-    @property
-    def program(self) -> str:
-        """The name that identifies the program in other runs."""
-        ...
-
-    @property
-    def sizes(self) -> Mapping[str, Sizes]:
-        """The bytes of the tasks, for each phase in which they are known."""
-        ...
-
-    def begin(self) -> None:
-        """Prepare for the first task; the work folder exists. May raise OSError."""
-        ...
-
-    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """Handle that an attempt is about to begin on a host; `arguments` is called next.
-
-        `address` is that of the agent of the host, or empty without an agent.
-        """
-        ...
-
-    def arguments(
-        self, phase: str, task: int, attempt: int, done: AllDone
-    ) -> tuple[object, ...]:
-        """Return the arguments of the runner for one attempt."""
-        ...
-
-    def describe(self, phase: str, task: int) -> str:
-        """Return the task for messages."""
-        ...
-
-    def parts(self, phase: str, task: int) -> Collection[str]:
-        """Return the names of the parts of the output that a task writes."""
-        ...
-
-    def is_intermediate(self, phase: str) -> bool:
-        """Return whether later tasks read the files of the tasks of a phase."""
-        ...
-
-    def finished(self, phase: str, task: int, attempt: int) -> None:
-        """Handle that an attempt is about to be stored as successful. May raise OSError."""
-        ...
-
-    def lost(self, phase: str, tasks: Collection[int]) -> None:
-        """Handle that the files of these tasks are lost. May raise OSError."""
-        ...
-
-    def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
-        """Return the tasks whose files are no longer read once this task is done."""
-        ...
-
-
 class StagedExecution(Execution):
     """The execution of a job of stages.
 
@@ -108,20 +50,14 @@ class StagedExecution(Execution):
     """
 
     def __init__(
-        self,
-        job: Job,
-        runner: Callable[..., object],
-        stages: Stages,
-        layout: Layout,
-        *,
-        overwrite: bool,
+        self, job: Job, runner: Callable[..., object], layout: Layout, *, overwrite: bool
     ) -> None:
+        """Prepare the job. A subclass sets first what `parts` reads."""
         self.job = job
         self.runner = runner
-        self._stages = stages
         self._layout = layout
         tasks = ((name, task) for name in job.by_name for task in range(_count(job, name)))
-        parts = [part for name, task in tasks for part in stages.parts(name, task)]
+        parts = [part for name, task in tasks for part in self.parts(name, task)]
         self._output = OutputDirectory(layout, overwrite, job.id, parts)
         self._work_folder = WorkFolder(layout.work_dir)
         self._done: dict[str, dict[int, Done]] = {name: {} for name in job.by_name}
@@ -132,16 +68,6 @@ class StagedExecution(Execution):
         """The directory of the output."""
         return self._layout.output
 
-    @property
-    def program(self) -> str:
-        """The name that identifies the program in other runs."""
-        return self._stages.program
-
-    @property
-    def sizes(self) -> Mapping[str, Sizes]:
-        """The bytes of the tasks, for each phase in which they are known."""
-        return self._stages.sizes
-
     def open(self) -> None:
         """Lock the output for this job. Raises InputError if another job holds it.
 
@@ -151,23 +77,15 @@ class StagedExecution(Execution):
         with suppress(OSError):
             self._open()
 
-    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """Handle that an attempt is about to begin on the host with this agent."""
-        self._stages.begins_at(phase, task, attempt, address)
-
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return the arguments of the runner. The first call creates the work folder."""
         if not self._has_begun:
             self._open()
             with work_folder_errors(self._work_folder.path.parent):
                 self._work_folder.open(self.job.id)
-                self._stages.begin()
+                self.begin()
             self._has_begun = True
-        return self._stages.arguments(phase, task, attempt, self._done)
-
-    def describe(self, phase: str, task: int) -> str:
-        """Return a description of the task for messages."""
-        return self._stages.describe(phase, task)
+        return (phase, task, attempt, *self.inputs(phase, task))
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Store the result of the first attempt that finishes; remove files of others."""
@@ -176,9 +94,9 @@ class StagedExecution(Execution):
             self.discard(phase, task, attempt)
             return
         with work_folder_errors(self._work_folder.path):
-            self._stages.finished(phase, task, attempt)
+            self.on_finished(phase, task, attempt)
         done[task] = Done(attempt, result)
-        for name, other in self._stages.unneeded(phase, task):
+        for name, other in self.unneeded(phase, task):
             if other in self._done[name]:
                 self._remove_files(name, other, self._done[name][other].attempt)
 
@@ -192,10 +110,10 @@ class StagedExecution(Execution):
 
         Parts of the output and results are not intermediate files.
         """
-        if not self._stages.is_intermediate(phase):
+        if not self.is_intermediate(phase):
             return ()
         with work_folder_errors(self._work_folder.path):
-            self._stages.lost(phase, tasks)
+            self.on_lost(phase, tasks)
         for task in tasks:
             del self._done[phase][task]
         return tasks
@@ -220,7 +138,7 @@ class StagedExecution(Execution):
             del self._done[phase][task]
         self._remove_files(phase, task, attempt)
         if self._is_open:
-            for part in self._stages.parts(phase, task):
+            for part in self.parts(phase, task):
                 self._output.discard(self._layout.staged(part, attempt))
         if self._is_closed:
             self._work_folder.remove()
@@ -239,7 +157,7 @@ class StagedExecution(Execution):
                     part: self._layout.staged(part, done.attempt)
                     for phase, tasks in self._done.items()
                     for task, done in tasks.items()
-                    for part in self._stages.parts(phase, task)
+                    for part in self.parts(phase, task)
                 }
             )
             self._is_closed = True
@@ -249,6 +167,33 @@ class StagedExecution(Execution):
         finally:
             self._work_folder.remove()
         self._is_closed = self._is_open
+
+    # What the kinds of jobs differ in.
+
+    @abstractmethod
+    def inputs(self, phase: str, task: int) -> tuple[object, ...]:
+        """Return what the runner gets after phase, task and attempt."""
+
+    @abstractmethod
+    def parts(self, phase: str, task: int) -> Collection[str]:
+        """Return the names of the parts of the output that a task writes."""
+
+    @abstractmethod
+    def is_intermediate(self, phase: str) -> bool:
+        """Return whether later tasks read the files of the tasks of a phase."""
+
+    def begin(self) -> None:
+        """Prepare for the first task; the work folder exists. May raise OSError."""
+
+    def on_finished(self, phase: str, task: int, attempt: int) -> None:
+        """Handle that an attempt is about to be stored as successful. May raise OSError."""
+
+    def on_lost(self, phase: str, tasks: Collection[int]) -> None:
+        """Handle that the files of these tasks are lost. May raise OSError."""
+
+    def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
+        """Return the tasks whose files are no longer read once this task is done."""
+        return ()
 
     def _open(self) -> None:
         if self._is_open:

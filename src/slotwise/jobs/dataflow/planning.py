@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from slotwise.jobs.dataflow.stages import (
 )
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.planned import blocks
-from slotwise.jobs.staged import AllDone, StagedExecution, winners
+from slotwise.jobs.staged import StagedExecution, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -93,9 +93,8 @@ def plan_dataflow(
     work = Path(work_dir or temporary_folder()).absolute() / work_folder_name()
     numbers = {stage.name: number for number, stage in enumerate(staged.stages)}
     layout = DataflowLayout(str(work), place, work_dir is not None, numbers)
-    stages = DataflowStages(job_id, staged, layout)
     runner = GroupRunner(staged, layout, memory_bytes)
-    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
+    return DataflowExecution(job, runner, overwrite=overwrite)
 
 
 def staged_graph(
@@ -159,29 +158,31 @@ def _phase(
     )
 
 
-# The `Stages` of a dataflow job.
-
 SECRET_BYTES = 32
 
 
-class DataflowStages:
+class DataflowExecution(StagedExecution):
     """A phase for each stage of the graph, with a task for each group."""
 
-    def __init__(self, job: str, staged: StagedGraph, layout: DataflowLayout) -> None:
-        self.program = f"dataflow {'+'.join(staged.graph.nodes)}"
-        self._job = job
-        self._staged = staged
-        self._layout = layout
+    def __init__(self, job: Job, runner: GroupRunner, *, overwrite: bool) -> None:
+        self._staged = runner.staged
+        self._files = runner.layout
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._read = {
             stage.name: frozenset(stages)
-            for stage in staged.stages
+            for stage in self._staged.stages
             if (stages := self._stages_read(stage))
         }
         self._intermediate = frozenset().union(*self._read.values())
         self._winners: dict[str, SuccessfulAttempts] = {}
         # For each gang that has begun, its last attempt, and the folder for addresses.
         self._gangs: dict[str, tuple[int, Rendezvous]] = {}
+        super().__init__(job, runner, runner.layout, overwrite=overwrite)
+
+    @property
+    def program(self) -> str:
+        """The name of the dataflow in other runs."""
+        return f"dataflow {'+'.join(self._staged.graph.nodes)}"
 
     @cached_property
     def sizes(self) -> Mapping[str, Sizes]:
@@ -200,22 +201,17 @@ class DataflowStages:
                 found[stage.name] = sizes
         return found
 
-    def begin(self) -> None:
-        """Do nothing: tasks create everything that stages share."""
-
-    def arguments(
-        self, phase: str, task: int, attempt: int, done: AllDone
-    ) -> tuple[object, ...]:
-        """Return phase, task, attempt, the attempts to read from, and the rendezvous."""
-        found = {name: self._won(name, done) for name in self._read.get(phase, ())}
+    def inputs(self, phase: str, task: int) -> tuple[object, ...]:
+        """Return the attempts to read from, and the rendezvous."""
+        found = {name: self._won(name) for name in self._read.get(phase, ())}
         alone = Rendezvous(self._secret, task)
         meeting = self._gangs[phase][1] if self._staged.by_name[phase].gang else alone
-        return (phase, task, attempt, found, meeting)
+        return (found, meeting)
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
         """Make the first group that begins in an attempt of a gang the rendezvous of all."""
         if self._staged.by_name[phase].gang and self._gangs.get(phase, (0,))[0] != attempt:
-            agent = "" if self._layout.is_shared else address
+            agent = "" if self._files.is_shared else address
             self._gangs[phase] = attempt, Rendezvous(self._secret, task, agent)
 
     def describe(self, phase: str, task: int) -> str:
@@ -225,12 +221,12 @@ class DataflowStages:
         names = ", ".join(map(str, group))
         files = [text for copy in group for text in self._inputs(copy)]
         reads = f"; {files[0]}" if len(files) == 1 else ""
-        return f"task {task} of job {self._job} ({nodes} {names}{reads})"
+        return f"task {task} of job {self.job.id} ({nodes} {names}{reads})"
 
     def parts(self, phase: str, task: int) -> Collection[str]:
         """Return a part for each copy of a written node."""
         return [
-            self._layout.part(written, copy.copy)
+            self._files.part(written, copy.copy)
             for copy in self._staged.by_name[phase].groups[task]
             for written in self._staged.graph.written
             if written.node == copy.node
@@ -240,22 +236,18 @@ class DataflowStages:
         """Return whether a node of the stage writes to a file channel."""
         return phase in self._intermediate
 
-    def finished(self, phase: str, task: int, attempt: int) -> None:
+    def on_finished(self, phase: str, task: int, attempt: int) -> None:
         """Forget the cached attempts of the phase."""
         self._winners.pop(phase, None)
 
-    def lost(self, phase: str, tasks: Collection[int]) -> None:
+    def on_lost(self, phase: str, tasks: Collection[int]) -> None:
         """Forget the cached attempts of the phase: the tasks will have others."""
         self._winners.pop(phase, None)
 
-    def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
-        """Return nothing: any task that reads the files may have to be done again."""
-        return ()
-
-    def _won(self, stage: str, done: AllDone) -> SuccessfulAttempts:
+    def _won(self, stage: str) -> SuccessfulAttempts:
         if stage not in self._winners:  # Created once for all its readers.
             groups = len(self._staged.by_name[stage].groups)
-            self._winners[stage] = winners(done[stage], groups)
+            self._winners[stage] = winners(self._done[stage], groups)
         return self._winners[stage]
 
     def _stages_read(self, stage: DataflowStage) -> set[str]:

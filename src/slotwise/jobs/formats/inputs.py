@@ -18,51 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# JSON Lines input: one value per line.
-
-
-class JsonLinesInput:
-    """Key: the byte offset of a line; value: its parsed JSON, usually a dict.
-
-    Empty lines are skipped. Raises ValueError, naming file and offset, for a line that is not
-    JSON.
-    """
-
-    def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
-        """Return byte ranges; a compressed file is one piece."""
-        return line_pieces(file, split_bytes)
-
-    def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-        """Yield offsets and values in blocks."""
-        for offset, block in line_blocks(piece):
-            filled = [
-                pair for pair in zip(*lines_of(offset, block), strict=True) if pair[1].strip()
-            ]
-            offsets = [begin for begin, _ in filled]
-            yield offsets, [_parsed(piece, begin, line) for begin, line in filled]
-
-    def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
-        """Yield tables with a column for each field; types are inferred from the values."""
-        import pyarrow as pa
-
-        for _, values in self.records(piece):
-            if values:
-                yield pa.Table.from_pylist(list(values))
-
-    def where(self, piece: SplitPiece, number: int, key: Any) -> str:
-        """Return file and line."""
-        return place_of_line(piece, key)
-
-
-def _parsed(piece: SplitPiece, offset: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        place = f"{piece.path}, byte {offset}"
-        placed_error = ValueError(f"{place}: not a line of JSON: {error}")
-        raise placed(placed_error, place_of_line(piece, offset)) from error
-
-
 # Lines of byte ranges. Each line of a file belongs to exactly one range.
 
 BLOCK_BYTES = 1 << 18
@@ -226,6 +181,43 @@ class TextInput:
     def where(self, piece: SplitPiece, number: int, key: Any) -> str:
         """Return file and line."""
         return place_of_line(piece, key)
+
+
+# JSON Lines input: one value per line.
+
+
+class JsonLinesInput(TextInput):
+    """Key: the byte offset of a line; value: its parsed JSON, usually a dict.
+
+    Empty lines are skipped. Raises ValueError, naming file and offset, for a line that is not
+    JSON.
+    """
+
+    def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+        """Yield offsets and values in blocks."""
+        for offset, block in line_blocks(piece):
+            filled = [
+                pair for pair in zip(*lines_of(offset, block), strict=True) if pair[1].strip()
+            ]
+            offsets = [begin for begin, _ in filled]
+            yield offsets, [_parsed(piece, begin, line) for begin, line in filled]
+
+    def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
+        """Yield tables with a column for each field; types are inferred from the values."""
+        import pyarrow as pa
+
+        for _, values in self.records(piece):
+            if values:
+                yield pa.Table.from_pylist(list(values))
+
+
+def _parsed(piece: SplitPiece, offset: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        place = f"{piece.path}, byte {offset}"
+        placed_error = ValueError(f"{place}: not a line of JSON: {error}")
+        raise placed(placed_error, place_of_line(piece, offset)) from error
 
 
 class InputFormat(Protocol):

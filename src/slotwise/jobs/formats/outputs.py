@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from slotwise.core.errors import InputError, check_installed
 from slotwise.jobs.formats.files import create_output
@@ -12,24 +12,6 @@ from slotwise.jobs.formats.parquet import ParquetOutput, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class PartWriter(Protocol):
-    """Writes one part of the output; `rows` is the number of rows written."""
-
-    rows: int
-
-    def write(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Append pairs."""
-        ...
-
-    def write_table(self, table: pa.Table) -> None:
-        """Append the rows of a table."""
-        ...
-
-    def close(self) -> None:
-        """Finish the file."""
-        ...
 
 
 class TextOutput:
@@ -67,33 +49,23 @@ class TextOutput:
         self._file.write("".join(lines).encode("utf-8", "replace"))
 
 
-class JsonLinesOutput:
+class JsonLinesOutput(TextOutput):
     """One JSON object per line: {"key": ..., "value": ...} for a pair, the columns of a row.
 
     A pair (None, dict) is written as the dict alone.
     """
 
-    def __init__(self, path: str) -> None:
-        self.rows = 0
-        self._file = create_output(path)
-
     def write(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Append an object for each pair."""
-        self._append(rows_of(keys, values))
+        self._append(_json_lines(rows_of(keys, values)))
 
     def write_table(self, table: pa.Table) -> None:
         """Append an object for each row."""
-        self._append(table.to_pylist())
+        self._append(_json_lines(table.to_pylist()))
 
-    def close(self) -> None:
-        """Finish the file."""
-        self._file.close()
 
-    def _append(self, rows: list[dict[str, Any]]) -> None:
-        self.rows += len(rows)
-        lines = [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
-        self._file.write("".join(lines).encode("utf-8", "replace"))
-
+PartWriter = TextOutput | ParquetOutput
+"""Writes one part of the output; `rows` is the number of rows written."""
 
 OUTPUT_FORMATS: dict[str, Callable[[str], PartWriter]] = {
     "text": TextOutput,
@@ -111,6 +83,10 @@ def check_output_format(name: str) -> None:
         )
     if name == "parquet":
         check_installed("pyarrow", "Parquet output", "arrow")
+
+
+def _json_lines(rows: list[dict[str, Any]]) -> list[str]:
+    return [json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows]
 
 
 def _line(key: Any, value: Any) -> str:

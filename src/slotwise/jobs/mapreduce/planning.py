@@ -30,7 +30,7 @@ from slotwise.jobs.shuffle.sources import (
     InPlace,
     PairSource,
 )
-from slotwise.jobs.staged import AllDone, StagedExecution, winners
+from slotwise.jobs.staged import StagedExecution, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -117,8 +117,7 @@ def plan_mapreduce(
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
     sample = source.sample(SAMPLE_PIECES, MIN_SAMPLE_PIECE_BYTES) if samples else []
-    stages = MapReduceStages(job, runner, splits, sample, sizes)
-    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
+    return MapReduceExecution(job, runner, splits, sample, sizes, overwrite=overwrite)
 
 
 def _input(
@@ -199,10 +198,7 @@ def _check_keys(program: AnyProgram, reducers: int) -> None:
         )
 
 
-# The stages of a MapReduce job.
-
-
-class MapReduceStages:
+class MapReduceExecution(StagedExecution):
     """The phases sample, map, reduce-copy and reduce; a job has those that it needs."""
 
     def __init__(
@@ -212,11 +208,12 @@ class MapReduceStages:
         splits: Sequence[Split],
         sample: Sequence[SplitPiece],
         sizes: Mapping[str, Sizes],
+        *,
+        overwrite: bool,
     ) -> None:
-        self.program = known_as(runner.program)
-        self.sizes = sizes
-        self._job = job.id
-        self._layout = runner.layout
+        self._program = known_as(runner.program)
+        self._sizes = sizes
+        self._files = runner.layout
         self._splits = splits
         self._sample = tuple(sample)
         self._writes_parts = "reduce" if runner.reducers else "map"
@@ -224,50 +221,57 @@ class MapReduceStages:
         self._announces_maps = any(p.slow_start < 1 or p.kind == COPY_KIND for p in job.phases)
         self._in_place: InPlace | None = None
         self._finished_maps: FinishedMaps | None = None
+        super().__init__(job, runner, runner.layout, overwrite=overwrite)
+
+    @property
+    def program(self) -> str:
+        """The name of the program in other runs."""
+        return self._program
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of the tasks of each phase."""
+        return self._sizes
 
     def begin(self) -> None:
         """Create the file of finished maps, if tasks copy from maps as these finish."""
         if self._announces_maps:
-            self._finished_maps = FinishedMaps(self._layout.finished_maps)
+            self._finished_maps = FinishedMaps(self._files.finished_maps)
 
-    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
-        """Do nothing: results of tasks have the address of their host."""
-
-    def arguments(
-        self, phase: str, task: int, attempt: int, done: AllDone
-    ) -> tuple[object, ...]:
-        """Return phase, task, attempt, and the input: split, sample, or source of pairs."""
+    def inputs(self, phase: str, task: int) -> tuple[object, ...]:
+        """Return the input: a split and the points of the sample, the sample, or a source."""
         if phase == "map":
+            done = self._done
             points = done["sample"][0].result if "sample" in done else ()
-            return (phase, task, attempt, self._splits[task], points)
+            return (self._splits[task], points)
         if phase == "sample":
-            return (phase, task, attempt, self._sample)
-        return (phase, task, attempt, self._source(phase, task, done))
+            return (self._sample,)
+        return (self._source(phase, task),)
 
     def describe(self, phase: str, task: int) -> str:
         """Return a description of the task for messages, with the input of a map task."""
         if phase != "map":
-            return f"{phase} task {task} of job {self._job}"
+            return super().describe(phase, task)
         split = self._splits[task]
         # With several inputs, errors name the one that was being read.
         several = f"{len(split)} inputs, {split[0].path} to {split[-1].path}"
         what = several if len(split) > 1 else str(split[0])
-        return f"map task {task} of job {self._job} ({what})"
+        return f"map task {task} of job {self.job.id} ({what})"
 
     def parts(self, phase: str, task: int) -> Collection[str]:
         """Return the part of a reduce, or of a map if there are no reduces."""
-        return (self._layout.part_name(phase, task),) if phase == self._writes_parts else ()
+        return (self._files.part_name(phase, task),) if phase == self._writes_parts else ()
 
     def is_intermediate(self, phase: str) -> bool:
         """Return whether the files are map output or copies for reduces."""
         return phase not in (self._writes_parts, "sample")
 
-    def finished(self, phase: str, task: int, attempt: int) -> None:
+    def on_finished(self, phase: str, task: int, attempt: int) -> None:
         """Announce a finished map to the tasks that copy."""
         if phase == "map" and self._finished_maps is not None:
             self._finished_maps.announce(task, attempt)
 
-    def lost(self, phase: str, tasks: Collection[int]) -> None:
+    def on_lost(self, phase: str, tasks: Collection[int]) -> None:
         """Withdraw maps that were announced."""
         if phase == "map" and self._finished_maps is not None:
             self._finished_maps.withdraw(tasks)
@@ -278,14 +282,14 @@ class MapReduceStages:
         is_copied = phase == "reduce" and self._copies_separately
         return ((COPY_PHASE, task),) if is_copied else ()
 
-    def _source(self, phase: str, task: int, done: AllDone) -> PairSource:
+    def _source(self, phase: str, task: int) -> PairSource:
         """Return the source of map output for an attempt of a reduce or a copy task."""
         if phase == "reduce" and self._copies_separately:
-            copied = done[COPY_PHASE][task]
+            copied = self._done[COPY_PHASE][task]
             return Copied(copied.attempt, copied.address)
         maps = len(self._splits)
-        if len(done["map"]) < maps:
+        if len(self._done["map"]) < maps:
             return IncrementalCopy(maps, phase)
         if self._in_place is None:  # Created once for all reduces.
-            self._in_place = InPlace(winners(done["map"], maps))
+            self._in_place = InPlace(winners(self._done["map"], maps))
         return CompleteCopy(self._in_place) if phase == COPY_PHASE else self._in_place

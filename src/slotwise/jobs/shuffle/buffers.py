@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from slotwise.jobs.blocks import PartitionedWriter
 from slotwise.jobs.mapreduce.program import MapReduce, Pair
@@ -37,30 +37,6 @@ _SORTING_BYTES = 40
 """An integer position and its reference in the sorted list of positions."""
 _LIST_BYTES = 96
 """A list with capacity for four values."""
-
-
-class Buffer(Protocol):
-    """The pairs that a task holds in memory."""
-
-    def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Add columns of pairs."""
-        ...
-
-    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
-        """Add pairs one by one; `values_bytes` is the estimated size of their values."""
-        ...
-
-    def is_full(self) -> bool:
-        """Return whether the pairs have reached the memory limit."""
-        ...
-
-    def drain(self, in_order: bool) -> Iterator[Columns]:
-        """Remove all pairs and return them in slices, sorted by key if `in_order`."""
-        ...
-
-    def groups(self) -> Groups:
-        """Yield each key, sorted, with its values. Do not use the buffer afterwards."""
-        ...
 
 
 class SortBuffer:
@@ -289,6 +265,10 @@ class SumTable:
             sample = [table[key] for key in islice(reversed(table), min(added, _SAMPLE_VALUES))]
             self._entries_bytes += new_keys_bytes(table, added)
             self._entries_bytes += column_bytes(sample) * added // len(sample)
+
+
+Buffer = SortBuffer | ValueTable | SumTable
+"""The pairs that a task holds in memory."""
 
 
 def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:

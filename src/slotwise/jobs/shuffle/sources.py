@@ -8,27 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Protocol
 
 from slotwise.jobs.blocks import PartitionedReader, PartitionedWriter, Place, is_complete
 from slotwise.jobs.execution import LostInputError, SuccessfulAttempts
 from slotwise.jobs.hosts.task_files import TaskFile, in_place, lost_local_files
 from slotwise.jobs.mapreduce.program import COPY_PHASE, MapReduceLayout
 from slotwise.task import stop, stop_requested
-
-
-class PairSource(Protocol):
-    """Returns where the input of a reduce is, after copying it if needed."""
-
-    def places(
-        self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
-    ) -> Iterable[Place]:
-        """Return the first of the `buckets` partitions of a reduce per file, in map order."""
-        ...
-
-    def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
-        """Return the error for all lost files of other tasks in `places`, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +114,14 @@ class Copied:
     def _file(self, layout: MapReduceLayout, task: int) -> TaskFile:
         path = layout.copied_file(COPY_PHASE, task, self.attempt)
         return TaskFile(COPY_PHASE, task, self.attempt, self.address, path, 0)
+
+
+PairSource = InPlace | IncrementalCopy | CompleteCopy | Copied
+"""Where the input of a reduce is.
+
+`places` returns the first of the `buckets` partitions of a reduce per file, in map order, after
+copying if needed. `lost` returns the error for all lost files of other tasks in these, or None.
+"""
 
 
 def copy_partition(
