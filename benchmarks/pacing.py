@@ -44,7 +44,8 @@ def compute(loops: int) -> Shares:
 def run(workers: Workers, slot: int, loops: int) -> Shares:
     """The same in a worker."""
     workers.start(slot, "loop", compute, (loops,))
-    (outcome,) = workers.wait(None)
+    (reply,) = workers.wait(None)
+    outcome = reply.opened()
     assert outcome.status == "done", outcome.value
     assert isinstance(outcome.value, tuple)
     return outcome.value

@@ -66,7 +66,7 @@ def one(
     workers.start(slot, key, function, arguments)
     (reply,) = workers.wait()
     assert reply.status == "done", reply.value
-    return reply.value
+    return reply.opened().value
 
 
 def make(megabytes: int) -> None:

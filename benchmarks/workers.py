@@ -61,7 +61,7 @@ class Slotwise:
     def take(self) -> list[object]:
         outcomes = self._workers.wait(None)
         self._free += [outcome.slot for outcome in outcomes]
-        return [outcome.value for outcome in outcomes]
+        return [outcome.opened().value for outcome in outcomes]
 
     def stop_running(self) -> None:
         self._workers.kill(0)

@@ -28,6 +28,7 @@ from slotwise.backends import executing
 from slotwise.backends.local import processes
 from slotwise.backends.local.process import OWN_SIGNALS, GarbledError
 from slotwise.backends.local.worker import (
+    BYTES,
     DONE,
     ERROR,
     KEPT,
@@ -37,7 +38,7 @@ from slotwise.backends.local.worker import (
     Server,
     error_body,
 )
-from slotwise.jobs.execution import LostInputError, TaskResult
+from slotwise.jobs.execution import LostInputError, TaskResult, packed_report, read_report
 from slotwise.sessions import loop_thread
 
 PIDS = 1000
@@ -225,14 +226,14 @@ class Worker:
             return DONE, pickle.dumps(None)
         if does.how == "returns" or hasattr(runner, "command"):
             _leave_output(runner, arguments)
-            return DONE, pickle.dumps(does.what and TaskResult(*does.what))
+            return BYTES, packed_report(TaskResult(*(does.what or (0, 0))))
         self.machine.has_slept = False
         what, body = self._server.answered(deque([(TASK, self._task)]))
         if self.machine.has_slept:
             self._waited += AGAIN_SECONDS
             return None
         if copying := does.what if does.how == "copies" else self._waited:
-            body = pickle.dumps(pickle.loads(body)._replace(copying=copying))
+            body = packed_report(read_report(body)._replace(copying=float(copying)))
         return what, body
 
 

@@ -127,6 +127,11 @@ class Executing:
         live = self._jobs.get(launch.phase.job)
         return 1 if live is None else live.execution.job.by_name[launch.phase.phase].slots
 
+    def unpickles(self, launch: Launch) -> bool:
+        """Whether the result of an attempt is unpickled in this process."""
+        live = self._jobs.get(launch.phase.job)
+        return live is not None and live.execution.unpickles
+
     def grow(self, phase: PhaseId, count: int) -> None:
         """Add tasks to a phase, unless its job is over."""
         live = self._jobs.get(phase.job)

@@ -377,6 +377,8 @@ class LiveBackend(ABC):
             self._free_abandoned(outcome.slot)
             return
         launch = self._release(outcome.slot)
+        if self._jobs.unpickles(launch):
+            outcome = outcome.opened()
         if outcome.status == "stopped":
             assert isinstance(outcome.value, bytes | bytearray)
             work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed

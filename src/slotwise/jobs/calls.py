@@ -113,6 +113,8 @@ class Calls(Execution):
     complete.
     """
 
+    unpickles = True
+
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
         if not isinstance(job, Job):
             raise InputError(f"Calls: job is {job!r}; give a slotwise.Job")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +27,10 @@ class Execution(ABC):
 
     job: Job
     runner: Callable[..., object]
+
+    unpickles = False
+    """Whether results are unpickled in this process. If not, `finished` gets the bytes that a
+    task returns, and for anything else the pickle that its worker made of it."""
 
     @property
     def runner_key(self) -> str:
@@ -137,6 +142,22 @@ class TaskResult(NamedTuple):
     bytes: int
     copying: float = 0.0
     address: str = ""
+
+
+def packed_report(report: TaskResult) -> bytes:
+    """Return a report as the bytes that a worker sends; they are read without unpickling."""
+    return json.dumps(report).encode()
+
+
+def read_report(packed: object) -> TaskResult:
+    """Return the report in these bytes. Raises ValueError for others."""
+    try:
+        found = json.loads(packed) if isinstance(packed, bytes) else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or list(map(type, found)) != [int, int, float, str]:
+        raise ValueError("it is not the report of a task")
+    return TaskResult(*found)
 
 
 class SuccessfulAttempts(NamedTuple):

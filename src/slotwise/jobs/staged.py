@@ -16,20 +16,20 @@ from typing import NamedTuple
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job
 from slotwise.jobs.commit import Layout, OutputDirectory
-from slotwise.jobs.execution import Execution, SuccessfulAttempts, TaskResult
+from slotwise.jobs.execution import Execution, SuccessfulAttempts, TaskResult, read_report
 from slotwise.jobs.work_folder import WorkFolder, work_folder_errors
 
 
 class Done(NamedTuple):
-    """The successful attempt of a task, and its return value."""
+    """The successful attempt of a task, and its report."""
 
     attempt: int
-    result: object
+    result: TaskResult
 
     @property
     def address(self) -> str:
         """The address that serves its files; empty if all hosts see them."""
-        return self.result.address if isinstance(self.result, TaskResult) else ""
+        return self.result.address
 
 
 def winners(done: Mapping[int, Done], count: int) -> SuccessfulAttempts:
@@ -93,9 +93,10 @@ class StagedExecution(Execution):
         if task in done:
             self.discard(phase, task, attempt)
             return
+        report = self.report(phase, result)
         with work_folder_errors(self._work_folder.path):
             self.on_finished(phase, task, attempt)
-        done[task] = Done(attempt, result)
+        done[task] = Done(attempt, report)
         for name, other in self.unneeded(phase, task):
             if other in self._done[name]:
                 self._remove_files(name, other, self._done[name][other].attempt)
@@ -121,9 +122,11 @@ class StagedExecution(Execution):
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """Return the seconds for which a finished attempt copied or waited for other tasks."""
         done = self._done[phase].get(task)
-        if done is None or done.attempt != attempt or not isinstance(done.result, TaskResult):
-            return 0.0
-        return done.result.copying
+        return done.result.copying if done is not None and done.attempt == attempt else 0.0
+
+    def report(self, phase: str, result: object) -> TaskResult:
+        """Return the report of a task from its result. Raises ValueError."""
+        return read_report(result)
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
         """Remove the files of an attempt, unless it succeeded and the job is still open.

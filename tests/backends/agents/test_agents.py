@@ -52,7 +52,7 @@ def replies(workers: Workers, count: int = 1) -> list[Reply]:
     until = time.monotonic() + TIMEOUT
     while len(found) < count:
         assert time.monotonic() < until
-        found += workers.wait(1.0)
+        found += [reply.opened() for reply in workers.wait(1.0)]
     return sorted(found, key=lambda reply: reply.slot)
 
 

@@ -17,7 +17,7 @@ TIMEOUT = 120.0
 def one(workers: Workers) -> Reply:
     """The only outcome of the next wait."""
     (outcome,) = workers.wait(TIMEOUT)
-    return outcome
+    return outcome.opened()
 
 
 def call(

@@ -35,6 +35,7 @@ if __name__ == "__main__":
             slots.add(*loopback.connect())
             workers.start(0, "settings", settings, ())
             (reply,) = workers.wait(100)
+            reply = reply.opened()
             found["agent"] = reply.value
         loopback.close()
     print(json.dumps(found))

@@ -79,7 +79,7 @@ def call(
     workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
     (outcome,) = workers.wait(TIMEOUT)
     assert outcome.status == "done", outcome.value
-    return outcome
+    return outcome.opened()
 
 
 Looped = tuple[float, float]

@@ -41,7 +41,7 @@ def test_each_slot_runs_its_own_task(workers: Workers) -> None:
         workers.start(slot, "pid", lambda: os.getpid(), ())
     outcomes: list[Reply] = []
     while len(outcomes) < 2:
-        outcomes += workers.wait(TIMEOUT)
+        outcomes += [reply.opened() for reply in workers.wait(TIMEOUT)]
     assert {(o.slot, o.status, o.value) for o in outcomes} == {
         (slot, "done", pid) for slot, pid in enumerate(workers.slots.pids())
     }
@@ -112,7 +112,8 @@ def test_the_main_module_is_not_imported_again(tmp_path: Path) -> None:
         "with Workers(Processes(1)) as workers:\n"
         "    workers.start(0, 'key', double, (Point(21),))\n"
         "    (outcome,) = workers.wait(120)\n"
-        "print(type(outcome.value) is Point, outcome.value.x)\n"
+        "point = outcome.opened().value\n"
+        "print(type(point) is Point, point.x)\n"
     )
     (tmp_path / "helper_beside_the_script.py").write_text("def double(x): return 2 * x\n")
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Runs calls in slots: pickles them, lets worker processes run them, unpickles the results."""
+"""Runs calls in slots: pickles them, and lets worker processes run them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -79,7 +79,7 @@ class Reply:
 
     `value` depends on `status`:
 
-    done          the result
+    done          the result: the bytes that a task returned, otherwise a `Pickled`
     error         the formatted traceback, or an error of `slotwise.jobs.execution`
     stopped       the pickle of the value that the task kept when it was asked to stop, or empty
     lost, exited  a sentence on the end of the worker process; the times are 0. A task has
@@ -91,6 +91,24 @@ class Reply:
     value: object
     started: float = 0.0
     seconds: float = 0.0
+
+    def opened(self) -> Reply:
+        """The reply with an unpickled result, or with the error of the attempt to read it."""
+        if not isinstance(self.value, Pickled):
+            return self
+        body = self.value.body
+        try:
+            return replace(self, value=of_user(lambda: pickle.loads(body)))
+        except UserCodeError as error:
+            text = f"the result of the task cannot be read: {error}"
+            return replace(self, status="error", value=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """The pickle of a result. Reading it runs code of users."""
+
+    body: Pickle
 
 
 class Workers:
@@ -175,7 +193,7 @@ class Workers:
 
 
 def _reply(answer: Answer) -> Reply:
-    """The reply for an answer, whose value is unpickled."""
+    """The reply for an answer. No result is unpickled."""
     slot, status, body, started, seconds = answer
     if status == "lost" or status == "exited" or status == "stopped":
         return Reply(slot, status, body, started, seconds)
@@ -186,12 +204,7 @@ def _reply(answer: Answer) -> Reply:
         return Reply(slot, "done", bytes(body), started, seconds)
     if status == "error":
         return Reply(slot, "error", _error(body), started, seconds)
-    try:
-        value = of_user(lambda: pickle.loads(body))
-    except UserCodeError as error:
-        text = f"the result of the task cannot be read: {error}"
-        return Reply(slot, "error", text, started, seconds)
-    return Reply(slot, status, value, started, seconds)
+    return Reply(slot, status, Pickled(body), started, seconds)
 
 
 def _error(body: Pickle) -> object:

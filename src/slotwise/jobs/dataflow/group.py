@@ -24,7 +24,7 @@ from slotwise.jobs.dataflow.place import (
 )
 from slotwise.jobs.dataflow.process_group import CAUSE_SECONDS, run_together
 from slotwise.jobs.dataflow.stages import StagedGraph
-from slotwise.jobs.execution import LostInputError, TaskResult
+from slotwise.jobs.execution import LostInputError, TaskResult, packed_report
 from slotwise.jobs.formats.splits import WHERE
 from slotwise.jobs.work_folder import named_file_errors
 from slotwise.task import Stopped
@@ -46,8 +46,10 @@ class GroupRunner:
 
     def __call__(
         self, phase: str, task: int, attempt: int, winners: AllWinners, meeting: Rendezvous
-    ) -> TaskResult:
-        """Run one group. Raises the first cause of a failure, with the name of its node.
+    ) -> bytes:
+        """Run one group, and return its packed report.
+
+        Raises the first cause of a failure, with the name of its node.
 
         Raises LostInputError if files of other groups that it reads are missing or incomplete.
         """
@@ -60,11 +62,8 @@ class GroupRunner:
         except BaseException:  # Nothing else removes files on this host while the job runs.
             shutil.rmtree(place.folder, ignore_errors=True)
             raise
-        return TaskResult(
-            sum(result.records for result in results),
-            sum(result.bytes for result in results),
-            address=self.layout.address,
-        )
+        records, size = sum(one.records for one in results), sum(one.bytes for one in results)
+        return packed_report(TaskResult(records, size, address=self.layout.address))
 
     def _results(self, place: GroupAttempt) -> list[TaskResult]:
         """Run all nodes of a group."""

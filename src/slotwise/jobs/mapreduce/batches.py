@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -16,7 +15,7 @@ from slotwise.jobs.shuffle.tables import joined, read_tables, write_buckets
 
 
 def map_task(
-    setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
+    setup: TaskSetup, task: int, attempt: int, split: Split, points: bytes
 ) -> TaskResult:
     """Map a split. Rows are written to buckets by key, or to the output of a map-only job."""
     tables = _mapped(setup, SplitReader(setup, split))

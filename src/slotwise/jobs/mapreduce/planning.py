@@ -11,6 +11,7 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, check_range
 from slotwise.core.job import COPY_KIND, MAX_REDUCERS, Block, Job, Phase, Shuffle, Sizes, Tasks
 from slotwise.jobs.commit import check_output, place_of
+from slotwise.jobs.execution import TaskResult
 from slotwise.jobs.formats.outputs import SUFFIXES, check_output_format
 from slotwise.jobs.formats.planned import SPLIT_BYTES, InputHosts, PlannedInput, blocks, held_by
 from slotwise.jobs.formats.splits import Split, SplitPiece, bytes_on_hosts
@@ -216,6 +217,7 @@ class MapReduceExecution(StagedExecution):
         self._files = runner.layout
         self._splits = splits
         self._sample = tuple(sample)
+        self._points = b""  # The pickle of the points between the ranges of reduces.
         self._writes_parts = "reduce" if runner.reducers else "map"
         self._copies_separately = COPY_PHASE in job.by_name
         self._announces_maps = any(p.slow_start < 1 or p.kind == COPY_KIND for p in job.phases)
@@ -241,12 +243,19 @@ class MapReduceExecution(StagedExecution):
     def inputs(self, phase: str, task: int) -> tuple[object, ...]:
         """Return the input: a split and the points of the sample, the sample, or a source."""
         if phase == "map":
-            done = self._done
-            points = done["sample"][0].result if "sample" in done else ()
-            return (self._splits[task], points)
+            return (self._splits[task], self._points)
         if phase == "sample":
             return (self._sample,)
         return (self._source(phase, task),)
+
+    def report(self, phase: str, result: object) -> TaskResult:
+        """Return the report of a task. That of the sample is a pickle for the maps."""
+        if phase != "sample":
+            return super().report(phase, result)
+        if not isinstance(result, bytes):
+            raise ValueError("it is not the result of a sample")
+        self._points = result
+        return TaskResult(0, 0)
 
     def describe(self, phase: str, task: int) -> str:
         """Return a description of the task for messages, with the input of a map task."""

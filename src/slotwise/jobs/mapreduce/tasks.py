@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from slotwise.core.errors import WorkFolderError
 from slotwise.jobs.blocks import PartitionedWriter, Place
-from slotwise.jobs.execution import TaskResult
+from slotwise.jobs.execution import TaskResult, packed_report
 from slotwise.jobs.formats.outputs import PartWriter
 from slotwise.jobs.formats.splits import Split, SplitPiece
 from slotwise.jobs.mapreduce.program import (
@@ -37,6 +38,7 @@ from slotwise.jobs.shuffle.buffers import (
 from slotwise.jobs.shuffle.keys import Order
 from slotwise.jobs.shuffle.pairs import Columns, Grouped, PairStream, read_pairs, write_pairs
 from slotwise.jobs.shuffle.sources import PairSource
+from slotwise.jobs.transfer import pickled
 from slotwise.jobs.work_folder import named_file_errors
 from slotwise.task import on_stop_request
 
@@ -55,10 +57,16 @@ class Runner(TaskSetup):
         self._bodies()
         _ = self.input
 
-    def __call__(self, phase: str, task: int, attempt: int, *rest: Any) -> object:
-        """Run one task; exceptions of the program propagate."""
+    def __call__(self, phase: str, task: int, attempt: int, *rest: Any) -> bytes:
+        """Run one task, and return its packed report; exceptions of the program propagate.
+
+        The sample returns the pickle of its points.
+        """
         if phase == "sample":
-            return sample_task(self, *rest)
+            return pickled(sample_task(self, *rest), None, [])
+        return packed_report(self._run(phase, task, attempt, *rest))
+
+    def _run(self, phase: str, task: int, attempt: int, *rest: Any) -> TaskResult:
         directory = self.layout.make_attempt_dir(phase, task, attempt)
         thresholds = gc.get_threshold()
         # A task creates millions of pairs, which are rarely in cycles.
@@ -114,7 +122,7 @@ SAMPLE_RECORDS = 2000
 
 
 def map_task(
-    setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
+    setup: TaskSetup, task: int, attempt: int, split: Split, points: bytes
 ) -> TaskResult:
     """Map a split. Pairs are written to partitions, or to the output of a map-only job."""
     reading = SplitReader(setup, split)
@@ -124,7 +132,7 @@ def map_task(
         return _write_part(part, pairs)
     path = setup.layout.map_file(task, attempt)
     with PartitionedWriter(path, setup.reducers) as file:
-        spread = _Spread(setup, points, file)
+        spread = _Spread(setup, pickle.loads(points) if points else (), file)
         buffer = buffer_for(_program(setup), _buffer_bytes(setup))
         fold = getattr(setup.program, "fold_chunk", None)
         if fold is not None and setup.input_name == "text" and isinstance(buffer, SumTable):
