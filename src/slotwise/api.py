@@ -237,6 +237,7 @@ def _run(
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
+    from slotwise.backends.local.presence import enter
 
     if is_emulated:
         source.refuse_unknown_hosts(cluster)
@@ -262,8 +263,10 @@ def _run(
         (host,) = cluster.hosts
         parameters["slots"] = dict(host.slots)
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
-    make = backend or (lambda executions: LocalBackend(executions, cluster))
-    return spec.run(lambda: make(executions))
+    if backend is not None:
+        return spec.run(lambda: backend(executions))
+    with enter(sum(cluster.capacity.values()), processors(), warn_user):
+        return spec.run(lambda: LocalBackend(executions, cluster))
 
 
 def compare(

@@ -1,21 +1,18 @@
-"""The hosts of a session: its cluster, changes of hosts, and the claim of processors."""
+"""The hosts of a session: its cluster, and changes of hosts."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
-import stat
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from slotwise.backends.agents.source import dask_workers
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local.backend import LocalBackend, check_emulated, on_this_machine
+from slotwise.backends.local.presence import Presence, enter
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import (
     InputError,
@@ -37,13 +34,13 @@ from slotwise.workload.file import read_job
 class SessionPlace:
     """The hosts of a session, and a function that makes the backend for them.
 
-    claim    the entry among the sessions on this machine; None for other hosts
-    discard  releases what was reserved, if no backend is made
+    presence  the entry among the runs on this machine; None for other hosts
+    discard   releases what was reserved, if no backend is made
     """
 
     cluster: Cluster
     backend: Callable[[], LiveBackend]
-    claim: ClaimOfCores | None
+    presence: Presence | None
     discard: Callable[[], None]
 
 
@@ -54,9 +51,10 @@ def place_for(
     if dask is None:
         if dask_slots is not None:
             raise InputError("dask_slots is for the workers of a Dask cluster; give dask too")
-        cluster, claim = _claimed_cluster(slots)
+        cluster = _cluster(slots)
+        presence = enter(sum(cluster.capacity.values()), processors(), warn_user)
         return SessionPlace(
-            cluster, lambda: LocalBackend((), cluster, is_open=True), claim, claim.close
+            cluster, lambda: LocalBackend((), cluster, is_open=True), presence, presence.close
         )
     if slots is not None:
         raise InputError(
@@ -90,19 +88,11 @@ def check_on_this_machine(cluster: Cluster) -> None:
             )
 
 
-def _claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCores]:
-    """The hosts of a new session on this machine, and its entry among the sessions on it.
-
-    InputError for hosts that cannot be emulated.
-    """
-    if slots is None:
-        count, claim = claim_cores(None, processors())
-        return LocalBackend.cluster(count), claim
+def _cluster(slots: Slots | Cluster | None) -> Cluster:
+    """The hosts of a new session on this machine. InputError if they cannot be emulated."""
     if isinstance(slots, Cluster):
-        cluster = on_this_machine(slots)
-    else:
-        cluster = LocalBackend.cluster(slots)
-    return cluster, claim_cores(sum(cluster.capacity.values()), processors())[1]
+        return on_this_machine(slots)
+    return LocalBackend.cluster(processors() if slots is None else slots)
 
 
 def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
@@ -147,170 +137,6 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
 
     loop.ask(remove)
     loop.ask(lambda: None)
-
-
-# The sessions of a user on one machine share its processors by files in a common folder.
-#
-# Each session keeps a locked file with the number of its slots. The kernel drops the lock when
-# the process ends, however it ends, so an unlocked file belongs to no session. See
-# docs/decisions/0021-sessions-on-one-machine.md.
-
-FOLDER = "slotwise-sessions"
-"""The name of the folder; outside of the user's runtime folder, with the user's number."""
-
-
-class OtherSession(NamedTuple):
-    """A session that is open on this machine."""
-
-    pid: int
-    slots: int
-
-
-class ClaimOfCores:
-    """The entry of one session. It has no effect without a usable folder."""
-
-    def __init__(self, file: int = -1, path: Path | None = None) -> None:
-        self._file, self._path = file, path
-
-    def update(self, slots: int) -> None:
-        """Record the new number of slots of the session."""
-        if self._file >= 0:
-            with suppress(OSError):
-                os.pwrite(self._file, f"{os.getpid():10} {slots:10}\n".encode(), 0)
-
-    def close(self) -> None:
-        """Remove the entry. Idempotent."""
-        file, self._file = self._file, -1  # First, because two threads may close it.
-        if self._path is not None and file >= 0:
-            with suppress(OSError):
-                self._path.unlink()
-            os.close(file)
-
-
-def claim_cores(wanted: int | None, cores: int) -> tuple[int, ClaimOfCores]:
-    """The number of slots of a new session, and its entry. Warns of other sessions.
-
-    The number is `wanted` if given, with a warning if all sessions together have more slots
-    than there are cores. Otherwise it is the number of cores that the other sessions leave, at
-    least 1.
-    """
-    folder = folder_of_user()
-    lock = _lock_of(folder)
-    if folder is None or lock < 0:
-        return cores if wanted is None else wanted, ClaimOfCores()
-    try:
-        others = other_sessions(folder)
-        free = cores - sum(other.slots for other in others)
-        slots = max(1, free) if wanted is None else wanted
-        _warn(others, wanted, slots, cores)
-        return slots, _enter(folder, slots)
-    finally:
-        os.close(lock)
-
-
-def folder_of_user() -> Path | None:
-    """The folder with the entries of this user's sessions.
-
-    None, with a warning, if it cannot be created, or if other users can change it: another user
-    may have created it first.
-    """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    user = os.getuid()
-    if runtime and os.path.isdir(runtime):
-        folder = Path(runtime, FOLDER)
-    else:
-        folder = Path(tempfile.gettempdir(), f"{FOLDER}-{user}")
-    try:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        found = os.lstat(folder)
-    except OSError as error:
-        _warn_of(folder, error.strerror or "it cannot be used")
-        return None
-    if not stat.S_ISDIR(found.st_mode):
-        problem = "it is not a folder"
-    elif found.st_uid != user:
-        problem = f"it belongs to user {found.st_uid}"
-    elif found.st_mode & 0o077:
-        problem = "other users may use it; set its mode to 0700"
-    else:
-        return folder
-    _warn_of(folder, problem)
-    return None
-
-
-def other_sessions(folder: Path) -> list[OtherSession]:
-    """The open sessions; removes the entries of sessions that have ended abruptly."""
-    found = []
-    for path in sorted(folder.glob("*.session")):
-        try:
-            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with suppress(ValueError, OSError):
-                found.append(OtherSession(*map(int, os.pread(file, 100, 0).split())))
-        except OSError:
-            pass
-        else:
-            with suppress(OSError):
-                path.unlink()
-        finally:
-            os.close(file)
-    return found
-
-
-def _enter(folder: Path, slots: int) -> ClaimOfCores:
-    """Create an entry; the caller holds the lock of the folder."""
-    try:
-        file, name = tempfile.mkstemp(".session", f"{os.getpid()}-", folder)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        _warn_of(folder, error.strerror or "no entry can be made")
-        return ClaimOfCores()
-    claim = ClaimOfCores(file, Path(name))
-    claim.update(slots)
-    return claim
-
-
-def _lock_of(folder: Path | None) -> int:
-    """A descriptor with the lock of the folder, so that sessions open one by one; -1: none."""
-    if folder is None:
-        return -1
-    try:
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        _warn_of(folder, error.strerror or "it cannot be locked")
-        return -1
-    return file
-
-
-def _warn(others: list[OtherSession], wanted: int | None, slots: int, cores: int) -> None:
-    taken = sum(other.slots for other in others)
-    if not others or (wanted is not None and taken + wanted <= cores):
-        return
-    listed = ", ".join(f"process {other.pid} with {_slots(other.slots)}" for other in others)
-    of_cores = f"this machine has {cores} cores"
-    if wanted is None:
-        text = f"other sessions run here ({listed}), and {of_cores}: this one takes"
-        text += f" {_slots(slots)}; give slots for another number"
-    else:
-        text = f"other sessions run here ({listed}), and {of_cores}: with the {_slots(slots)}"
-        text += f" of this one they have {taken + slots} in all, so each of them will be slower"
-    warn_user(text)
-
-
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"
-
-
-def _warn_of(folder: Path, problem: str) -> None:
-    warn_user(
-        f"sessions on this machine cannot share the numbers of their slots: {folder}: {problem}"
-    )
 
 
 # Checks of the types of arguments of a session; other code checks the values.

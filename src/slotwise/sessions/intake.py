@@ -53,7 +53,7 @@ class SessionCore:
     ) -> None:
         """InputError for a log that cannot be written; SlotwiseError if no workers start."""
         self.pools, self.objective = PoolTree(header.pools), Objective(**header.objective)
-        self.learning, self.claim = learning, place.claim
+        self.learning, self.presence = learning, place.presence
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
@@ -66,8 +66,7 @@ class SessionCore:
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         records = [*filter(None, (learning.record, progress)), self._on_turn]
-        self.files = CallFiles(is_local=place.claim is not None)  # Else, on other hosts.
-        self._claimed = header.cluster
+        self.files = CallFiles(is_local=place.presence is not None)  # Else, on other hosts.
         self.loop = LoopThread(header, place.backend, records, log)
         self.state = self.loop.state
         self.cells = cells_of_notebook()
@@ -250,10 +249,10 @@ class SessionCore:
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
     def free(self) -> None:
-        """Remove the files and claims of the session. Idempotent."""
+        """Remove the files and the entry of the session. Idempotent."""
         self.files.close()
-        if self.claim is not None:
-            self.claim.close()
+        if self.presence is not None:
+            self.presence.close()
         if self.cells is not None:
             self.cells.close()
         if self.display is not None and self.is_ended:  # Draw the final state.
@@ -272,10 +271,6 @@ class SessionCore:
     ) -> None:
         """Settle the futures of what ended in a turn, after new tasks were started."""
         self.turns += 1
-        if self.state.cluster is not self._claimed:
-            self._claimed = self.state.cluster
-            if self.claim is not None:
-                self.claim.update(self.slots)
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)

@@ -64,9 +64,9 @@ class Session:
     iterator of `map`, ends when its jobs are over.
 
     slots           the number of worker processes, or their number by kind; by default, the
-                    number of processors that other sessions of the same user leave, with a
-                    warning if there are any. Or a `Cluster`, whose hosts are emulated on this
-                    machine
+                    number of processors. With a warning if other runs or sessions of the same
+                    user are here, too, and all have more slots than there are processors. Or a
+                    `Cluster`, whose hosts are emulated on this machine
     dask            a Dask cluster whose slots are used instead of this machine's: a
                     `distributed.Client`, or the address of a scheduler. Each thread of a worker
                     is a slot, and an agent beside the worker runs the tasks

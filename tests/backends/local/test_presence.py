@@ -1,27 +1,28 @@
-"""Sessions on one machine know of each other's slots."""
+"""Runs and sessions on one machine know of each other."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from slotwise import InputError, Session
-from slotwise.sessions import hosts
-from slotwise.sessions.hosts import claim_cores, folder_of_user, other_sessions
+import slotwise
+from slotwise import InputError, Job, Phase, Session, Tasks
+from slotwise.backends.local import presence
+from slotwise.backends.local.presence import enter, folder_of_user, others_in
+from slotwise.running import warn_user
+from slotwise.sources import processors
 
 OTHER = """
 import sys
-from slotwise.sessions.hosts import claim_cores
-slots, claim = claim_cores(int(sys.argv[1]), 4)
-print(slots, flush=True)
-sys.stdin.read()
-claim.close()
+from slotwise.backends.local.presence import enter
+with enter(int(sys.argv[1]), 99, print):
+    print(sys.argv[1], flush=True)
+    sys.stdin.read()
 """
 
 
@@ -29,7 +30,7 @@ claim.close()
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The runtime folder of the user."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path / hosts.FOLDER
+    return tmp_path / presence.FOLDER
 
 
 @pytest.fixture
@@ -58,69 +59,58 @@ def open_other() -> Iterator[Callable[[int], subprocess.Popen[str]]]:
 Open = Callable[[int], "subprocess.Popen[str]"]
 
 
-def test_the_only_session_takes_all_cores_and_leaves_nothing(folder: Path) -> None:
-    """Without a warning; its entry is there as long as it is open."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        slots, claim = claim_cores(None, 4)
-    assert (slots, len(list(folder.iterdir()))) == (4, 1)
-    claim.close()
-    claim.close()
+def quiet(text: str) -> None:
+    """Fails if there is a warning."""
+    raise AssertionError(text)
+
+
+def test_an_entry_is_there_as_long_as_its_run(folder: Path) -> None:
+    """Nothing is left of it, and it can be closed again."""
+    presence = enter(4, 4, quiet)
+    assert len(list(folder.iterdir())) == 1
+    presence.close()
+    presence.close()
     assert list(folder.iterdir()) == []
 
 
-def test_a_second_session_takes_the_cores_that_are_free(open_other: Open) -> None:
-    """It is told of the first one, in another process."""
+def test_a_second_run_warns_if_slots_are_too_many(open_other: Open) -> None:
+    """It names the first one, in another process. One that fits beside it gives no warning."""
     first = open_other(3)
-    with pytest.warns(UserWarning, match=f"process {first.pid} with 3 slots") as told:
-        slots, claim = claim_cores(None, 4)
-    assert slots == 1
-    assert "this one takes 1 slot; give slots for another number" in str(told[0].message)
-    claim.close()
+    told: list[str] = []
+    with enter(1, 4, quiet), enter(2, 4, told.append):
+        pass
+    (text,) = told
+    assert f"process {first.pid} with 3 slots" in text
+    assert "they have 6 in all, so each of them will be slower; give fewer slots" in text
 
 
-def test_a_session_has_at_least_one_slot(open_other: Open) -> None:
-    """Also if the others take more than all cores."""
-    open_other(9)
-    with pytest.warns(UserWarning, match="this machine has 4 cores"):
-        slots, claim = claim_cores(None, 4)
-    assert slots == 1
-    claim.close()
-
-
-def test_given_slots_are_taken_with_a_warning_if_they_are_too_many(open_other: Open) -> None:
-    """A session that fits beside the others gives no warning."""
-    open_other(3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        slots, claim = claim_cores(1, 4)
-    assert slots == 1
-    with pytest.warns(UserWarning, match="they have 6 in all, so each of them will be slower"):
-        slots, other = claim_cores(2, 4)
-    assert slots == 2
-    claim.close()
-    other.close()
-
-
-def test_a_killed_session_takes_no_cores(open_other: Open, folder: Path) -> None:
+def test_a_killed_run_is_not_counted(open_other: Open, folder: Path) -> None:
     """Its entry is ignored and removed."""
     first = open_other(3)
     first.kill()
     first.wait()
     assert len(list(folder.iterdir())) == 1
-    slots, claim = claim_cores(None, 4)
-    assert (slots, len(list(folder.iterdir()))) == (4, 1)
-    claim.close()
+    with enter(4, 4, quiet):
+        assert len(list(folder.iterdir())) == 1
 
 
-def test_an_open_session_claims_its_slots_and_those_of_its_hosts(folder: Path) -> None:
-    """The entry follows the hosts, and goes with the session."""
+def test_a_run_and_a_session_are_there_while_they_last(folder: Path) -> None:
+    """Nothing is left of them."""
+    seen: list[list[tuple[int, int]]] = []
     with Session(1) as session:
-        assert [one.slots for one in other_sessions(folder)] == [1]
-        session.add_host("more", 2)
+        assert others_in(folder) == [(os.getpid(), 1)]
         assert session.submit(len, "ab").result(120.0) == 2
-        assert other_sessions(folder) == [(os.getpid(), 3)]
-    assert other_sessions(folder) == []
+    job = Job("j", (Phase("p", Tasks(1, 0.0)),))
+    slotwise.run(job, slots=1, progress=lambda *turn: seen.append(list(others_in(folder))))
+    assert seen[0] == [(os.getpid(), 1)]
+    assert others_in(folder) == []
+
+
+def test_a_session_without_slots_takes_all_processors(open_other: Open) -> None:
+    """Also beside another one."""
+    open_other(1)
+    with pytest.warns(UserWarning, match="slotwise also runs here"), Session() as session:
+        assert session.slots == processors()
 
 
 def test_a_forked_child_leaves_the_entry_of_its_parent(folder: Path) -> None:
@@ -134,8 +124,8 @@ def test_a_forked_child_leaves_the_entry_of_its_parent(folder: Path) -> None:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        assert [one.slots for one in other_sessions(folder)] == [1]
-    assert other_sessions(folder) == []
+        assert [one.slots for one in others_in(folder)] == [1]
+    assert others_in(folder) == []
 
 
 def test_a_session_that_cannot_open_leaves_no_entry(folder: Path) -> None:
@@ -150,20 +140,18 @@ def test_a_folder_that_others_can_change_is_not_used(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     folder.chmod(0o777)
     with pytest.warns(UserWarning, match="other users may use it; set its mode to 0700"):
-        assert folder_of_user() is None
+        assert folder_of_user(warn_user) is None
     folder.rmdir()
     folder.symlink_to(folder.parent)
     with pytest.warns(UserWarning, match="it is not a folder"):
-        slots, claim = claim_cores(None, 4)
-    assert slots == 4
-    claim.close()
+        enter(4, 4, warn_user).close()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_warnings_show_the_line_of_the_user(open_other: Open, folder: Path) -> None:
     """Of other sessions, and of a folder that cannot be used."""
     open_other(os.cpu_count() or 1)
-    with pytest.warns(UserWarning, match="other sessions run here") as told, Session(1):
+    with pytest.warns(UserWarning, match="slotwise also runs here") as told, Session(1):
         pass
     assert told[0].filename == __file__
     folder.chmod(0o777)
@@ -180,7 +168,7 @@ def test_a_folder_of_another_user_is_not_used(
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
     with pytest.warns(UserWarning, match=f"it belongs to user {user}"):
-        assert folder_of_user() is None
+        assert folder_of_user(warn_user) is None
 
 
 def test_without_a_runtime_folder_the_temporary_one_is_used(
@@ -189,6 +177,6 @@ def test_without_a_runtime_folder_the_temporary_one_is_used(
     """Its name has the number of the user, and only the user can open it."""
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = folder_of_user()
-    assert found == tmp_path / f"{hosts.FOLDER}-{os.getuid()}"
+    found = folder_of_user(warn_user)
+    assert found == tmp_path / f"{presence.FOLDER}-{os.getuid()}"
     assert found.stat().st_mode & 0o777 == 0o700
