@@ -16,11 +16,12 @@ import pytest
 from agent_processes import TOKEN, Loopback
 from backends.local.calling import TIMEOUT, exists
 from slotwise.backends.agents import slots as agent_slots
-from slotwise.backends.agents.slots import AgentSlots, check_python, connect
+from slotwise.backends.agents.slots import AgentHost, AgentSlots, check_python, connect
 from slotwise.backends.local.workers import Reply, Workers
 from slotwise.core.cluster import Cluster, Host
 from slotwise.jobs.hosts import messages
 from slotwise.jobs.hosts.auth import RefusedError
+from slotwise.jobs.hosts.messages import MessageStream, send
 from slotwise.jobs.hosts.sockets import MAX_UNKNOWN
 
 CLUSTER = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1})))
@@ -329,3 +330,33 @@ def test_a_manager_whose_connection_was_lost_is_served_again(loopback: Loopback)
         workers.start(slot, "len", len, ("abc",))
         assert replies(workers)[0].value == 3
         assert loopback.agents["b"].poll() is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ["answer", 1, 1, "done", b"", 0.0],  # A slot of the other host.
+        ["answer", -1, 1, "done", b"", 0.0],
+        ["answer", 0, 1, "well", b"", 0.0],
+        ["answer", 0, 1, "done", 7, 0.0],
+        ["answer", 0, 1],
+        ["beat", [], [[1, 1, 0.5, 1.0]]],
+        ["more"],
+    ],
+    ids=str,
+)
+def test_an_agent_answers_for_its_own_slots_only(message: list[object]) -> None:
+    """One that sends anything else is disconnected; nothing is reported for other hosts."""
+    ends = [socket.socketpair() for _ in range(2)]
+    slots = AgentSlots()
+    for name, (mine, _) in zip("ab", ends, strict=True):
+        slots.add(AgentHost(name, 1, MessageStream(mine)))
+    slots.learn("key", b"")
+    slots.start(1, "key", b"")
+    send(ends[0][1], message)
+    assert slots.wait(TIMEOUT) == []
+    assert slots.take_disconnected() == ["a"]
+    assert slots.progress(1) is None
+    slots.close()
+    for _, theirs in ends:
+        theirs.close()

@@ -9,11 +9,12 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.arrivals import Wakeup
 from slotwise.backends.local.process import interpreter_options
-from slotwise.backends.local.processes import Answer, milliseconds
+from slotwise.backends.local.processes import Answer, Status, milliseconds
 from slotwise.backends.local.workers import UserCodeError
 from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
@@ -50,6 +51,12 @@ class AgentHost:
     last_message_at: float = field(default_factory=time.monotonic)
     stopped: frozenset[int] = frozenset()
     awaited: int = select.POLLIN
+
+    def slot(self, local: int) -> int:
+        """The manager's number of a slot. An agent answers for its own slots only."""
+        if not 0 <= local < self.slots:
+            raise ValueError(f"it has no slot {local}")
+        return self.first + local
 
 
 def connect(name: str, address: tuple[str, int], security: Security) -> AgentHost:
@@ -255,7 +262,9 @@ class AgentSlots:
         what, *details = message
         if what == "answer":
             local, attempt, status, body, seconds = details
-            slot = host.first + local
+            slot = host.slot(local)
+            if status not in get_args(Status) or not isinstance(body, bytes | str):
+                raise ValueError("it is not an answer")
             if self._running.get(slot) == attempt:
                 del self._running[slot]
                 answers.append(Answer(slot, status, body, 0.0, seconds))
@@ -263,8 +272,8 @@ class AgentSlots:
             stopped, reports = details
             host.stopped = frozenset(stopped)
             for local, attempt, done, total in reports:
-                if self._running.get(host.first + local) == attempt:
-                    self._progress[host.first + local] = done, total
+                if self._running.get(slot := host.slot(local)) == attempt:
+                    self._progress[slot] = done, total
         else:
             assert what == "failed"
             (self.why[host.name],) = details

@@ -69,6 +69,10 @@ UNREADABLE: dict[type[BaseException], str] = {
 """Why nothing more can be received from a worker."""
 
 
+Status = Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
+"""How a task in a slot has ended."""
+
+
 class Answer(NamedTuple):
     """The outcome of the task in a slot, not unpickled. Times as in `Reply`.
 
@@ -78,7 +82,7 @@ class Answer(NamedTuple):
     """
 
     slot: int
-    status: Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
+    status: Status
     body: Pickle | str
     started: float = 0.0
     seconds: float = 0.0
