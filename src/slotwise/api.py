@@ -27,12 +27,11 @@ from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.running import (
     Options,
+    RunOptions,
     RunSpec,
-    check_options,
     checked_names,
     checked_simulation,
     existing,
-    refuse_log,
     warn_user,
 )
 from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, processors, read_source
@@ -60,10 +59,10 @@ def simulate(
     is not changed. With `simulation=Simulation(hide_work=True)` the scheduler gets no work of
     tasks, stated or from the history: it only measures finished tasks.
     """
-    check_options(options, history)
-    refuse_log(history, options)
-    source = _source(workload, options, history)
-    return _simulate(source, scheduler, simulation, slots, options)
+    given = RunOptions.of(options)
+    given.check_files(history)
+    source = _source(workload, given, history)
+    return _simulate(source, scheduler, simulation, slots, given)
 
 
 def _simulate(
@@ -71,7 +70,7 @@ def _simulate(
     scheduler: str,
     simulation: Simulation | None,
     slots: Slots | None,
-    options: Options,
+    options: RunOptions,
 ) -> Result:
     from slotwise.backends.simulated.backend import SimulatedBackend
     from slotwise.backends.simulated.many_tasks import TASKS_MANY, Duration, check_memory
@@ -91,7 +90,7 @@ def _simulate(
     jobs = source.jobs(cluster)
     truth.check(cluster, jobs)
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
-    check_memory(tasks, has_log=options.get("log") is not None)
+    check_memory(tasks, has_log=options.log is not None)
     placement = source.workload.placement
     if placement is not None:
         jobs = place_blocks(
@@ -153,9 +152,9 @@ def run(
     so far. RunLost, raised if a Dask cluster has lost all hosts and no others can join, has it
     as well.
     """
-    check_options(options, history)
-    refuse_log(history, options)
-    source = _source(workload, options, existing(history))
+    given = RunOptions.of(options)
+    given.check_files(history)
+    source = _source(workload, given, existing(history))
     if dask is not None:
         if slots is not None or emulate_hosts:
             raise InputError(
@@ -163,14 +162,14 @@ def run(
                 f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
                 f" {option_name('dask_slots')}"
             )
-        return _run_on_dask(source, scheduler, dask, dask_slots, history, options)
+        return _run_on_dask(source, scheduler, dask, dask_slots, history, given)
     if dask_slots is not None:
         raise InputError(
             f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
             f" {option_name('dask')}, too"
         )
     cluster = _live_cluster(source, slots, emulate_hosts)
-    return _run(source, scheduler, cluster, emulate_hosts, history, options)
+    return _run(source, scheduler, cluster, emulate_hosts, history, given)
 
 
 def _run_on_dask(
@@ -179,7 +178,7 @@ def _run_on_dask(
     dask: Any,
     dask_slots: int | None,
     history: str | Path | None,
-    options: Options,
+    options: RunOptions,
 ) -> Result:
     from slotwise.backends.agents.source import dask_workers
 
@@ -232,7 +231,7 @@ def _run(
     cluster: Cluster,
     is_emulated: bool,
     history: str | Path | None,
-    options: Options,
+    options: RunOptions,
     backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
@@ -288,12 +287,12 @@ def compare(
     runs create it if it is missing and add to it. If a run is stopped, or cannot be recorded,
     the exception has the results of the earlier runs as `earlier`.
     """
-    check_options(options, history)
+    given = RunOptions.of(options)
     names = checked_names([schedulers] if isinstance(schedulers, str) else schedulers)
-    options_of = {name: _options_for(options, name) for name in names}
+    options_of = {name: _options_for(given, name) for name in names}
     for own in options_of.values():
-        refuse_log(history, own)
-    source = _source(workload, options, existing(history) if live else history)
+        own.check_files(history)
+    source = _source(workload, given, existing(history) if live else history)
     sources = [
         source.with_options(output_suffix=f"-{name}") if live else source for name in names
     ]
@@ -380,22 +379,22 @@ def write_report(
     return page.write_report([result.reported for result in given], path, pictures=pictures)
 
 
-def _options_for(options: Options, name: str) -> Options:
+def _options_for(options: RunOptions, name: str) -> RunOptions:
     """The options of a comparison for one scheduler, which has a log of its own."""
-    own = options.copy()
-    if log := options.get("log"):
-        own["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
-    return own
+    if options.log is None:
+        return options
+    log = Path(options.log)
+    return replace(options, log=log.with_name(f"{log.stem}-{name}{log.suffix}"))
 
 
 def _source(
-    workload: WorkloadLike, options: Options, history: str | Path | None = None
+    workload: WorkloadLike, options: RunOptions, history: str | Path | None = None
 ) -> Source:
     """The workload with the options of a run and the estimates of a history applied."""
     return read_source(workload).with_options(
         history=history,
-        preemption=options.get("preemption"),
-        shuffle=options.get("shuffle"),
+        preemption=options.preemption,
+        shuffle=options.shuffle,
     )
 
 

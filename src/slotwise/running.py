@@ -35,7 +35,26 @@ from slotwise.sources import Source, objective_of
 
 
 class Options(TypedDict, total=False):
-    """How a run is scheduled on any backend: the keyword arguments of simulate and run.
+    """The fields of `RunOptions` as the keyword arguments of simulate, run and sessions."""
+
+    assigner: str
+    epoch_seconds: float
+    waits: tuple[float, float] | None
+    levels: str | None
+    core_cost: float | None
+    move_within: float | None
+    budget_seconds: float | None
+    objective: Objective | str | None
+    preemption: Preemption | None
+    shuffle: Shuffle | None
+    attempts_max: int
+    log: str | Path | None
+    progress: Record | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run is scheduled on any backend.
 
     assigner       "greedy", "delay" or "flow"
     epoch_seconds  seconds between decisions on the allocation
@@ -57,21 +76,99 @@ class Options(TypedDict, total=False):
     log            file to write the log to
     progress       called for every turn of the loop; by default, a notebook shows a table with
                    bars during the run
+
+    InputError for wrong types that no other place checks.
     """
 
-    assigner: str
-    epoch_seconds: float
-    waits: tuple[float, float] | None
-    levels: str | None
-    core_cost: float | None
-    move_within: float | None
-    budget_seconds: float | None
-    objective: Objective | str | None
-    preemption: Preemption | None
-    shuffle: Shuffle | None
-    attempts_max: int
-    log: str | Path | None
-    progress: Record | None
+    assigner: str = "greedy"
+    epoch_seconds: float = EPOCH_SECONDS
+    waits: tuple[float, float] | None = None
+    levels: str | None = None
+    core_cost: float | None = None
+    move_within: float | None = None
+    budget_seconds: float | None = None
+    objective: Objective | str | None = None
+    preemption: Preemption | None = None
+    shuffle: Shuffle | None = None
+    attempts_max: int = ATTEMPTS_MAX
+    log: str | Path | None = None
+    progress: Record | None = None
+
+    @classmethod
+    def of(cls, options: Options) -> RunOptions:
+        """The value of keyword arguments. InputError for an unknown name, too."""
+        for name in sorted(options.keys() - cls.__dataclass_fields__.keys()):
+            if name in Simulation.__dataclass_fields__:
+                raise InputError(
+                    f"{name} is an option of simulations; give"
+                    f" simulation=Simulation({name}=...)"
+                )
+            known = ", ".join(cls.__dataclass_fields__)
+            raise InputError(f"unknown option {name!r}; known: {known}")
+        return cls(**options)
+
+    def __post_init__(self) -> None:
+        check_file("log", self.log)
+        if not isinstance(self.preemption, Preemption | None):
+            raise InputError(
+                f"preemption is {self.preemption!r}; expected a slotwise.Preemption, such as"
+                " slotwise.Preemption(least_after=1.0)"
+            )
+        if not isinstance(self.shuffle, Shuffle | None):
+            raise InputError(f"shuffle is {self.shuffle!r}; expected a slotwise.Shuffle")
+        if not is_whole(self.attempts_max) or self.attempts_max < 1:
+            raise InputError(
+                f"{option_name('attempts_max')} is {self.attempts_max!r}; expected a whole"
+                " number >= 1"
+            )
+        if self.progress is not None and not callable(self.progress):
+            raise InputError(
+                f"progress is {self.progress!r}; expected a function of an instant, its events"
+                " and its decisions"
+            )
+
+    def check_files(self, history: str | Path | None) -> None:
+        """Raise InputError if the log would replace the history or a file that is no log."""
+        check_file("history", history)
+        if self.log is not None:
+            if history is not None and is_same_file(self.log, history):
+                raise InputError(f"history {str(history)!r} is the log, too; name another file")
+            check_log(self.log)
+
+    def of_scheduler(
+        self, name: str, cluster: Cluster, rest_seconds: float = 0.0
+    ) -> dict[str, Any]:
+        """The arguments of `make_scheduler`, as in the header of the log.
+
+        By default, the waits of delay scheduling follow from the heartbeat of the cluster.
+        """
+        levels, waits = self.levels, self.waits
+        if levels is None and self.assigner in WAITERS:
+            levels = DEFAULT_LEVELS
+        if waits is None and cluster.heartbeat > 0 and self.assigner == "delay":
+            found = Delay.of_heartbeat(cluster.heartbeat)
+            waits = found.rack_after, found.any_after
+        of_flow = {"core_cost": self.core_cost, "move_within": self.move_within}
+        return {
+            "name": name,
+            "assigner": self.assigner,
+            "epoch_seconds": self.epoch_seconds,
+            "waits": waits,
+            **({} if levels is None else {"levels": levels}),
+            "budget_seconds": self.budget_seconds,
+            "adjusts": True,
+            **({"rest_seconds": rest_seconds} if rest_seconds else {}),
+            **{name: value for name, value in of_flow.items() if value is not None},
+        }
+
+
+def check_file(what: str, path: object) -> None:
+    """Raise InputError unless it is None or the path of a file."""
+    check_path(what, path)
+    if path is not None and not Path(str(path)).name:
+        raise InputError(
+            f"{what} {str(path)!r} is not the path of a file; give a path with a name"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +180,7 @@ class RunSpec:
     jobs: tuple[Job, ...]
     cluster: Cluster
     source: Source
-    options: Options
+    options: RunOptions
     parameters: dict[str, Any]
     listeners: Sequence[HistoryWriter] = ()
     later: Sequence[Host] = ()
@@ -108,12 +205,12 @@ class RunSpec:
         try:
             with ExitStack() as stack:
                 records: list[Record] = [meter, *more]
-                if path := self.options.get("log"):
+                if path := self.options.log:
                     file = stack.enter_context(LogFile(path, header))
                     records.append(file)
                 if file is None or not file.is_kept:
                     records.append(log)
-                if progress := self.options.get("progress"):
+                if progress := self.options.progress:
                     records.append(progress)
                 elif show := notebook_display():
                     title = f"{self.scheduler}, {self.backend}"
@@ -134,9 +231,7 @@ class RunSpec:
 
     def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
         """Return all that is needed to repeat the decisions. The run itself starts from it."""
-        options = self.options
-        attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
-        aim = objective_of(options.get("objective"), self.source)
+        aim = objective_of(self.options.objective, self.source)
         pools = self.source.pools()
         check_jobs(self.jobs, self.cluster, aim, pools, self.later)
         _refuse_open(self.jobs)
@@ -144,46 +239,20 @@ class RunSpec:
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
-        of_flow = {name: options.get(name) for name in ("core_cost", "move_within")}
         cluster = replace(self.cluster, kinds=kinds)
         check_scheduler(self.scheduler, self.jobs, cluster, pools)
         return Header(
             backend=self.backend,
-            scheduler={
-                "name": self.scheduler,
-                "assigner": options.get("assigner", "greedy"),
-                "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
-                "waits": self._waits(),
-                **({} if (levels := self._levels()) is None else {"levels": levels}),
-                "budget_seconds": options.get("budget_seconds"),
-                "adjusts": True,
-                **({"rest_seconds": rest_seconds} if rest_seconds else {}),
-                **{name: value for name, value in of_flow.items() if value is not None},
-            },
+            scheduler=self.options.of_scheduler(self.scheduler, self.cluster, rest_seconds),
             objective=asdict(aim),
             cluster=self.cluster,
             pools=tuple(pools.values()),
             jobs_expected=None if is_open else len(self.jobs),
-            attempts_max=attempts_max,
+            attempts_max=self.options.attempts_max,
             losses_max=LOSSES_MAX,
             parameters=self.parameters,
             versions=_versions(),
         )
-
-    def _levels(self) -> str | None:
-        """As given, else the default of the assigners that wait."""
-        levels = self.options.get("levels")
-        if levels is None and self.options.get("assigner") in WAITERS:
-            return DEFAULT_LEVELS
-        return levels
-
-    def _waits(self) -> tuple[float, float] | None:
-        """The waits of delay scheduling: as given, else from the heartbeat of the cluster."""
-        waits, heartbeat = self.options.get("waits"), self.cluster.heartbeat
-        if waits is None and heartbeat > 0 and self.options.get("assigner") == "delay":
-            found = Delay.of_heartbeat(heartbeat)
-            return found.rack_after, found.any_after
-        return waits
 
 
 def _result(meter: MetricsCollector, log: Log, file: LogFile | None) -> Result:
@@ -222,46 +291,6 @@ def _refuse_open(jobs: Sequence[Job]) -> None:
             )
 
 
-def check_options(options: Options, history: object) -> None:
-    """Raise InputError for unknown options, and for wrong types that no other place checks.
-
-    Options of a simulation belong in `Simulation`.
-    """
-    for name in sorted(options.keys() - Options.__annotations__.keys()):
-        if name in Simulation.__dataclass_fields__:
-            raise InputError(
-                f"{name} is an option of simulations; give simulation=Simulation({name}=...)"
-            )
-        raise InputError(
-            f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
-        )
-    for what, path in (("log", options.get("log")), ("history", history)):
-        check_path(what, path)
-        if path is not None and not Path(str(path)).name:
-            raise InputError(
-                f"{what} {str(path)!r} is not the path of a file; give a path with a name"
-            )
-    preemption, shuffle = options.get("preemption"), options.get("shuffle")
-    if not isinstance(preemption, Preemption | None):
-        raise InputError(
-            f"preemption is {preemption!r}; expected a slotwise.Preemption, such as"
-            " slotwise.Preemption(least_after=1.0)"
-        )
-    if not isinstance(shuffle, Shuffle | None):
-        raise InputError(f"shuffle is {shuffle!r}; expected a slotwise.Shuffle")
-    attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
-    if not is_whole(attempts_max) or attempts_max < 1:
-        raise InputError(
-            f"{option_name('attempts_max')} is {attempts_max!r}; expected a whole number >= 1"
-        )
-    progress = options.get("progress")
-    if progress is not None and not callable(progress):
-        raise InputError(
-            f"progress is {progress!r}; expected a function of an instant, its events and its"
-            " decisions"
-        )
-
-
 def checked_names(schedulers: Iterable[str] | None) -> list[str]:
     """Return the names. InputError without names, and for unknown and repeated names."""
     names = list(schedulers) if isinstance(schedulers, Iterable) else []
@@ -285,15 +314,6 @@ def checked_simulation(simulation: object) -> Simulation:
             " slotwise.Simulation(seed=1)"
         )
     return simulation or Simulation()
-
-
-def refuse_log(history: str | Path | None, options: Options) -> None:
-    """Raise InputError if the log would replace the history or a file that is not a log."""
-    log = options.get("log")
-    if history is not None and log is not None and is_same_file(log, history):
-        raise InputError(f"history {str(history)!r} is the log, too; name another file")
-    if log is not None:
-        check_log(log)
 
 
 def existing(history: str | Path | None) -> str | Path | None:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from typing import get_type_hints
 
 import pytest
 
 import slotwise
 from slotwise import Calls, InputError, Job, Objective, Phase, Pool, Tasks, mapreduce
+from slotwise.running import Options, RunOptions
 
 JOB = Job("j", (Phase("a", Tasks(1, 1.0)),))
 
@@ -117,3 +119,10 @@ def test_arguments_of_a_wrong_type_are_named(act: Callable[[], object], says: st
     """Each with the value that was given."""
     with pytest.raises(InputError, match=re.escape(says)):
         act()
+
+
+def test_keyword_arguments_are_the_fields_of_run_options() -> None:
+    """The same names and types; only the fields have defaults and descriptions."""
+    assert get_type_hints(Options) == get_type_hints(RunOptions)
+    for name in Options.__annotations__:
+        assert re.search(rf"^ +{name} ", RunOptions.__doc__ or "", re.MULTILINE), name

@@ -43,7 +43,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.policy.scheduler import make_scheduler
 from slotwise.results import RunLost
-from slotwise.running import Options, RunSpec
+from slotwise.running import Options, RunOptions, RunSpec
 from slotwise.sessions.intake import arriving
 from slotwise.sources import read_source
 
@@ -96,7 +96,8 @@ def _drive_open(fake: FakeCluster, workload: Path, log: Path) -> None:
     script, source = fake.script, read_source(workload)
     workers = DaskWorkers(fake.client, script.get("dask_slots"))
     hosts = workers.connect()
-    given: Options = {**script.get("options", {}), "objective": source.workload.objective}
+    stated: Options = {**script.get("options", {}), "objective": source.workload.objective}
+    given = RunOptions.of(stated)
     spec = RunSpec(
         script.get("scheduler", "fair"), "live", (), cluster_of(hosts), source, given, {}
     )

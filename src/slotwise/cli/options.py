@@ -19,6 +19,7 @@ from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Preemption
+from slotwise.core.state import ATTEMPTS_MAX
 from slotwise.insight.report.page import check_report
 from slotwise.policy.scheduler import ASSIGNERS, EPOCH_SECONDS
 from slotwise.running import Options
@@ -123,7 +124,9 @@ class Scheduling:
     epoch: Annotated[float, typer.Option(help="Seconds between allocation decisions.")] = (
         EPOCH_SECONDS
     )
-    attempts: Annotated[int, typer.Option(min=1, help="Maximum attempts of a task.")] = 4
+    attempts: Annotated[int, typer.Option(min=1, help="Maximum attempts of a task.")] = (
+        ATTEMPTS_MAX
+    )
     objective: Penalty = None
     aggregate: AggregateName = None
 

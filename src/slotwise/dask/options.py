@@ -22,7 +22,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.dask.computations import Submitter
 from slotwise.policy.scheduler import ALLOCATORS, make_allocator
-from slotwise.running import Options, RunSpec
+from slotwise.running import RunOptions, RunSpec
 from slotwise.sources import Source
 from slotwise.workload.file import build_objective, build_pools
 from slotwise.workload.schema import (
@@ -251,7 +251,7 @@ def header_of(options: GateOptions) -> Header:
     """The header of a log that starts without slots and jobs, for the state and scheduler."""
     workload = Workload((), pools=tuple(options.pools))
     cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
-    given: Options = {"objective": options.objective}
+    given = RunOptions(objective=options.objective)
     spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
     allocator = make_allocator(options.scheduler, options.objective)
     is_quick = allocator.phase_seconds <= QUICK_SECONDS

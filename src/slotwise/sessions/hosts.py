@@ -24,7 +24,7 @@ from slotwise.core.errors import (
 from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
 from slotwise.core.pools import Pool
-from slotwise.running import Options, warn_user
+from slotwise.running import RunOptions, warn_user
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Described, Entry, Slots, processors
 from slotwise.workload.file import read_job
@@ -165,9 +165,9 @@ def check_pools(pools: Any) -> tuple[Pool, ...]:
     )
 
 
-def refuse_shuffle(options: Options) -> None:
+def refuse_shuffle(options: RunOptions) -> None:
     """InputError for an option of runs that a session does not have."""
-    if options.get("shuffle") is not None:
+    if options.shuffle is not None:
         raise InputError(
             "shuffle is not an option of a session, whose reduces begin when all maps are done;"
             " leave it out, or use slotwise.run"

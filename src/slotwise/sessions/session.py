@@ -21,7 +21,7 @@ from slotwise.core.pools import Pool
 from slotwise.insight.explanation import Explanation, Explanations
 from slotwise.insight.report.notebook import notebook_display
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
-from slotwise.running import Options, RunSpec, check_options, refuse_log, warn_user
+from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
 from slotwise.sessions.calls import Binding, CallSubmitter
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
@@ -108,24 +108,23 @@ class Session:
         history: str | Path | None = None,
         **options: Unpack[Options],
     ) -> None:
-        refuse_shuffle(options)
-        check_options(options, history)
-        refuse_log(history, options)
+        given = RunOptions.of(options)
+        refuse_shuffle(given)
+        given.check_files(history)
         if scheduler in QUEUEINGS:
             raise InputError(
                 f"{scheduler} needs the work of all tasks, and that of calls is unknown;"
                 f" expected one of {', '.join(ALLOCATORS)} for a session"
             )
         check_slots(slots)
-        workload = Workload((), pools=check_pools(pools), preemption=options.get("preemption"))
+        workload = Workload((), pools=check_pools(pools), preemption=given.preemption)
         place = hosts.place_for(slots, dask, dask_slots)
         try:
             learning = ProgramHistory(history, place.cluster)
             source = Source(workload, ())
-            spec = RunSpec(scheduler, "live", (), place.cluster, source, options, {})
+            spec = RunSpec(scheduler, "live", (), place.cluster, source, given, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-            progress, log = options.get("progress"), options.get("log")
-            self._intake = SessionCore(header, learning, place, progress, log)
+            self._intake = SessionCore(header, learning, place, given.progress, given.log)
         except BaseException:
             place.discard()
             raise
