@@ -28,6 +28,10 @@ from slotwise.policy.fair import Fair
 
 INF = float("inf")
 HALVINGS = 25
+CAUSE = (
+    "FAIR has one form, pool by pool; in arrays, which took half the time here, it was less"
+    " than three times as fast for 1,000 jobs (docs/decisions/0009-numba.md)"
+)
 Array = NDArray[np.float64]
 
 
@@ -57,7 +61,8 @@ def check() -> Iterator[Result]:
     for name, depth in (("flat", 1), ("nested", 3)):
         claims = generate(10_000, 100, depth)
         value = in_yardsticks(lambda claims=claims: Fair().share(claims))
-        yield Result(f"10,000 jobs, 100 pools, {name}", value, yardsticks(5), LOOP)
+        name = f"10,000 jobs, 100 pools, {name}"
+        yield Result(name, value, yardsticks(5), LOOP, cause=CAUSE)
 
 
 def least(act: Callable[[], object]) -> float:

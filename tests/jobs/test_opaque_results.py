@@ -10,7 +10,7 @@ import pytest
 
 import slotwise
 from slotwise import Job, MapReduce, Phase, Tasks
-from slotwise.backends.local.workers import Pickled, Reply
+from slotwise.backends.local.workers import Reply
 from slotwise.jobs.execution import TaskResult, packed_report, read_report
 
 
@@ -66,7 +66,7 @@ def test_the_results_of_calls_are_for_this_process(monkeypatch: pytest.MonkeyPat
     calls = slotwise.Calls(Job("calls", (Phase("p", Tasks(2, 1.0)),)), lambda task: [task])
     slotwise.run(calls, "fair", slots=1)
     assert calls.results["p"] == {0: [0], 1: [1]}
-    assert all(isinstance(reply.value, Pickled) for reply in opened)
+    assert all(reply.is_pickled for reply in opened)
     assert len(opened) == 2
 
 

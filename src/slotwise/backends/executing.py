@@ -27,7 +27,6 @@ from slotwise.core.events import (
     TaskKilled,
 )
 from slotwise.core.job import PhaseId
-from slotwise.jobs.calls import Sleep
 from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError
 
 
@@ -109,18 +108,16 @@ class Executing:
         if obstacle:
             self.failed(launch, f"it cannot be started: {obstacle}", lost=True)
             return None
-        if execution.skips(name, task):
+        if not execution.begins_at(name, task, attempt, address):
             self._done(live, launch, 0.0)
             return None
-        execution.begins_at(name, task, attempt, address)
         try:
             arguments = execution.arguments(name, task, attempt)
         except Exception as error:
             self.failed(launch, f"it cannot be started: {_sentence(error)}")
             return None
         kept = live.kept.get((name, task), b"")
-        sleeps = isinstance(execution, Sleep)
-        return Start(execution.runner_key, execution.runner, arguments, kept, sleeps)
+        return Start(live.runner_key, execution.runner, arguments, kept, execution.sleeps)
 
     def slots_of(self, launch: Launch) -> int:
         """The slots that an attempt occupies."""
@@ -150,7 +147,7 @@ class Executing:
 
     def sleeps(self, launch: Launch) -> bool:
         """Whether the task of an attempt only sleeps."""
-        return isinstance(self._jobs[launch.phase.job].execution, Sleep)
+        return self._jobs[launch.phase.job].execution.sleeps
 
     def finished(self, launch: Launch, result: object, seconds: float) -> None:
         """Store the result of an attempt; commit the job if it was the last task."""
@@ -310,9 +307,10 @@ class Executing:
         name, task, execution = launch.phase.phase, launch.task, live.execution
         try:
             execution.finished(name, task, launch.attempt, result)
-            seconds -= execution.waited(name, task, launch.attempt)
+            if execution.waits:
+                seconds -= execution.waited(name, task, launch.attempt)
             if live.is_last:
-                if execution.output:
+                if live.writes:
                     live.later = []
                     commit = partial(execution.close, succeeded=True)
                     self._commits.begin(commit, launch, seconds)
@@ -366,7 +364,7 @@ class Executing:
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
         live.begun[name][task] = DONE + launch.attempt
-        if live.execution.folder:
+        if live.folder:
             live.places[name, task] = launch.host
         live.kept.pop((name, task), None)
         self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
@@ -385,10 +383,10 @@ class Executing:
             live.execution.close(succeeded=False)
 
     def _forget(self, live: LiveJob) -> None:
-        execution = live.execution
-        del self._jobs[execution.job.id]
-        if execution.runner_key == execution.job.id:
-            self._forget_runner(execution.runner_key, execution.folder)
+        job = live.execution.job.id
+        del self._jobs[job]
+        if live.runner_key == job:
+            self._forget_runner(job, live.folder)
 
 
 def _sentence(error: Exception) -> str:
@@ -416,6 +414,8 @@ class LiveJob:
     kept     the values kept by stopped attempts of tasks that are not done, by phase and number
     open     the number of phases that may still get tasks
     broken   for each broken gang, its last attempt that does not count
+    folder   the name of its folder on each host with its own; empty if it needs none
+    writes   whether it has an output, which is committed in a thread
     places   the host that stores the output of each done task, by phase and number
     later    during the commit of the output, the attempts to discard afterwards; else None
     """
@@ -423,11 +423,14 @@ class LiveJob:
     execution: Execution
     tasks_left: int
     begun: dict[str, array[int]]
+    runner_key: str
     running: set[tuple[str, int]] = field(default_factory=set)
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
     open: int = 0
     broken: dict[str, int] = field(default_factory=dict)
+    folder: str = ""
+    writes: bool = False
     places: dict[tuple[str, int], str] = field(default_factory=dict)
     later: list[Launch] | None = None
 
@@ -437,7 +440,15 @@ class LiveJob:
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
         still_open = sum(phase.grows for phase in execution.job.phases)
-        return cls(execution, sum(counts.values()), begun, open=still_open)
+        return cls(
+            execution,
+            sum(counts.values()),
+            begun,
+            execution.runner_key,
+            open=still_open,
+            folder=execution.folder,
+            writes=bool(execution.output),
+        )
 
     @property
     def is_last(self) -> bool:

@@ -377,7 +377,7 @@ class LiveBackend(ABC):
             self._free_abandoned(outcome.slot)
             return
         launch = self._release(outcome.slot)
-        if self._jobs.unpickles(launch):
+        if outcome.is_pickled and self._jobs.unpickles(launch):
             outcome = outcome.opened()
         if outcome.status == "stopped":
             assert isinstance(outcome.value, bytes | bytearray)

@@ -14,6 +14,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.costs import Floats
 from slotwise.core.decisions import Enqueue, Launch
 from slotwise.core.job import PhaseId
+from slotwise.core.resources import Resources
 
 
 class FreeSlots:
@@ -167,14 +168,14 @@ class Hosts:
             if host not in self.lost:
                 self.capacity[kind] += more
 
-    def take(self, host: str, request: Mapping[str, int]) -> None:
+    def take(self, host: str, request: Resources) -> None:
         """Take what a task requests of a host, where it is free."""
-        for kind, amount in request.items():
+        for kind, amount in request.pairs:
             self.free[kind].take(host, amount)
 
-    def give_back(self, host: str, request: Mapping[str, int]) -> None:
+    def give_back(self, host: str, request: Resources) -> None:
         """Return what a task had of a host."""
-        for kind, amount in request.items():
+        for kind, amount in request.pairs:
             self.free[kind].give_back(host, amount)
 
     def leave(self, host: str) -> None:

@@ -60,8 +60,6 @@ class Reserved:
         Those of other pools only if there are no others, and those last that are for an overdue
         min share.
         """
-        if host not in self.by_host:
-            return False
         left = width = phase.width
         for pool in path_to(phase.pool):
             left -= self.release(host, pool, left)

@@ -11,12 +11,16 @@ from collections.abc import Iterator, Mapping
 
 
 class Resources(Mapping[str, int]):
-    """Amounts by name of the resource. Immutable; an amount of 0 is left out."""
+    """Amounts by name of the resource. Immutable; an amount of 0 is left out.
 
-    __slots__ = ("_amounts",)
+    pairs  the names and amounts, for code that runs at each launch
+    """
+
+    __slots__ = ("_amounts", "pairs")
 
     def __init__(self, amounts: Mapping[str, int]) -> None:
         self._amounts = {name: amount for name, amount in amounts.items() if amount}
+        self.pairs = tuple(self._amounts.items())
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]
@@ -30,12 +34,12 @@ class Resources(Mapping[str, int]):
     def __repr__(self) -> str:
         return f"Resources({self._amounts})"
 
-    def holds(self, request: Mapping[str, int]) -> bool:
+    def holds(self, request: Resources) -> bool:
         """Whether a request fits into these amounts. O(names in the request)."""
         amounts = self._amounts
-        return all(amounts.get(name, 0) >= amount for name, amount in request.items())
+        return all(amounts.get(name, 0) >= amount for name, amount in request.pairs)
 
-    def times(self, request: Mapping[str, int]) -> int:
+    def times(self, request: Resources) -> int:
         """How many of these requests, not empty, fit at once. O(names in the request)."""
         amounts = self._amounts
-        return min(amounts.get(name, 0) // amount for name, amount in request.items())
+        return min(amounts.get(name, 0) // amount for name, amount in request.pairs)

@@ -494,8 +494,9 @@ class State(Snapshot):
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
         free, shares = self._hosts.free[kind], self._of_kind[kind]
         offers = self._offers.get(kind)
-        was_reserved = shares.reserved.release_for(phase, launch.host)
-        self._hosts.take(launch.host, phase.request)
+        reserved, host = shares.reserved, launch.host
+        was_reserved = host in reserved.by_host and reserved.release_for(phase, host)
+        self._hosts.take(host, phase.request)
         if offers is not None:
             # Phases before it were not offered slots that were reserved for a pool.
             before = () if was_reserved else phases_below(shares.whole)

@@ -242,7 +242,8 @@ class RunReducer:
                 )
             else:
                 self.on_done(launch, start, event)
-            self._end_if_done(span, event.at)
+            if not span.tasks_left or span.failed is not None:
+                self._end_if_done(span, event.at)
             return
         ending: Ending = "killed"
         kept, held = 0.0, event.at - start

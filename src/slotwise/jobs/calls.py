@@ -267,6 +267,8 @@ class Sleep(Execution):
     Raises InputError for a phase without `work`.
     """
 
+    sleeps = True
+
     def __init__(self, job: Job) -> None:
         for phase in job.phases:
             if phase.tasks.work is None:

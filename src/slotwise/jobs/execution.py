@@ -28,6 +28,12 @@ class Execution(ABC):
     job: Job
     runner: Callable[..., object]
 
+    sleeps = False
+    """Whether tasks only sleep, so that pauses of their processes do not slow them."""
+
+    waits = False
+    """Whether attempts hold slots without computing for some time, which `waited` returns."""
+
     unpickles = False
     """Whether results are unpickled in this process. If not, `finished` gets the bytes that a
     task returns, and for anything else the pickle that its worker made of it."""
@@ -73,15 +79,13 @@ class Execution(ABC):
         Raises InputError, and reserves nothing, if that is not available.
         """
 
-    def skips(self, phase: str, task: int) -> bool:
-        """Whether a task that is about to begin is done without an attempt."""
-        return False
-
-    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> bool:
         """Handle that an attempt is about to begin on a host; `arguments` is called next.
 
-        `address` is that of the agent of the host, or empty without an agent.
+        Return False if the task is done without the attempt. `address` is that of the agent of
+        the host, or empty without an agent.
         """
+        return True
 
     @abstractmethod
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:

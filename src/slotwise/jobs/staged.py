@@ -49,6 +49,8 @@ class StagedExecution(Execution):
     output appears only if the whole job succeeds.
     """
 
+    waits = True
+
     def __init__(
         self, job: Job, runner: Callable[..., object], layout: Layout, *, overwrite: bool
     ) -> None:

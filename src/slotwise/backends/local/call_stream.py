@@ -229,12 +229,12 @@ class CallStream(Execution):
         new, self.taken = count - self.taken, count
         return new
 
-    def skips(self, phase: str, task: int) -> bool:
-        """Whether a call was cancelled, so that its task is done without a worker."""
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> bool:
+        """Return False if a call was cancelled, so that its task is done without a worker."""
         if self.may_start(task):
-            return False
+            return True
         self._calls.pop(task, None)
-        return True
+        return False
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The numbers that name the file of the attempt, and the call with its inputs."""

@@ -6,9 +6,9 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import cloudpickle
 
@@ -79,7 +79,8 @@ class Reply:
 
     `value` depends on `status`:
 
-    done          the result: the bytes that a task returned, otherwise a `Pickled`
+    done          the result: the bytes that a task returned, or if it `is_pickled` the pickle
+                  of what it returned; reading that runs code of users
     error         the formatted traceback, or an error of `slotwise.jobs.execution`
     stopped       the pickle of the value that the task kept when it was asked to stop, or empty
     lost, exited  a sentence on the end of the worker process; the times are 0. A task has
@@ -91,24 +92,19 @@ class Reply:
     value: object
     started: float = 0.0
     seconds: float = 0.0
+    is_pickled: bool = False
 
     def opened(self) -> Reply:
         """The reply with an unpickled result, or with the error of the attempt to read it."""
-        if not isinstance(self.value, Pickled):
+        if not self.is_pickled:
             return self
-        body = self.value.body
+        body: Any = self.value
+        status: Literal["done", "error"] = "done"
         try:
-            return replace(self, value=of_user(lambda: pickle.loads(body)))
+            value = of_user(lambda: pickle.loads(body))
         except UserCodeError as error:
-            text = f"the result of the task cannot be read: {error}"
-            return replace(self, status="error", value=text)
-
-
-@dataclass(frozen=True, slots=True)
-class Pickled:
-    """The pickle of a result. Reading it runs code of users."""
-
-    body: Pickle
+            status, value = "error", f"the result of the task cannot be read: {error}"
+        return Reply(self.slot, status, value, self.started, self.seconds)
 
 
 class Workers:
@@ -204,7 +200,7 @@ def _reply(answer: Answer) -> Reply:
         return Reply(slot, "done", bytes(body), started, seconds)
     if status == "error":
         return Reply(slot, "error", _error(body), started, seconds)
-    return Reply(slot, status, Pickled(body), started, seconds)
+    return Reply(slot, status, body, started, seconds, is_pickled=True)
 
 
 def _error(body: Pickle) -> object:

@@ -208,11 +208,12 @@ class DataflowExecution(StagedExecution):
         meeting = self._gangs[phase][1] if self._staged.by_name[phase].gang else alone
         return (found, meeting)
 
-    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> None:
+    def begins_at(self, phase: str, task: int, attempt: int, address: str) -> bool:
         """Make the first group that begins in an attempt of a gang the rendezvous of all."""
         if self._staged.by_name[phase].gang and self._gangs.get(phase, (0,))[0] != attempt:
             agent = "" if self._files.is_shared else address
             self._gangs[phase] = attempt, Rendezvous(self._secret, task, agent)
+        return True
 
     def describe(self, phase: str, task: int) -> str:
         """Return a description of the task for messages, with its nodes and their input."""
