@@ -18,19 +18,18 @@ from slotwise.backends.local.backend import emulated, names_hosts
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Network
 from slotwise.core.decisions import Locality
-from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.errors import InputError, check_type, is_number, option_name
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
-from slotwise.results import Result, Results, RunInterrupted, RunLost, RunUnrecorded
+from slotwise.results import Result, Results, RunInterrupted, RunStopped
 from slotwise.running import (
     Options,
     RunOptions,
     RunSpec,
     checked_names,
-    checked_simulation,
     existing,
     warn_user,
 )
@@ -76,7 +75,9 @@ def _simulate(
     from slotwise.backends.simulated.many_tasks import TASKS_MANY, Duration, check_memory
     from slotwise.core.placement import place_blocks
 
-    truth = checked_simulation(simulation)
+    remedy = "expected a slotwise.Simulation, such as slotwise.Simulation(seed=1)"
+    check_type("simulation", simulation, Simulation | None, remedy)
+    truth = simulation or Simulation()
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
     stated = cluster_of(source.workload, slots)
@@ -313,7 +314,7 @@ def compare(
                 result = _run(one, name, cluster, emulate_hosts, history, own)
             else:
                 result = _simulate(one, name, simulation, slots, own)
-        except (RunInterrupted, RunLost, RunUnrecorded) as stop:
+        except RunStopped as stop:
             stop.earlier = tuple(results)
             raise
         except KeyboardInterrupt:  # Between two runs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -86,14 +86,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: a table of the jobs, and the picture of the plan."""
-        from slotwise.insight.report.notebook import plan_html
-        from slotwise.insight.timeline import StepFunction
-
-        changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for piece in self.schedule.pieces:
-            changes[piece.phase.job] += [(piece.start, piece.slots), (piece.end, -piece.slots)]
-        held = {job: StepFunction.of_changes(of_job) for job, of_job in changes.items()}
-        return plan_html(self.summary(), self.schedule.completion(), held)
+        held = ((p.phase.job, p.start, p.end, p.slots) for p in self.schedule.pieces)
+        return _plan_html(self.summary(), self.schedule.completion(), held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +140,24 @@ class TaskPlan:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: a table of the jobs, and the picture of the plan."""
-        from slotwise.insight.report.notebook import plan_html
-        from slotwise.insight.timeline import StepFunction
+        held = ((job, start, end, 1.0) for job, _, _, _, start, end in self.assignment)
+        return _plan_html(self.summary(), self.completion, held)
 
-        changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for job, _, _, _, start, end in self.assignment:
-            changes[job] += [(start, 1), (end, -1)]
-        held = {job: StepFunction.of_changes(of_job) for job, of_job in changes.items()}
-        return plan_html(self.summary(), self.completion, held)
+
+def _plan_html(
+    summary: str,
+    completion: Mapping[str, float],
+    held: Iterable[tuple[str, float, float, float]],
+) -> str:
+    """HTML of a plan, of which `held` has job, start, end and slots of each piece."""
+    from slotwise.insight.report.notebook import plan_html
+    from slotwise.insight.timeline import StepFunction
+
+    changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for job, start, end, slots in held:
+        changes[job] += [(start, slots), (end, -slots)]
+    steps = {job: StepFunction.of_changes(of_job) for job, of_job in changes.items()}
+    return plan_html(summary, completion, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,39 +248,40 @@ class Results(list[Result]):
         return runs_html([result.reported for result in self]) if self else "[]"
 
 
-class RunInterrupted(KeyboardInterrupt):
-    """A run was interrupted; `result` has what was done until then.
+class RunStopped(BaseException):
+    """What the exceptions of a run have in common: `result` has what was done until then.
 
     In a comparison, `earlier` has the results of the runs before it.
     """
 
-    def __init__(self, result: Result) -> None:
-        super().__init__("interrupted")
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
         self.result = result
         self.earlier: tuple[Result, ...] = ()
 
 
-class RunLost(SlotwiseError):
+class RunInterrupted(RunStopped, KeyboardInterrupt):
+    """A run was interrupted."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("interrupted", result)
+
+
+class RunLost(RunStopped, SlotwiseError):
     """A run has lost all its hosts, and no others can join.
 
-    `result` has what was done until then: the output of these jobs is complete. In a
-    comparison, `earlier` has the results of the runs before it.
+    The output of the jobs that are done is complete.
     """
 
     def __init__(self, reason: SlotwiseError, result: Result) -> None:
-        super().__init__(str(reason))
-        self.result = result
-        self.earlier: tuple[Result, ...] = ()
+        super().__init__(str(reason), result)
 
 
-class RunUnrecorded(SlotwiseError):
+class RunUnrecorded(RunStopped, SlotwiseError):
     """A run has ended, but its log or history could not be written completely.
 
-    `result` is the result of the run; its jobs are done, or have failed, as usual. In a
-    comparison, `earlier` has the results of the runs before it.
+    Its jobs are done, or have failed, as usual.
     """
 
     def __init__(self, reason: SlotwiseError, result: Result) -> None:
-        super().__init__(f"the run is over, but not all of it is recorded: {reason}")
-        self.result = result
-        self.earlier: tuple[Result, ...] = ()
+        super().__init__(f"the run is over, but not all of it is recorded: {reason}", result)

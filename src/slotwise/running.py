@@ -306,16 +306,6 @@ def checked_names(schedulers: Iterable[str] | None) -> list[str]:
     return names
 
 
-def checked_simulation(simulation: object) -> Simulation:
-    """Return the given simulation, by default an exact one. InputError for another type."""
-    if not isinstance(simulation, Simulation | None):
-        raise InputError(
-            f"simulation is {simulation!r}; expected a slotwise.Simulation, such as"
-            " slotwise.Simulation(seed=1)"
-        )
-    return simulation or Simulation()
-
-
 def existing(history: str | Path | None) -> str | Path | None:
     """The history, or None if it does not exist yet."""
     return history if history is not None and os.path.exists(history) else None

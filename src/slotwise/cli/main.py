@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, Any
 
 import typer
 
@@ -180,7 +180,10 @@ def _plan(
 
     with exit_codes():
         source = read_source(file).with_options(history=history)
-        budget: _Budget = {"budget_seconds": budget_seconds, "budget_steps": budget_steps}
+        budget: dict[str, Any] = {
+            "budget_seconds": budget_seconds,
+            "budget_steps": budget_steps,
+        }
         plan: Plan | TaskPlan
         if scheduler is None:
             aim = objective_asked(source, objective, aggregate)
@@ -201,11 +204,6 @@ def _plan(
             show_plan(plan)
         else:
             show_task_plan(plan)
-
-
-class _Budget(TypedDict):
-    budget_seconds: float | None
-    budget_steps: int | None
 
 
 @app.command(name="simulate", epilog=EXAMPLE)

@@ -28,7 +28,7 @@ from slotwise.cli.streams import leave
 from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
 from slotwise.insight.report.tables import comparison_table, jobs_table
 from slotwise.insight.report.text import in_short, printable
-from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunUnrecorded, TaskPlan
+from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
 from slotwise.sources import Source
 
 FILE_WIDTH = 10_000
@@ -118,7 +118,7 @@ def partial_results_on_error(as_json: bool, report: Path | None) -> Iterator[Non
     fully recorded."""
     try:
         yield
-    except (RunInterrupted, RunLost, RunUnrecorded) as stop:
+    except RunStopped as stop:
         with suppress(typer.Exit):
             finish([*stop.earlier, stop.result], as_json, report)
         raise
