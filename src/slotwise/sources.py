@@ -42,14 +42,15 @@ Slots = int | Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A workload with its jobs in any of their forms.
-
-    The work of programs and the speeds of hosts are estimated by `rates`.
-    """
+    """A workload, and the rates that estimate the work of programs and the speeds of hosts."""
 
     workload: Workload
-    entries: tuple[Entry, ...]
     rates: Rates = field(default_factory=Rates)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The jobs in any of their forms."""
+        return self.workload.jobs
 
     def with_options(
         self,
@@ -69,18 +70,19 @@ class Source:
                        because it can run only once
         """
         check_path("history", history)
+        jobs: Iterable[Any] = self.entries
+        if overwrite:
+            jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
+        if output_suffix:
+            jobs = [_with_suffix(job, output_suffix) for job in jobs]
         workload = replace(
             self.workload,
+            jobs=tuple(jobs),
             preemption=preemption or self.workload.preemption,
             shuffle=shuffle or self.workload.shuffle,
         )
-        entries: Iterable[Entry] = self.entries
-        if overwrite:
-            entries = (_overwriting(e) if isinstance(e, Described) else e for e in entries)
-        if output_suffix:
-            entries = [_with_suffix(entry, output_suffix) for entry in entries]
         rates = self.rates if history is None else estimate_rates(read_history(history))
-        return Source(workload, tuple(entries), rates)
+        return Source(workload, rates)
 
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
@@ -197,11 +199,10 @@ def read_source(workload: WorkloadLike) -> Source:
         return workload
     if isinstance(workload, str | Path):
         workload = read_workload(workload)
-    if isinstance(workload, Workload):
-        source = Source(workload, workload.jobs)
-    else:
-        entries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
-        source = Source(Workload(()), entries)
+    if not isinstance(workload, Workload):
+        jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
+        workload = Workload(tuple(jobs))
+    source = Source(workload)
     ids = Counter(_stated(entry).id for entry in map(_checked, source.entries))
     if not ids:
         raise InputError("there are no jobs; give at least one")

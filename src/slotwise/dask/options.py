@@ -252,7 +252,7 @@ def header_of(options: GateOptions) -> Header:
     workload = Workload((), pools=tuple(options.pools))
     cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
     given = RunOptions(objective=options.objective)
-    spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
+    spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload), given, {})
     allocator = make_allocator(options.scheduler, options.objective)
     is_quick = allocator.phase_seconds <= QUICK_SECONDS
     rest = REST_SECONDS if is_quick else SEARCH_REST_SECONDS
@@ -276,20 +276,14 @@ def submitter_of(
     An invalid annotation is ignored, with a warning. A `priority` of Dask above 0 is
     "very_high", and one below 0 "very_low", unless the annotation states a priority.
     """
-    submitter = _stated(options, client, annotation, address)
+    try:
+        submitter = options.submitter(client, annotation, address)
+    except InputError as error:
+        logger.warning("client %s: %s; it is ignored", client, error)
+        try:
+            submitter = options.submitter(client, {}, address)
+        except InputError:
+            submitter = Submitter(client_name(client))
     if priority and submitter.priority == "normal":
         return replace(submitter, priority="very_high" if priority > 0 else "very_low")
     return submitter
-
-
-def _stated(
-    options: GateOptions, client: str, annotation: Mapping[str, Any], address: str
-) -> Submitter:
-    try:
-        return options.submitter(client, annotation, address)
-    except InputError as error:
-        logger.warning("client %s: %s; it is ignored", client, error)
-    try:
-        return options.submitter(client, {}, address)
-    except InputError:
-        return Submitter(client_name(client))

@@ -121,8 +121,7 @@ class Session:
         place = hosts.place_for(slots, dask, dask_slots)
         try:
             learning = ProgramHistory(history, place.cluster)
-            source = Source(workload, ())
-            spec = RunSpec(scheduler, "live", (), place.cluster, source, given, {})
+            spec = RunSpec(scheduler, "live", (), place.cluster, Source(workload), given, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
             self._intake = SessionCore(header, learning, place, given.progress, given.log)
         except BaseException:
@@ -235,8 +234,8 @@ class Session:
             raise InputError(
                 "this job is already running; create another object to run it again"
             )
-        entry = arriving(entry, intake.now, intake.unused)
-        source = Source(Workload((), folder=Path(folder)), (entry,), intake.learning.rates)
+        jobs: Any = (arriving(entry, intake.now, intake.unused),)
+        source = Source(Workload(jobs, folder=Path(folder)), intake.learning.rates)
         cluster = intake.state.cluster
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
             warn_user(f"{wrong}: no task is near that input")
