@@ -157,7 +157,12 @@ def main(arguments: Sequence[str]) -> int:
     """Print the findings; return 1 if there are any."""
     plain: dict[str, Any] = tomllib.loads(LIST.read_text(encoding="utf-8"))
     words = Words(**plain)
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__, end="")
+        return 0
     given = [argument for argument in arguments if argument != "--count"]
+    if unknown := [argument for argument in given if argument.startswith("-")]:
+        sys.exit(f"scripts/words.py: unknown option {unknown[0]}; expected --count or --help")
     found = list(check(files_in(given) if given else words.paths(ROOT), words, ROOT))
     if "--count" in arguments:
         counts = Counter(package_of(name) for name, _ in found)

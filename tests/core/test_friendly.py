@@ -111,8 +111,8 @@ def test_results_are_short_in_print() -> None:
             lambda: slotwise.explain(slotwise.simulate([JOB]).log, "j", "x"),  # type: ignore[call-overload]
             "at is 'x'; expected",
         ),
-        (lambda: slotwise.read_log(5), "log is 5; give a path"),  # type: ignore[arg-type]
-        (lambda: slotwise.replay(5), "log is 5; give a path"),  # type: ignore[arg-type]
+        (lambda: slotwise.read_log(5), "log is 5; expected a path"),  # type: ignore[arg-type]
+        (lambda: slotwise.replay(5), "log is 5; expected a path"),  # type: ignore[arg-type]
     ],
 )
 def test_arguments_of_a_wrong_type_are_named(act: Callable[[], object], says: str) -> None:

@@ -33,9 +33,9 @@ def test_a_session_refuses_options_of_a_wrong_type(
 @pytest.mark.parametrize(
     ("binding", "message"),
     [
-        ({"pool": None}, "pool is None; give a text"),
-        ({"pool": ""}, "pool is ''; give a text"),
-        ({"name": None}, "name is None; give a text"),
+        ({"pool": None}, "pool is None; expected a string"),
+        ({"pool": ""}, "pool is ''; expected a string"),
+        ({"name": None}, "name is None; expected a string"),
         ({"weight": "2"}, "weight is '2'; give a number"),
         ({"deadline": "60"}, "deadline is '60'; give a number"),
         ({"slots": 1.0}, "slots is 1.0; give a whole number >= 1"),

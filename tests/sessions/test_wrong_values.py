@@ -44,7 +44,10 @@ def refuses(call: Callable[[], object], message: str) -> None:
         ("echo hello", "'echo hello' is not a job"),
         (Job, "<class 'slotwise.core.job.Job'> is not a job"),
         ({"id": "a", "work": 1, "pool": 3}, "jobs[0].pool is 3: expected a string"),
-        (mapreduce("wordcount", "a", "b", pool=""), "job 'wordcount': pool is ''; give a text"),
+        (
+            mapreduce("wordcount", "a", "b", pool=""),
+            "job 'wordcount': pool is ''; expected a string",
+        ),
         (mapreduce("wordcount", "a", "b", weight="2"), "job 'wordcount': weight is '2'"),
         (
             mapreduce("wordcount", "a", "b", deadline=math.inf),
@@ -66,14 +69,14 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pool": None}, "job 'command': pool is None; give a text"),
+        ({"pool": None}, "job 'command': pool is None; expected a string"),
         ({"weight": "x"}, "job 'command': weight is 'x'; give a number"),
         ({"deadline": math.inf}, "job 'command': deadline is inf; give a finite number"),
         ({"deadline": math.nan}, "job 'command': deadline is nan; give a finite number"),
         ({"deadline": -3}, "job 'command': deadline is -3; give seconds >= 0"),
         ({"steps": 3}, "job 'command': steps is 3; expected pairs"),
         ({"output": 3}, "job 'command': output is 3; expected a path"),
-        ({"id": None}, "the id of a job is None; give a text"),
+        ({"id": None}, "the id of a job is None; expected a string"),
         ({"id": "t", "tasks": "2"}, "job 't': tasks is '2'; give a whole number >= 1"),
         ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; expected a string"),
         ({"id": "n", "env": {"A=B": ""}}, "job 'n': env has the name 'A=B'; expected"),
@@ -103,9 +106,9 @@ def test_command_refuses_what_is_no_command(session: Session, command: Any) -> N
     [
         ({"weight": "x"}, "weight is 'x'; give a number"),
         ({"weight": math.nan}, "weight is nan; give a finite number"),
-        ({"pool": ""}, "pool is ''; give a text"),
-        ({"pool": []}, "pool is []; give a text"),
-        ({"priority": []}, "priority is []; give a text"),
+        ({"pool": ""}, "pool is ''; expected a string"),
+        ({"pool": []}, "pool is []; expected a string"),
+        ({"priority": []}, "priority is []; expected a string"),
         ({"deadline": "x"}, "deadline is 'x'; give a number"),
         ({"deadline": math.inf}, "deadline is inf; give a finite number"),
         ({"deadline": -1}, "deadline is -1; give seconds >= 0"),
@@ -169,9 +172,9 @@ def test_an_unknown_option_is_a_type_error_with_the_public_function(
     ("make", "message"),
     [
         (lambda: Session(1, objective=3), "objective is 3; give the name of a penalty"),
-        (lambda: Session(1, log=3), "log is 3; give a path"),
+        (lambda: Session(1, log=3), "log is 3; expected a path"),
         (lambda: Session(1, shuffle=Shuffle()), "shuffle is not an option of a session"),
-        (lambda: Session(1, history=3), "history is 3; give a path"),
+        (lambda: Session(1, history=3), "history is 3; expected a path"),
     ],
 )
 def test_a_session_refuses_options_of_a_wrong_type(
@@ -210,7 +213,7 @@ DELAY: dict[str, Any] = {"assigner": "delay"}
         ({"assigner": []}, "unknown assigner []; known: greedy, delay, flow"),
         ({"objective": 3}, "objective is 3; give the name of a penalty"),
         ({"preemption": 3}, "preemption is 3; expected a slotwise.Preemption"),
-        ({"log": 3}, "log is 3; give a path"),
+        ({"log": 3}, "log is 3; expected a path"),
     ],
 )
 def test_runs_and_sessions_refuse_options_of_a_wrong_type(
@@ -243,7 +246,7 @@ def test_schedulers_with_queues_refuse_options_of_a_wrong_type(
     ("make", "message"),
     [
         (lambda: simulate([JOB], shuffle=3), "shuffle is 3; expected a slotwise.Shuffle"),
-        (lambda: simulate([JOB], history=3), "history is 3; give a path"),
+        (lambda: simulate([JOB], history=3), "history is 3; expected a path"),
         (lambda: plan([JOB], []), "unknown allocator []; known: fifo"),
         (lambda: plan([JOB], budget_seconds="x"), "budget_seconds is 'x'; give"),
         (lambda: plan([JOB], budget_steps="x"), "budget_steps is 'x'; expected a number"),
@@ -261,7 +264,7 @@ def test_other_functions_refuse_options_of_a_wrong_type(
     ("make", "message"),
     [
         (lambda: Job("k", (), weight="3"), "job 'k': weight is '3'; give a number"),
-        (lambda: Job("k", (), pool=3), "job 'k': pool is 3; give a text"),
+        (lambda: Job("k", (), pool=3), "job 'k': pool is 3; expected a string"),
         (lambda: Job("k", JOB.phases[0]), "job 'k': phases is Phase("),
         (lambda: Job("k", (3,)), "job 'k': phases is (3,); give a list of Phase"),
         (lambda: Job("k", JOB.phases, steps=3), "job 'k': steps is 3; give pairs"),
@@ -278,7 +281,7 @@ def test_other_functions_refuse_options_of_a_wrong_type(
             "the work of a task is a number from 0 to 1e+100, not 1e+308",
         ),
         (lambda: Objective([]), "objective: unknown penalty []"),
-        (lambda: Pool(3), "the name of a pool is 3; give a text"),
+        (lambda: Pool(3), "the name of a pool is 3; expected a string"),
         (lambda: Pool("a", weight="x"), "pool 'a': weight is 'x'; give a number"),
         (lambda: Pool("a", slots_max="4"), "pool 'a': slots_max is '4'; give a whole number"),
         (lambda: Host("a", 3), "host 'a': slots is 3; give whole numbers by kind, such as"),
@@ -298,5 +301,9 @@ def test_the_parts_of_a_job_refuse_values_of_a_wrong_type(
 @pytest.mark.parametrize("job", [None, 5, [], "nobody"])
 def test_a_session_explains_no_other_things_than_jobs(session: Session, job: Any) -> None:
     """What is no text is named as such."""
-    says = "job 'nobody' is not active" if job == "nobody" else f"job is {job!r}; give a text"
+    says = (
+        "job 'nobody' is not active"
+        if job == "nobody"
+        else f"job is {job!r}; expected a string"
+    )
     refuses(lambda: session.explain(job), says)

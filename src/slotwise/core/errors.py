@@ -190,9 +190,9 @@ def shown(value: object) -> str:
 
 
 def check_name(what: str, value: object) -> None:
-    """InputError unless it is a text."""
+    """InputError unless it is a string."""
     if not isinstance(value, str):
-        raise InputError(f"{what} is {shown(value)}; give a text")
+        raise InputError(f"{what} is {shown(value)}; expected a string")
 
 
 def check_type(what: str, value: object, kinds: Any, remedy: str) -> None:
@@ -211,13 +211,13 @@ def check_path(what: str, value: object, optional: bool = True) -> None:
     """InputError unless it is a path, or None if it is optional."""
     is_path = isinstance(value, str) or hasattr(value, "__fspath__")
     if not is_path and (value is not None or not optional):
-        raise InputError(f"{what} is {shown(value)}; give a path, as a text or a Path")
+        raise InputError(f"{what} is {shown(value)}; expected a path, as a string or a Path")
 
 
 def check_text(what: str, value: object) -> None:
-    """InputError unless it is a text that is not empty."""
+    """InputError unless it is a string that is not empty."""
     if not isinstance(value, str) or not value:
-        raise InputError(f"{what} is {value!r}; give a text that is not empty")
+        raise InputError(f"{what} is {value!r}; expected a string that is not empty")
 
 
 def check_whole(what: str, value: object, least: int = 1) -> None:

@@ -202,7 +202,7 @@ def open_log(path: str | Path) -> Log:
     A pipe cannot be read twice, so its turns are kept.
     """
     if not isinstance(path, str | os.PathLike):  # A number would be a file descriptor.
-        raise InputError(f"log is {path!r}; give a path, as a text or a Path")
+        raise InputError(f"log is {path!r}; expected a path, as a string or a Path")
     lines = _lines(path)
     header = _header(path, lines)
     if os.path.isfile(path):
