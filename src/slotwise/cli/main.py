@@ -35,9 +35,8 @@ from slotwise.cli.terminal import (
     cluster_left_out,
     errors,
     exit_codes,
-    finish,
-    partial_results_on_error,
     print_json,
+    results_shown,
     show_message,
     show_plan,
     show_task_plan,
@@ -222,20 +221,19 @@ def _simulate(
 
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
-    with exit_codes():
+    with exit_codes(), results_shown(output.as_json, output.report) as results:
         source = read_source(file)
         output.check(file)
-        with partial_results_on_error(output.as_json, output.report):
-            result = api.simulate(
-                source,
-                scheduler,
-                simulation=truth.simulation(),
-                slots=parse_slots(slots),
-                history=history,
-                **scheduling.options(source, output.log),
-            )
+        result = api.simulate(
+            source,
+            scheduler,
+            simulation=truth.simulation(),
+            slots=parse_slots(slots),
+            history=history,
+            **scheduling.options(source, output.log),
+        )
+        results.append(result)
         show_unknown(source.with_options(history=history), history)
-        finish([result], output.as_json, output.report)
 
 
 @app.command(name="run")
@@ -261,13 +259,12 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
-    with exit_codes():
+    with exit_codes(), results_shown(output.as_json, output.report) as results:
         source = read_source(file)
         output.check(file)
         options = scheduling.options(source, output.log)
-        partial = partial_results_on_error(output.as_json, output.report)
         note = cluster_left_out(source, emulate_hosts, dask)
-        with partial, Progress(errors(), f"{scheduler}, live", note=note) as progress:
+        with Progress(errors(), f"{scheduler}, live", note=note) as progress:
             options["progress"] = progress
             result = api.run(
                 source.with_options(overwrite=overwrite),
@@ -279,7 +276,7 @@ def _run(
                 history=history,
                 **options,
             )
-        finish([result], output.as_json, output.report)
+        results.append(result)
 
 
 @app.command(name="compare")
@@ -309,7 +306,7 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with exit_codes():
+    with exit_codes(), results_shown(output.as_json, output.report) as results:
         source = read_source(file)
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
@@ -318,12 +315,11 @@ def _compare(
         if live:
             truth.refuse_live()
         options = scheduling.options(source, output.log)
-        partial = partial_results_on_error(output.as_json, output.report)
         titles = [f"{name}, live" for name in names]
         note = cluster_left_out(source, emulate_hosts)
-        with partial, Progress(errors(), *titles, note=note) as progress:
+        with Progress(errors(), *titles, note=note) as progress:
             options["progress"] = progress if live else None
-            results = api.compare(
+            results += api.compare(
                 source.with_options(overwrite=overwrite),
                 names,
                 live=live,
@@ -335,7 +331,6 @@ def _compare(
             )
         if not live:
             show_unknown(source.with_options(history=history), history)
-        finish(results, output.as_json, output.report)
 
 
 app.command(name="report")(report_logs)

@@ -82,7 +82,7 @@ def _first_signal_interrupts() -> Iterator[None]:
         signal.signal(number, leave)
 
 
-def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
+def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
     """Print results, write the report, and exit with 1 if a job failed."""
     try:
         _print_results(results, as_json)
@@ -113,15 +113,20 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 
 @contextmanager
-def partial_results_on_error(as_json: bool, report: Path | None) -> Iterator[None]:
-    """Show the results so far before the error message of a run that is stopped, lost or not
-    fully recorded."""
+def results_shown(as_json: bool, report: Path | None) -> Iterator[list[Result]]:
+    """Show the results that the block adds to the list, and exit with 1 if a job failed.
+
+    If a run is stopped, lost or not fully recorded, show the results so far before the error
+    message.
+    """
+    results: list[Result] = []
     try:
-        yield
+        yield results
     except RunStopped as stop:
         with suppress(typer.Exit):
-            finish([*stop.earlier, stop.result], as_json, report)
+            _finish([*stop.earlier, stop.result], as_json, report)
         raise
+    _finish(results, as_json, report)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
