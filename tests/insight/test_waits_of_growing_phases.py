@@ -5,7 +5,7 @@ from __future__ import annotations
 import slotwise
 from slotwise import Cluster, Job, Phase, Tasks
 from slotwise.backends.simulated.backend import SimulatedBackend
-from slotwise.core.events import PhaseClosed, Request, TasksAdded
+from slotwise.core.events import JobChanged, PhaseClosed, Request, TasksAdded
 from slotwise.core.job import PhaseId
 from slotwise.core.log import Header, Log
 from slotwise.core.loop import initial_state, turn
@@ -41,6 +41,14 @@ def test_a_job_without_tasks_does_not_wait() -> None:
     log = log_of(TasksAdded(5.5, CALL, 1), PhaseClosed(9.0, CALL))
     waits = slotwise.explain(log, "calls")
     assert [(wait.start, wait.end) for wait in waits] == [(5.5, 6.0)]
+
+
+def test_a_job_without_tasks_does_not_wait_when_it_is_moved() -> None:
+    """Its wait begins with its next task, in the new pool."""
+    moved = JobChanged(3.0, "calls", "normal", 1.0, "new", None)
+    log = log_of(moved, TasksAdded(5.5, CALL, 1), PhaseClosed(9.0, CALL))
+    waits = slotwise.explain(log, "calls")
+    assert [(wait.pool, wait.start, wait.end) for wait in waits] == [("new", 5.5, 6.0)]
 
 
 def test_the_reason_of_a_job_without_tasks_is_that_more_may_come() -> None:
