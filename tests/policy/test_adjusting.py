@@ -27,11 +27,11 @@ COUNT = 400
 SLOTS = 6
 
 
-def a_workload(pools: tuple[Pool, ...], *, equal: bool = False, count: int = COUNT) -> Workload:
+def a_workload(pools: tuple[Pool, ...], *, count: int = COUNT) -> Workload:
     """Many jobs that arrive within a second, and more work than slots."""
     random, jobs = Random(1), []
     for number in range(count):
-        tasks = Tasks(random.choice([1, 2, 5]), 1.0 if equal else random.uniform(0.1, 9))
+        tasks = Tasks(random.choice([1, 2, 5]), random.uniform(0.1, 9))
         phases = [Phase("first", tasks)]
         if number % 3 == 0:
             phases.append(Phase("second", Tasks(1, 2.0), after=frozenset({"first"})))

@@ -141,23 +141,8 @@ def test_phases_of_inner_pools_run_in_parallel() -> None:
     assert most_at_once([p for p in schedule.pieces if p.phase.job in ("a1", "y1")]) == 1
 
 
-def jobs_of_a_rounded_share() -> tuple[Job, ...]:
-    """Jobs of which one gets 1 + 1.2e-12 slots for a time."""
-    given = [(0.15, 1, 2, 0.3), (2.1390625, 0, 6, 0.3), (0.2, 0, 5, 2.0), (0.25, 0, 5, 2.0)]
-    return tuple(
-        Job(
-            f"j{number}",
-            (Phase("p0", Tasks(20, work), slots_min=least, slots_max=most),),
-            weight=weight,
-            pool="a",
-        )
-        for number, (work, least, most, weight) in enumerate(given)
-    )
-
-
 @settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(dag=False))
-@example(jobs_of_a_rounded_share())
 def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, ...]) -> None:
     """Slots given in one order, again at every completion, are those of Fig. 3."""
     cluster = Cluster.of_slots(8)
