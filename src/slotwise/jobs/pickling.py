@@ -145,7 +145,7 @@ _begin()
 os.register_at_fork(after_in_child=_begin)
 
 
-# Values that cannot be pickled, but that another process can create anew.
+# Values that cannot be pickled, but that another process can create again.
 
 Reduced = tuple[Any, ...]
 """How pickle creates a value: a callable, its arguments, and optional further items."""

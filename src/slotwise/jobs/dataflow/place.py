@@ -130,7 +130,7 @@ LOOPBACK = "127.0.0.1"
 """Where a group that is not in a gang listens."""
 
 Note = Callable[[str, str | None], str | None]
-"""Writes a note by its name if a text is given, and returns the text of the note."""
+"""Writes a note by its name if its content is given, and returns the content of the note."""
 
 
 class Meeting:

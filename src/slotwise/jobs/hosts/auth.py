@@ -149,7 +149,7 @@ def greeting(
     """Greet the other side of a new connection; return its greeting and the role of the client.
 
     The client gives its role. Raises RefusedError; CutOffError if the other side closes the
-    connection during the proof; MessageError for bytes that are no greeting.
+    connection during the proof; MessageError for bytes other than a greeting.
 
     secrets  by role, what both sides have to know; None if TLS has authenticated them
     """
@@ -185,12 +185,12 @@ def _proof(secret: bytes, mine: bytes, is_client: bool) -> Steps[None]:
 
     The listener checks first, so that only authenticated clients get data computed from it.
     """
-    here, there = (b"manager", b"agent") if is_client else (b"agent", b"manager")
+    own_role, peer_role = (b"manager", b"agent") if is_client else (b"agent", b"manager")
     theirs = yield from take_frame(MAX_PROOF)
     if len(theirs) != NONCE_BYTES:
         raise MessageError("it has no random number")
-    proof = hmac.digest(secret, here + theirs + mine, "sha256")
-    expected = hmac.digest(secret, there + mine + theirs, "sha256")
+    proof = hmac.digest(secret, own_role + theirs + mine, "sha256")
+    expected = hmac.digest(secret, peer_role + mine + theirs, "sha256")
     if is_client:
         yield frame(proof)
     try:

@@ -1,9 +1,9 @@
 """Messages between managers, agents and tasks: lists of plain values and of opaque bytes.
 
-A frame is a length of four bytes, then so many bytes. Greetings are frames with text and JSON,
-because programs without msgpack greet, too. All later messages are frames with a msgpack list.
-This module never unpickles: pickles of users are bytes in the messages, which only workers and
-the readers of results open. The worst that invalid bytes do is a MessageError.
+A frame is a length in four bytes, then that number of bytes. Greetings are frames with text and
+JSON, because programs without msgpack greet, too. All later messages are frames with a msgpack
+list. This module never unpickles: pickles of users are bytes in the messages, which only
+workers and the readers of results open. The worst that invalid bytes do is a MessageError.
 
 What is to be received is a generator that yields how many bytes it needs next. So the same code
 runs on sockets that block (`run`) and on others, as in the listener of channels.
