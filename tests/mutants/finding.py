@@ -162,6 +162,7 @@ def renamed(mutant: Mutant, renames: Sequence[tuple[str, str]]) -> Mutant:
         original=new(mutant.original),
         mutated=new(mutant.mutated),
         tests=tuple(map(new, mutant.tests)),
+        killed_by=mutant.killed_by and new(mutant.killed_by),
     )
 
 
