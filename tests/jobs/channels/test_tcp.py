@@ -6,9 +6,12 @@ import os
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,9 +20,11 @@ from certificates import contexts
 from jobs.channels.ends import SECRET, Child
 from slotwise.jobs.channels import tcp
 from slotwise.jobs.channels.carriers import BrokenChannelError, Packed
-from slotwise.jobs.channels.streams import Writer
+from slotwise.jobs.channels.streams import Reader, Writer
 from slotwise.jobs.channels.tcp import Listener, connect
+from slotwise.jobs.channels.wire import Wire
 from slotwise.jobs.hosts.messages import frame
+from tiers import examples
 
 Ends = tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]
 
@@ -449,3 +454,57 @@ def fail_within(writer: Writer) -> None:
         writer.flush()
     except RuntimeError as error:
         writer.fail(str(error))
+
+
+def interrupted_write(number: int) -> tuple[bool, str]:
+    """Write records, and raise before the instruction with this number. The reader's failure.
+
+    Whether an exception was raised comes first: a number may be too large.
+    """
+    ours, theirs = socket.socketpair()
+    writer = Writer(tcp._SocketSink(Wire(ours)), batch_bytes=1)
+    left = number
+
+    def step(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if not left:
+            sys.settrace(before)
+            left = -1
+            raise RuntimeError("stop now")
+        return step
+
+    def enter(frame: FrameType, event: str, argument: object) -> Any:
+        is_ours = "slotwise" in frame.f_code.co_filename and frame.f_code.co_name != "__exit__"
+        frame.f_trace_opcodes = is_ours
+        return step if is_ours else None
+
+    before = sys.gettrace()
+    with suppress(RuntimeError), writer:
+        sys.settrace(enter)
+        try:
+            for _ in range(3):
+                writer.write(bytes(700))
+        finally:
+            sys.settrace(before)
+    with Reader(tcp._SocketSource(Wire(theirs))) as reader:
+        try:
+            list(reader)
+        except BrokenChannelError as error:
+            return True, error.reason
+    return False, ""
+
+
+def test_an_exception_at_any_instruction_of_a_write_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also between the last bytes of a piece and the note that it was sent."""
+    monkeypatch.setattr(tcp, "PIECE_BYTES", 300)  # Three pieces for each record.
+    step = examples(13, slow=1)
+    for number in count(1, step):
+        was_raised, reason = interrupted_write(number)
+        if not was_raised:
+            assert number > 500, "the whole of a write was tried"
+            return
+        assert reason == "RuntimeError: stop now", f"after {number} instructions"
