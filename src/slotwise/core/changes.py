@@ -1,4 +1,4 @@
-"""What came, went or changed since all phases were allocated slots."""
+"""The changes of phases since all of them were allocated slots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Changes:
     front     by kind of slot: the phases that the last `Reallocate` put first; None if it named
               none
     others    by kind of slot: the other ready phases that came, or whose demand changed, since
-    behind    by kind of slot: the estimated work of the phases behind those, slot-seconds
+    later_work by kind of slot: the estimated work of the phases after those, slot-seconds
     is_slight whether few phases came or left since the last `Reallocate`: in each pool at most
               one for `SLIGHT` of its ready phases. Then most shares are still right
 
@@ -33,7 +33,7 @@ class Changes:
         self.ended: dict[PhaseId, PhaseState] = {}
         self.front: dict[str, dict[PhaseId, PhaseState]] | None = None
         self.others: dict[str, dict[PhaseId, PhaseState]] = {}
-        self.behind: Mapping[str, float] = {}
+        self.later_work: Mapping[str, float] = {}
         self.is_slight = False
 
     def invalidate(self) -> None:
@@ -64,7 +64,7 @@ class Changes:
     ) -> None:
         """All phases were allocated slots."""
         self.adjusted()
-        self.is_slight, self.front, self.behind = True, None, decision.behind
+        self.is_slight, self.front, self.later_work = True, None, decision.behind
         if decision.next is not None:
             self.front = {kind: {} for kind in kinds}
             self.others = {kind: {} for kind in kinds}

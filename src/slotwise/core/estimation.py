@@ -37,7 +37,7 @@ def work_left(
     return max(expected_pending * factor + running_left, MIN_WORK)
 
 
-# What other phases tell about the tasks of a phase: normal distributions of a logarithm.
+# Estimates of the tasks of a phase from other phases: normal distributions of a logarithm.
 #
 # The time of a task is positive, and errors are factors. So all estimates are of logarithms,
 # and are normal: a mean and a variance. docs/algorithms/unknown-sizes.md has the formulas.
@@ -61,7 +61,7 @@ FAR = 5.0
 """Standard deviations beyond which a tail is not computed."""
 
 GROWTH = 1.2
-"""Of a task that has run for longer than any tail tells: its time, by the time it has run."""
+"""The time of a task that has run for longer than any tail predicts, by the time it has run."""
 
 
 class Normal(NamedTuple):
@@ -86,7 +86,7 @@ def combined(one: Normal, other: Normal) -> Normal:
 
 
 def expected_if_late(estimate: Normal, elapsed: float) -> float:
-    """The mean time of a task of a phase if one of them has run for `elapsed` and goes on.
+    """The mean time of the tasks of a phase of which one has run for `elapsed` and still runs.
 
     The logarithm of the phase's mean has this estimate, and those of its tasks vary around it
     by `WITHIN`. A phase of known mean (variance 0) stays as it is: a single task is late. O(1).

@@ -194,7 +194,7 @@ def _exists(place: Path) -> bool:
 
 
 def _refuse_others(path: str | Path) -> None:
-    """InputError if the file is no history, or a newer one. Takes no lock, changes nothing.
+    """InputError if the file is not a history, or is newer. Takes no lock, changes nothing.
 
     The marks of a history are always in the file itself, never only in its log. While another
     process writes, the file may look damaged to a reader without a lock; such errors are left
@@ -241,8 +241,8 @@ def _input_errors(path: str | Path) -> Iterator[None]:
         ) from error
     except sqlite3.Error as error:
         raise InputError(_reason(path, error)) from error
-    except UnicodeDecodeError as error:  # Raised by Python for texts in the database.
-        raise InputError(_damaged(path, "a text is not UTF-8")) from error
+    except UnicodeDecodeError as error:  # Raised by Python for strings in the database.
+        raise InputError(_damaged(path, "a string is not UTF-8")) from error
 
 
 def _reason(path: str | Path, error: sqlite3.Error) -> str:
@@ -254,7 +254,7 @@ def _reason(path: str | Path, error: sqlite3.Error) -> str:
         )
     if code == sqlite3.SQLITE_NOTADB:
         return (
-            f"history {str(path)!r}: this is no database, or a damaged one, and is left"
+            f"history {str(path)!r}: this is not a database, or a damaged one, and is left"
             " unchanged; name a file that `slotwise run --history` has written, or a new one"
         )
     if code in (

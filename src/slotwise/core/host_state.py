@@ -31,7 +31,7 @@ class FreeSlots:
         self.by_host = {h.name: h.slots[kind] for h in cluster.hosts if h.slots.get(kind)}
         self.freed: list[str] = []
         self._set_aside: dict[str, int] = {}
-        self._excess: dict[str, int] = {}  # Slots that are held but not there any more.
+        self._excess: dict[str, int] = {}  # Slots that are held but were removed.
 
     @property
     def count(self) -> int:
@@ -64,7 +64,7 @@ class FreeSlots:
                 self.freed.append(host)
 
     def resize(self, host: str, more: int) -> None:
-        """A host has so many more slots, or fewer: then those that are held are in excess."""
+        """Add `more` slots to a host; below 0, held slots may then be in excess."""
         if more >= 0:
             self.give_back(host, more)
         elif host in self._set_aside:
@@ -101,7 +101,7 @@ class FreeSlots:
         self._set_aside.pop(host, None)
 
     def _use_excess(self, host: str, slots: int) -> int:
-        """The part of returned slots that are not there any more."""
+        """The part of returned slots that were removed from the host."""
         excess = self._excess.pop(host, 0)
         if excess > slots:
             self._excess[host] = excess - slots
@@ -343,7 +343,7 @@ class Queues:
 
     jobs         in the order in which their tasks were placed
     is_outdated  whether jobs, tasks or hosts that they do not cover came or went since
-    has_heard    whether time has passed since, so that estimates may have changed
+    has_time_passed whether time has passed since, so that estimates may have changed
     """
 
     def __init__(self) -> None:

@@ -214,7 +214,7 @@ class Jobs:
 
 
 def unblock_successors(phase: PhaseState, task: int, host: str) -> Iterator[PhaseState]:
-    """Tell the phases that need not wait for all tasks of this one that a task is done.
+    """Update the phases that need not wait for all tasks of this one: a task is done.
 
     Yields those that have a new pending task or nothing left to wait for.
     """
@@ -228,17 +228,17 @@ def unblock_successors(phase: PhaseState, task: int, host: str) -> Iterator[Phas
             yield from _release(other, phase)
 
 
-def release_followers(phase: PhaseState) -> Iterator[PhaseState]:
-    """Tell the phases that wait for this one that it is done; yields those that may begin."""
+def release_successors(phase: PhaseState) -> Iterator[PhaseState]:
+    """Update the phases that wait for this one, which is done; yields those that may begin."""
     for other in phase.successors:
         if phase.id.phase in other.waits_for:
             yield from _release(other, phase)
 
 
 def block_successors(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseState]:
-    """Let the phases behind this one wait again, because the output of these tasks is lost.
+    """Let the successors of a phase wait again, because the output of these tasks is lost.
 
-    Yields those whose pending tasks may not begin any more. Their running tasks go on, because
+    Yields those whose pending tasks may not begin. Their running tasks continue, because
     they may have read all that they need.
     """
     for other in phase.successors:
@@ -247,11 +247,11 @@ def block_successors(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseS
                 yield other
         elif other.done == other.phase.tasks.count:
             continue  # If it is undone later, it waits again, too.
-        elif hold_behind(other, phase) and other.is_ready:
+        elif wait_for_lost(other, phase) and other.is_ready:
             yield other
 
 
-def hold_behind(other: PhaseState, phase: PhaseState) -> bool:
+def wait_for_lost(other: PhaseState, phase: PhaseState) -> bool:
     """Let a phase wait for one before it if that lacks tasks. Whether it lacks too many."""
     if phase.done == phase.phase.tasks.count or _has_enough(other, phase):
         return False
@@ -326,7 +326,7 @@ class Admission:
         return self._admit(pools)
 
     def recount(self, admitted: Iterable[Job], pools: PoolTree) -> Iterator[Job]:
-        """Count the admitted jobs anew, in new pools. The jobs that may begin now."""
+        """Count the admitted jobs in new pools. The jobs that may begin now."""
         self._running = Counter(name for job in admitted for name in _limited(job, pools))
         self._excess = self._running.copy()
         return self._admit(pools)

@@ -18,7 +18,7 @@ from slotwise.core.task_homes import BLOCKED, DONE, DROPPED, PENDING, RUNNING, T
 # Where tasks of a phase have failed, and on which hosts it therefore begins nothing.
 
 SUSPECT = 3
-"""So many attempts of a phase that fail in a row make their host suspect.
+"""The number of failures of a phase in a row that make their host suspect.
 
 One less than the attempts of a task by default, so that a task can still run elsewhere.
 """
@@ -101,7 +101,7 @@ class WaitingNode(ShareNode):
 
 SPARED = 2.0
 """How many times as long as its longest stopped attempt a task runs before it is stopped again
-for the share of a pool. Above 1, it ends at last, even if shares go back and forth."""
+for the share of a pool. Above 1, the number of stops is bounded even if shares oscillate."""
 
 MIN_STOPPED = 1e-3
 """The least seconds that a stopped attempt counts: it may be stopped as soon as it begins."""
@@ -117,7 +117,7 @@ class PhaseState(WaitingNode):
 
     Each task takes its `request` of one host. `running`, `slots_on_lost_hosts`, `demand` and
     `max_share` count slots, `width` of them for each task. A phase `is_wide` if free slots
-    alone do not tell whether it can launch: a task takes several, or it is a gang. A gang
+    alone do not decide whether it can launch: a task takes several, or it is a gang. A gang
     launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`) from
     the end of an attempt without a result until none of its tasks runs. It counts against the
     share of a `pool`. Its `job_share` has all phases of its job that do so, if there are
@@ -446,7 +446,7 @@ class PhaseState(WaitingNode):
             self.is_broken = False
         return launch, speed
 
-    def look_for(self, lost: Collection[str]) -> None:
+    def count_on_lost(self, lost: Collection[str]) -> None:
         """Count the slots that it holds on these unresponsive hosts. O(running tasks)."""
         slots_on_lost_hosts = sum(launch.host in lost for launch, *_ in self.launches.values())
         self.slots_on_lost_hosts = slots_on_lost_hosts * self.width
@@ -501,7 +501,7 @@ class PhaseState(WaitingNode):
         return tasks
 
     def block(self, task: int) -> bool:
-        """Make a pending task blocked: what it needs is not there any more."""
+        """Make a pending task blocked: its input is not available any more."""
         if self._status[task] != PENDING:
             return False
         self._status[task] = BLOCKED
@@ -533,7 +533,7 @@ class PhaseState(WaitingNode):
         return self._status[task] == BLOCKED
 
     def is_done(self, task: int) -> bool:
-        """Whether a task is done, and its output is there."""
+        """Whether a task is done and its output is available."""
         return self._status[task] == DONE
 
     def note_stopped(self, task: int, attempt: int, now: float) -> None:

@@ -28,7 +28,7 @@ class PhaseWork:
     """What is known of the work of a phase, in seconds at speed 1. Each method is O(1).
 
     The caller passes the numbers of done and of running tasks. For equal tasks these are
-    enough; only for tasks of unequal work are there sums of the estimates.
+    enough; sums of the estimates exist only for tasks of unequal work.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class PhaseWork:
     )
 
     def __init__(self, job: Job, phase: Phase, default_work: float, learned: Learned) -> None:
-        """`learned` is what all phases tell about others; call `enter` before anything else."""
+        """`learned` has what is known from all phases; call `enter` before anything else."""
         tasks, work = phase.tasks, phase.tasks.work
         self._works = work if isinstance(work, tuple) else None
         self._each = work if isinstance(work, float | int) else default_work
@@ -222,7 +222,7 @@ class PhaseWork:
             self._kept[task] = self._kept.get(task, 0.0) + work
 
 
-# What finished tasks tell about phases of which none has finished, as sums by source.
+# Estimates of phases without finished tasks, from the finished tasks of others, as sums.
 
 SPREAD = 1.0
 """The assumed variance of logarithms before any task has finished."""
@@ -337,7 +337,7 @@ class Measured:
 class OfProgram:
     """The phases of one name of a program. In wider sums they count once, with their mean.
 
-    A thousand calls of one function tell no more about other functions than one call does.
+    A thousand calls of one function give no more information on other functions than one call.
     """
 
     __slots__ = ("_mean", "_number", "_wider", "sums")

@@ -36,7 +36,7 @@ class ShareNode:
     allocated  slots that it should hold according to the last `Reallocate`
     owed       the guaranteed part of them
     running    slots that it holds
-    away       slots that it holds on unresponsive hosts; they are not shared or counted
+    slots_on_lost_hosts  slots that it holds on unresponsive hosts; they are not shared
     weight     of a pool among its siblings; 0 for others
     urgency    of a phase, where phases are served in turn: the smallest first
     unit       slots that it takes at once: those of a task or of a gang; 1 for a pool
@@ -479,8 +479,8 @@ class PoolState(GroupNode):
     def watch(self, now: float) -> list[float]:
         """Update its shortages: start the clock of new ones, and reset that of ended ones.
 
-        Returns the instants at which the new ones will be overdue. A fraction of a slot is no
-        shortage.
+        Returns the instants at which the new ones will be overdue. A fraction of a slot is
+        not a shortage.
         """
         preemption = self.preemption
         assert preemption is not None, "only pools that take back are watched"

@@ -10,7 +10,7 @@ from slotwise.core.pool_state import PoolState, path_to
 class Reserved:
     """The reserved slots of each host by pool; the other free slots are in `free`.
 
-    They are part of the slots that are coming to the pool and to those that contain it.
+    They count as slots that are being reclaimed for the pool and for those that contain it.
     """
 
     def __init__(self, free: FreeSlots) -> None:
@@ -18,7 +18,7 @@ class Reserved:
         self.by_host: dict[str, dict[PoolState, int]] = {}
 
     def count(self) -> None:
-        """Count them as coming to their pools, which counted nothing."""
+        """Count them for their pools, which counted nothing."""
         for by_pool in self.by_host.values():
             for share, slots in by_pool.items():
                 for pool in path_to(share):
@@ -35,7 +35,7 @@ class Reserved:
                 pool.slots_being_reclaimed += slots
 
     def release(self, host: str, share: PoolState, slots_max: int) -> int:
-        """Free up to so many of the slots that are reserved for a pool; their number."""
+        """Free up to `slots_max` of the slots that are reserved for a pool; the number."""
         by_pool = self.by_host.get(host, {})
         slots = max(0, min(slots_max, by_pool.get(share, 0)))
         if slots:

@@ -88,7 +88,7 @@ class Shares:
                 if total is not None:
                     share.join(total)
 
-    def ring(self) -> None:
+    def raise_alarms(self) -> None:
         """Mark the pools whose time-out has passed as overdue."""
         alarms, now = self.alarms, self.now
         while alarms and alarms[0][0] <= now:
@@ -172,7 +172,7 @@ class Shares:
         """Add to the slots that the job and the pools of a phase should hold.
 
         A pool with a guarantee keeps what it should hold: phases that come or leave divide it
-        anew.
+        again.
         """
         pool, group = phase.pool, phase.group
         if group is not None:
@@ -219,7 +219,7 @@ class Shares:
     def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
         """Recount all phases: hosts came or went, or an attempt ended on a lost one.
 
-        Tasks on the hosts in `lost` are away: they count against no share of the other hosts.
+        Tasks on the hosts in `lost` count against no share of the other hosts.
         Call `clear` before for all kinds, and after all are counted `rebuild_order`.
         O(running tasks + phases + pools).
         """
@@ -232,7 +232,7 @@ class Shares:
             job.rank = None
         self.reserved.count()
         for phase in phases:
-            phase.look_for(lost)
+            phase.count_on_lost(lost)
             self._count(phase, lost)
         for pool in pools:
             pool.excess = pool.running
@@ -495,7 +495,7 @@ class SharesByKind:
         for shares in self.of.values():
             shares.now = now
             if shares.alarms:
-                shares.ring()
+                shares.raise_alarms()
 
     def next_alarm(self) -> float:
         """When the next pool will be overdue if nothing changes; inf if none will."""
@@ -521,7 +521,7 @@ class SharesByKind:
             set_guarantees(
                 [pool for shares in self.of.values() for pool in shares.inner_first()]
             )
-        self._line_up()
+        self._rebuild_order()
 
     def adjust(
         self,
@@ -545,7 +545,7 @@ class SharesByKind:
             shares.clear()
         for kind, shares in self.of.items():
             shares.recount(of_kind[kind], lost)
-        self._line_up()
+        self._rebuild_order()
 
     def release_host(self, host: str) -> None:
         """A host changes: none of its slots is reserved any more."""
@@ -570,11 +570,11 @@ class SharesByKind:
 
     def check_reclaimed(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
         """Assert that what is taken back for each share, or reserved, is counted. For tests."""
-        coming: Counter[PoolState] = Counter()
+        reclaimed: Counter[PoolState] = Counter()
         for phase in phases:
             for host, taker in phase.stops():
                 if host not in lost:
-                    coming.update(dict.fromkeys(path_to(taker), phase.width))
+                    reclaimed.update(dict.fromkeys(path_to(taker), phase.width))
         for shares in self.of.values():
             assert not shares.reserved.by_host.keys() & lost, (
                 "nothing begins on a host that is lost"
@@ -582,10 +582,10 @@ class SharesByKind:
             for by_pool in shares.reserved.by_host.values():
                 assert all(slots > 0 for slots in by_pool.values())
                 for taker, slots in by_pool.items():
-                    coming.update(dict.fromkeys(path_to(taker), slots))
+                    reclaimed.update(dict.fromkeys(path_to(taker), slots))
         for shares in self.of.values():
             for pool in shares.inner_first():
-                assert pool.slots_being_reclaimed == coming[pool], (
+                assert pool.slots_being_reclaimed == reclaimed[pool], (
                     "all slots that come are counted"
                 )
 
@@ -608,7 +608,7 @@ class SharesByKind:
         lacking = [share for share in overdue if share.missing(self.of[slot_kind].now) > 0]
         return next(iter(lacking or overdue or named), None)
 
-    def _line_up(self) -> None:
+    def _rebuild_order(self) -> None:
         for shares in self.of.values():
             shares.rebuild_order()
 

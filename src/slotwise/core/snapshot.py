@@ -74,7 +74,7 @@ class Snapshot:
     def holding(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases, then those that hold such slots but are ready no longer.
 
-        These wait again because input was lost, while their running tasks go on. O(phases of
+        These wait again because input was lost, while their running tasks continue. O(phases of
         admitted jobs).
         """
         waiting_again = (

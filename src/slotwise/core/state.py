@@ -59,9 +59,9 @@ from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.jobs_in_progress import (
     Jobs,
     block_successors,
-    hold_behind,
-    release_followers,
+    release_successors,
     unblock_successors,
+    wait_for_lost,
 )
 from slotwise.core.phase_state import PhaseState, check_phase, phases_below
 from slotwise.core.phase_work import Learned
@@ -89,7 +89,7 @@ class State(Snapshot):
     """All jobs, phases, slots and waits, as the result of events and decisions.
 
     A job that is over leaves it: it grows with what is alive, not with what has been.
-    `completed` and `failed` tell how jobs ended in the current turn: at what time, or why.
+    `completed` and `failed` hold how jobs ended in the current turn: at what time, or why.
     """
 
     def __init__(
@@ -420,7 +420,7 @@ class State(Snapshot):
                     f" {count} times{why}"
                 )
         for name in phase.phase.after:  # It did not wait for them while it was done.
-            hold_behind(phase, self._phases[PhaseId(phase.job.id, name)])
+            wait_for_lost(phase, self._phases[PhaseId(phase.job.id, name)])
         for other in block_successors(phase, tasks):
             if other.waits_for or not other.has_tasks:
                 self._make_unready(other)
@@ -724,7 +724,7 @@ class State(Snapshot):
         if phase.blocked or phase.is_open:
             return  # Its other tasks continue tasks that are not done, or were not added yet.
         if not self._jobs.is_given_up(phase.job.id):
-            for other in release_followers(phase):
+            for other in release_successors(phase):
                 self._make_ready(other)
             self._begin(self._jobs.phase_done(phase, at, self.pools))
             if phase.job.id in self.completed:

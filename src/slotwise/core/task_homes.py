@@ -149,10 +149,10 @@ class TaskHomes:
         is_pending = np.frombuffer(self._status, np.uint8)[every.tasks] == PENDING
         return Copies(every.names, every.tasks[is_pending], every.hosts[is_pending])
 
-    def pending(self, most: int) -> Sequence[int]:
-        """The lowest pending tasks, at most so many. O(tasks), in numpy."""
+    def pending(self, count: int) -> Sequence[int]:
+        """The first `count` pending tasks. O(tasks), in numpy."""
         is_pending = np.frombuffer(self._status, np.uint8) == PENDING
-        found: list[int] = np.flatnonzero(is_pending)[:most].tolist()
+        found: list[int] = np.flatnonzero(is_pending)[:count].tolist()
         return found
 
     def bytes_of(self, tasks: Integers) -> Integers:

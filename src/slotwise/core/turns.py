@@ -18,7 +18,7 @@ from slotwise.core.pool_state import GroupNode, PoolState, Rank, ShareNode, whol
 class LaunchOrder(NamedTuple):
     """The phases that get the next free slots, one task each, in this order.
 
-    `is_cut` if further turns cannot be told before these launches are applied.
+    `is_cut` if further turns are not known before these launches are applied.
     """
 
     phases: Sequence[PhaseState]

@@ -47,8 +47,8 @@ class JobGraphs:
     @cached_property
     def arcs(self) -> list[Ints]:
         """For each place within a job, pairs of the stage there and one before it."""
-        behind = np.repeat(np.arange(len(self.place)), np.diff(self.before_first))
-        pairs, place = np.column_stack([behind, self.before]), self.place[behind]
+        later = np.repeat(np.arange(len(self.place)), np.diff(self.before_first))
+        pairs, place = np.column_stack([later, self.before]), self.place[later]
         return [pairs[place == number] for number in range(int(self.place.max()) + 1)]
 
     @cached_property
@@ -69,8 +69,8 @@ class UnbegunPhases:
     place    of each phase, by its name
     jobs     the place of each of their jobs, by name
     weight   of each job
-    graphs   the jobs; a phase may wait for others here
-    behind   the places of the phases here that wait for a phase, by its name
+    graphs   the jobs; a phase may wait for others of these
+    successors  the places of the phases that wait for a phase, by its name
     follows  whether a phase waits for phases without such tasks
     """
 
@@ -79,7 +79,7 @@ class UnbegunPhases:
     jobs: Mapping[str, int]
     weight: Floats
     graphs: JobGraphs
-    behind: Mapping[PhaseId, Sequence[int]]
+    successors: Mapping[PhaseId, Sequence[int]]
     follows: npt.NDArray[np.bool_]
 
 
@@ -199,7 +199,7 @@ def _phases(phases: Sequence[PhaseState]) -> UnbegunPhases:
     stages: list[int] = []
     weight: list[float] = []
     place: dict[PhaseId, int] = {}
-    behind: dict[PhaseId, list[int]] = {}
+    successors: dict[PhaseId, list[int]] = {}
     before: list[list[int]] = []
     follows: list[bool] = []
     for number, phase in enumerate(phases):
@@ -212,9 +212,9 @@ def _phases(phases: Sequence[PhaseState]) -> UnbegunPhases:
         place[phase.id] = number
         waits_for = [PhaseId(job, name) for name in phase.phase.waits_for]
         for name in waits_for:
-            behind.setdefault(name, []).append(number)
+            successors.setdefault(name, []).append(number)
         before.append(sorted(place[name] for name in waits_for if name in place))
         follows.append(len(before[-1]) < len(waits_for))
     graphs = JobGraphs.of(stages, before)
     weights, follow = np.array(weight, np.float64), np.array(follows, np.bool_)
-    return UnbegunPhases(phases, place, jobs, weights, graphs, behind, follow)
+    return UnbegunPhases(phases, place, jobs, weights, graphs, successors, follow)

@@ -47,7 +47,7 @@ class First(NamedTuple):
     of slot, in slot-seconds."""
 
     phases: tuple[PhaseId, ...]
-    behind: Mapping[str, float]
+    later_work: Mapping[str, float]
 
 
 def first_in_order(
@@ -57,7 +57,7 @@ def first_in_order(
     if not is_in_order(allocator) or all(len(names) < SLIGHT for names in ids.values()):
         return None
     phases: list[PhaseId] = []
-    behind: dict[str, float] = {}
+    later_work: dict[str, float] = {}
     for kind, of_kind in claims.items():
         if any(group.slots_min > 0 or group.slots_max < inf for group in of_kind.groups):
             return None  # Which claims come first depends on others in their pools.
@@ -71,8 +71,8 @@ def first_in_order(
         count += len(order) // SLIGHT + 1
         phases += [ids[kind][number] for number in order[:count]]
         if of_kind.work:
-            behind[kind] = float(of_whole_jobs(of_kind)[order[count:]].sum())
-    return First(tuple(phases), behind)
+            later_work[kind] = float(of_whole_jobs(of_kind)[order[count:]].sum())
+    return First(tuple(phases), later_work)
 
 
 def adjust(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float] | None:
@@ -104,7 +104,7 @@ def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | 
         if len(phases) < len(ready) and sum(map(_usable, front.values())) < room:
             return None  # Others come next, perhaps before those that came late.
         _, claims = claims_of(snapshot, kind, allocator.reads_work, phases)
-        claims = replace(claims, behind=changes.behind.get(kind, 0.0))
+        claims = replace(claims, later_work=changes.later_work.get(kind, 0.0))
         shares = allocator.share(claims)
         check_shares(allocator, claims, shares)
         named = zip(phases, shares, strict=True)

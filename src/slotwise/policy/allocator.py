@@ -57,7 +57,7 @@ class Claims:
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
-    behind     work of claims that come after all of these and are left out, slot-seconds
+    later_work work of claims that come after all of these and are left out, slot-seconds
 
     For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
@@ -80,7 +80,7 @@ class Claims:
     present: Mapping[str, int] = field(default_factory=dict)
     attained: Sequence[float] = ()
     finish: Sequence[float] = ()
-    behind: float = 0.0
+    later_work: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)

@@ -303,9 +303,9 @@ class Promises:
 
     def room(self, instants: Floats) -> Floats:
         """The room at these instants, slot seconds, after min shares and promises."""
-        behind = np.maximum(0.0, instants - self._at[-1])
+        past_end = np.maximum(0.0, instants - self._at[-1])
         room: Floats = np.interp(instants, self._at, self._room)
-        room += self._problem.capacity * behind
+        room += self._problem.capacity * past_end
         return room
 
     @property

@@ -146,7 +146,7 @@ def contended_first(claims: Claims, weight: Sequence[float]) -> list[int]:
     work, max_share = of_whole_jobs(claims), np.asarray(claims.max_share, dtype=float)
     keys = (
         contended_area(
-            work, np.minimum(max_share, claims.capacity), claims.capacity, claims.behind
+            work, np.minimum(max_share, claims.capacity), claims.capacity, claims.later_work
         )
         / weight
     )

@@ -47,7 +47,7 @@ def fluid_schedule(
     """
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
     place = {one.id: number for number, one in enumerate(phases)}
-    behind = waiting_for(phases)
+    successors = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
     now, standing = 0.0, _Standing(phases, jobs, cluster, pools, allocator)
@@ -73,7 +73,7 @@ def fluid_schedule(
             if one.id in ended:
                 one.left = 0.0
         ready = [one for one in ready if one.id not in ended]
-        come = freed(ended, behind)
+        come = freed(ended, successors)
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
     return Schedule(merged(pieces))
@@ -81,20 +81,20 @@ def fluid_schedule(
 
 def waiting_for(phases: Iterable[PhaseProgress]) -> dict[PhaseId, list[PhaseProgress]]:
     """For each phase, the phases that wait for it."""
-    behind: dict[PhaseId, list[PhaseProgress]] = {}
+    successors: dict[PhaseId, list[PhaseProgress]] = {}
     for one in phases:
         for name in one.waits_for:
-            behind.setdefault(PhaseId(one.job.id, name), []).append(one)
-    return behind
+            successors.setdefault(PhaseId(one.job.id, name), []).append(one)
+    return successors
 
 
 def freed(
-    ended: Iterable[PhaseId], behind: Mapping[PhaseId, Sequence[PhaseProgress]]
+    ended: Iterable[PhaseId], successors: Mapping[PhaseId, Sequence[PhaseProgress]]
 ) -> list[PhaseProgress]:
     """The phases that become ready when these have ended; updates their `waits_for`."""
     ready = []
     for phase in ended:
-        for one in behind.get(phase, ()):
+        for one in successors.get(phase, ()):
             one.waits_for.remove(phase.phase)
             if not one.waits_for:
                 ready.append(one)

@@ -77,8 +77,8 @@ class _Slices:
         if pieces is None:
             middle = instants[len(instants) // 2 - 1]
             self._slice(begin, middle, claims)
-            behind = bisect_right(claims, middle, key=self._ends.__getitem__)
-            self._slice(middle, end, claims[behind:])
+            first_later = bisect_right(claims, middle, key=self._ends.__getitem__)
+            self._slice(middle, end, claims[first_later:])
         else:
             self._add(pieces)
 

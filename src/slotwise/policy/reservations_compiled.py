@@ -136,8 +136,8 @@ def promise_all(
                     date = until
                 last, level = i, free
         if last + 1 < count:
-            behind = room[last + 1] + min(total, low * at[last + 1])
-            slope = (behind - level) / (at[last + 1] - at[last])
+            room_after = room[last + 1] + min(total, low * at[last + 1])
+            slope = (room_after - level) / (at[last + 1] - at[last])
         else:
             slope = capacity
         if slope > 0.0:

@@ -67,12 +67,12 @@ def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Flo
     grown = np.diff(rooms, axis=1) / np.diff(instants)
     last = np.full((len(work), 1), capacity)
     pace = np.minimum(np.concatenate([grown, last], axis=1), max_share[:, None])
-    behind = np.maximum(work[:, None] - rooms, 0.0)
+    excess = np.maximum(work[:, None] - rooms, 0.0)
     # From an instant on at its max share; if it ends before the next one, at the room's slope.
-    fits_next = np.concatenate([behind[:, 1:] == 0, np.ones((len(work), 1), bool)], axis=1)
+    fits_next = np.concatenate([excess[:, 1:] == 0, np.ones((len(work), 1), bool)], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        needed = behind / np.where(fits_next, pace, max_share[:, None])
-    needed = np.where(behind > 0, instants + needed, 0.0)
+        needed = excess / np.where(fits_next, pace, max_share[:, None])
+    needed = np.where(excess > 0, instants + needed, 0.0)
     times: Floats = np.maximum(heights, needed.max(axis=1))
     return times
 
@@ -123,7 +123,7 @@ def stand(nodes: Sequence[DagPhase], capacity: Sequence[float]) -> CriticalPathT
     kind from a on. The same holds, in reverse, for the phases that begin after its end.
     """
     count = len(nodes)
-    before, behind = _before(nodes) if count <= LONG else ([0] * count, [0] * count)
+    before, later = _before(nodes) if count <= LONG else ([0] * count, [0] * count)
     areas = [node.work / capacity[node.kind] for node in nodes]
     head, tail = [0.0] * count, [0.0] * count
     for k, node in enumerate(nodes):
@@ -131,7 +131,7 @@ def stand(nodes: Sequence[DagPhase], capacity: Sequence[float]) -> CriticalPathT
         head[k] = max(_path_to(nodes, head, node), area)
     for k in range(count - 1, -1, -1):
         node = nodes[k]
-        tail[k] = max(tail[k], _area(nodes, areas, tail, behind[k]))
+        tail[k] = max(tail[k], _area(nodes, areas, tail, later[k]))
         for other in node.after:
             tail[other] = max(tail[other], tail[k] + node.length)
         if node.continues is not None:
@@ -150,7 +150,7 @@ def _before(nodes: Sequence[DagPhase]) -> tuple[list[int], list[int]]:
     """For each phase, as bits, those that are done when it begins, and the reverse relation."""
     before: list[int] = []
     done: list[int] = []  # When it is done itself.
-    behind = [0] * len(nodes)
+    later = [0] * len(nodes)
     for k, node in enumerate(nodes):
         ahead = 0
         for other in node.after:
@@ -162,8 +162,8 @@ def _before(nodes: Sequence[DagPhase]) -> tuple[list[int], list[int]]:
         before.append(ahead)
         done.append(ahead | own)
         for other in _bits(ahead):
-            behind[other] |= 1 << k
-    return before, behind
+            later[other] |= 1 << k
+    return before, later
 
 
 def _area(

@@ -148,8 +148,8 @@ class _Chains:
         tail = np.zeros(len(spread))
         # A job has one stage at each place, so a pass handles each stage once.
         for arcs in reversed(jobs.graphs.arcs):
-            behind, ahead = arcs.T
-            np.maximum.at(tail, ahead, tail[behind] + length[behind])
+            successor, predecessor = arcs.T
+            np.maximum.at(tail, predecessor, tail[successor] + length[successor])
         starts = jobs.graphs.first[:-1]
         self.longest: Floats = np.maximum.reduceat(tail + length, starts)
         self.late: Floats = np.add.reduceat(jobs.total * (tail + spread / 2), starts)

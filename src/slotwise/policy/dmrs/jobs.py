@@ -202,7 +202,7 @@ def _jobs(unbegun: Unbegun, ends: Mapping[PhaseId, float], estimates: Corrected)
     work = np.maximum(unbegun.expected * factor.repeat(unbegun.count), MIN_WORK)
     ready = np.zeros(len(of.phases))
     for name, end in ends.items():
-        for stage in of.behind.get(name, ()):
+        for stage in of.successors.get(name, ()):
             ready[stage] = max(ready[stage], end)
     return JobColumns(
         of.graphs,

@@ -413,9 +413,9 @@ def _changes_nothing(
     """
     moved = ranking[source]
     passed = ranking[source + 1 : target + 1] if source < target else ranking[target:source]
-    ahead, behind = (moved, passed) if source < target else (passed, moved)
-    begin = np.maximum(listed.start[ahead], listed.ready[behind])
-    matters = begin < np.minimum(listed.end[ahead], listed.end[behind])
+    earlier, later = (moved, passed) if source < target else (passed, moved)
+    begin = np.maximum(listed.start[earlier], listed.ready[later])
+    matters = begin < np.minimum(listed.end[earlier], listed.end[later])
     return not (matters & (flows.kind[passed] == flows.kind[moved])).any()
 
 

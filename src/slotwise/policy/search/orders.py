@@ -87,7 +87,7 @@ def by_contended_area(problem: Malleable) -> Order:
 
 
 def contended_area(
-    work: Floats, max_share: Floats, capacity: float, behind: float = 0.0
+    work: Floats, max_share: Floats, capacity: float, later_work: float = 0.0
 ) -> Floats:
     """The work of each job, where work done on less contended slots counts for less.
 
@@ -98,9 +98,9 @@ def contended_area(
     proportion to its part of the slots. So the price is averaged over h (1 - max_share /
     capacity) only: a job that can use all slots counts with its whole area, as in Smith's rule.
     On the jobs of FLEX 4.1 and on others this order is .5 to 2 % better than plain area
-    (docs/algorithms/flex.md). `behind` is the work of jobs that come after all of these. O(J).
+    (docs/algorithms/flex.md). `later_work` is the work of jobs after all of these. O(J).
     """
-    span = (work.sum() + behind) / capacity
+    span = (work.sum() + later_work) / capacity
     part = np.maximum(
         work / max_share * (1 - max_share / capacity) / span, np.finfo(float).tiny
     )
