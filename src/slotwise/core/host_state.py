@@ -341,34 +341,30 @@ def _tables(hosts: int) -> tuple[Floats, Floats]:
 class Queues:
     """The queues of the last `Enqueue`, without the tasks launched since.
 
+    by_host      the phase and number of each host's tasks, the next one first
     jobs         in the order in which their tasks were placed
     is_outdated  whether jobs, tasks or hosts that they do not cover came or went since
     has_time_passed whether time has passed since, so that estimates may have changed
     """
 
     def __init__(self) -> None:
-        self._by_host: dict[str, deque[tuple[PhaseId, int]]] = {}
+        self.by_host: dict[str, deque[tuple[PhaseId, int]]] = {}
         self.jobs: tuple[str, ...] = ()
         self.is_outdated = self.has_time_passed = False
 
-    @property
-    def by_host(self) -> Mapping[str, deque[tuple[PhaseId, int]]]:
-        """The phase and number of each host's tasks, the next one first."""
-        return self._by_host
-
     def replace(self, decision: Enqueue) -> None:
         """Replace all queues by these."""
-        self._by_host = {host: deque(queue) for host, queue in decision.queues.items()}
+        self.by_host = {host: deque(queue) for host, queue in decision.queues.items()}
         self.jobs = decision.jobs
         self.is_outdated = self.has_time_passed = False
 
     def launched(self, launch: Launch) -> None:
         """Remove a launched task from its queue. O(1) if it is first there, as usual."""
         task = (launch.phase, launch.task)
-        queue = self._by_host.get(launch.host)
+        queue = self.by_host.get(launch.host)
         if queue and queue[0] == task:
             queue.popleft()
         else:
-            for queue in self._by_host.values():
+            for queue in self.by_host.values():
                 if task in queue:
                     queue.remove(task)

@@ -53,11 +53,32 @@ class PhaseFailures:
         return suspects if suspects and not suspects.issuperset(hosts) else ()
 
 
-# The wait of a phase for other free slots than those that it is offered.
+SPARED = 2.0
+"""How many times as long as its longest stopped attempt a task runs before it is stopped again
+for the share of a pool. Above 1, the number of stops is bounded even if shares oscillate."""
+
+MIN_STOPPED = 1e-3
+"""The least seconds that a stopped attempt counts: it may be stopped as soon as it begins."""
 
 
-class WaitingNode(ShareNode):
-    """A place in the order of phases that may wait for other free slots (`Defer`).
+class PhaseState(ShareNode):
+    """A phase in progress. It changes only through its methods, and each is O(1).
+
+    Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
+    The tasks of a phase that continues another are `blocked` until the tasks that they continue
+    are done. Then each may run only on the host of the task that it continues. Those of a gated
+    phase are blocked until they are released.
+
+    Each task takes its `request` of one host. `running`, `slots_on_lost_hosts`, `demand` and
+    `max_share` count slots, `width` of them for each task. A phase `is_wide` if free slots
+    alone do not decide whether it can launch: a task takes several, or it is a gang. A gang
+    launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`) from
+    the end of an attempt without a result until none of its tasks runs. It counts against the
+    share of a `pool`; `limits` are the shares above it that have a max share. Its `job_share`
+    has all phases of its job that count against the same share, if there are several; while
+    this is the node in which it gets slots, it is its `group`, too.
+
+    It may wait for other free slots than those that it is offered (`Defer`):
 
     deferred_since  when its wait began (last `Defer`); None without one. For a wait that stood
                     still it is later by that time; None while it stands still
@@ -74,75 +95,27 @@ class WaitingNode(ShareNode):
                     and for a gang, which launches all of its tasks together
     """
 
-    __slots__ = ("deferred_since", "deferred_until", "has_passed", "level", "waited")
-
-    def __init__(self, order: int, unit: int) -> None:
-        super().__init__(order, unit)
-        self.end_wait()
-        self.has_passed = False
-        self.level = Locality.NODE
-
-    def end_wait(self) -> None:
-        """It waits for no other slots, and has not waited."""
-        self.deferred_since: float | None = None
-        self.deferred_until: float | None = None
-        self.waited = 0.0
-
-    def pause(self, now: float) -> None:
-        """From now on its wait stands still: others are offered slots, but it is not."""
-        if self.deferred_since is not None:
-            self.waited = now - self.deferred_since
-            self.deferred_since = self.deferred_until = None
-
-    def resume(self, now: float) -> None:
-        """From now on its wait counts again."""
-        self.deferred_since, self.waited = now - self.waited, 0.0
-
-
-SPARED = 2.0
-"""How many times as long as its longest stopped attempt a task runs before it is stopped again
-for the share of a pool. Above 1, the number of stops is bounded even if shares oscillate."""
-
-MIN_STOPPED = 1e-3
-"""The least seconds that a stopped attempt counts: it may be stopped as soon as it begins."""
-
-
-class PhaseState(WaitingNode):
-    """A phase in progress. It changes only through its methods, and each is O(1).
-
-    Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
-    The tasks of a phase that continues another are `blocked` until the tasks that they continue
-    are done. Then each may run only on the host of the task that it continues. Those of a gated
-    phase are blocked until they are released.
-
-    Each task takes its `request` of one host. `running`, `slots_on_lost_hosts`, `demand` and
-    `max_share` count slots, `width` of them for each task. A phase `is_wide` if free slots
-    alone do not decide whether it can launch: a task takes several, or it is a gang. A gang
-    launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`) from
-    the end of an attempt without a result until none of its tasks runs. It counts against the
-    share of a `pool`. Its `job_share` has all phases of its job that do so, if there are
-    several; while this is the node in which it gets slots, it is its `group`, too.
-    """
-
     __slots__ = (
         "_bad_ends",
         "_cluster",
         "_cursor",
         "_excusers",
         "_is_sensitive",
-        "_limits",
         "_returned",
         "_status",
         "_stopped_after",
         "_tries",
         "blocked",
         "counted",
+        "deferred_since",
+        "deferred_until",
         "done",
         "dropped",
         "early",
         "failures",
         "group",
         "has_homes",
+        "has_passed",
         "homes",
         "id",
         "is_broken",
@@ -156,6 +129,8 @@ class PhaseState(WaitingNode):
         "job_share",
         "lacks_input",
         "launches",
+        "level",
+        "limits",
         "max_share",
         "pending",
         "phase",
@@ -165,6 +140,7 @@ class PhaseState(WaitingNode):
         "slot_kind",
         "stopping",
         "successors",
+        "waited",
         "waits_for",
         "width",
         "work",
@@ -182,6 +158,9 @@ class PhaseState(WaitingNode):
         learned: Learned,
     ) -> None:
         super().__init__(order, phase.unit)
+        self.end_wait()
+        self.has_passed = False
+        self.level = Locality.NODE
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase = job, phase
@@ -230,21 +209,37 @@ class PhaseState(WaitingNode):
         self.urgency = -PRIORITIES[self.job.priority]
         self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
-        self._limits, self._excusers = pool.limits, pool.excusers
-        self.is_limited = bool(self._limits)
+        self.limits, self._excusers = pool.limits, pool.excusers
+        self.is_limited = bool(self.limits)
         # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
         self._is_sensitive = pool.is_guaranteed or pools[self.job.pool].job_weights == "size"
         self.early = self.phase.slow_start < 1 and self._may_begin_early(pools)
 
     def _may_begin_early(self, pools: PoolTree) -> bool:
         """Whether it holds neither slots, nor parts of a max share, that predecessors need."""
-        limited = {share.key for share in self._limits}
+        limited = {share.key for share in self.limits}
         before = [self.job.by_name[name].kind for name in self.phase.after]
         return all(
             self._cluster.slot_kind(kind) != self.slot_kind
             and limited.isdisjoint(pools.shares(self.job.pool, kind))
             for kind in before
         )
+
+    def end_wait(self) -> None:
+        """It waits for no other slots, and has not waited."""
+        self.deferred_since: float | None = None
+        self.deferred_until: float | None = None
+        self.waited = 0.0
+
+    def pause(self, now: float) -> None:
+        """From now on its wait stands still: others are offered slots, but it is not."""
+        if self.deferred_since is not None:
+            self.waited = now - self.deferred_since
+            self.deferred_since = self.deferred_until = None
+
+    def resume(self, now: float) -> None:
+        """From now on its wait counts again."""
+        self.deferred_since, self.waited = now - self.waited, 0.0
 
     def grow(self, count: int) -> None:
         """Add pending tasks; `phase` has been replaced by one with their number."""
@@ -260,17 +255,12 @@ class PhaseState(WaitingNode):
         """Whether one more task, or its gang, exceeds neither its max share nor a pool's."""
         if self.running + self.unit > self.max_share:
             return False
-        return not self._limits or not self.is_at_limit
-
-    @property
-    def limits(self) -> tuple[PoolState, ...]:
-        """The shares of pools above it that have a max share."""
-        return self._limits
+        return not self.limits or not self.is_at_limit
 
     @property
     def is_at_limit(self) -> bool:
         """Whether a pool above it has no room for one more of its tasks."""
-        return any(share.room < self.unit for share in self._limits)
+        return any(share.room < self.unit for share in self.limits)
 
     @property
     def yields(self) -> bool:
@@ -280,7 +270,7 @@ class PhaseState(WaitingNode):
         """
         return any(
             share.total is not None and share.total.is_turn_of_others(share, self.unit)
-            for share in self._limits
+            for share in self.limits
         )
 
     @property
@@ -366,10 +356,6 @@ class PhaseState(WaitingNode):
     def attempt_of(self, task: int) -> int:
         """The number of the next attempt of a pending task."""
         return self._tries.get(task, 0) + 1
-
-    def expected(self, task: int) -> float:
-        """The work of a task as estimated beforehand, in seconds at speed 1."""
-        return self.work.expected(task)
 
     def locality(self, task: int, host: str) -> Locality:
         """How far a task would run from its input on this host."""
@@ -542,10 +528,6 @@ class PhaseState(WaitingNode):
         if entry and entry[0].attempt == attempt and self.stopping.get(task) is not None:
             longest = self._stopped_after.get(task, MIN_STOPPED)
             self._stopped_after[task] = max(now - entry[1], longest)
-
-    def keep(self, task: int, work: float) -> None:
-        """Add to the kept work of a stopped task, which need not be done again."""
-        self.work.keep(task, work)
 
     def put_back(self, task: int) -> None:
         """Make a task that has ended without a result pending again."""

@@ -6,6 +6,7 @@ It holds estimates only: no policy can see how long a task will really take.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from typing import Literal
 
 from slotwise.core.changes import Changes
@@ -16,7 +17,7 @@ from slotwise.core.job import PhaseId
 from slotwise.core.jobs_in_progress import Jobs
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
-from slotwise.core.pools import PoolTree
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.shares import SharesByKind
 from slotwise.core.turns import LaunchOrder, turns_of
 from slotwise.core.unbegun import Unbegun, UnbegunColumns
@@ -45,27 +46,33 @@ class Snapshot:
                       reason
     broken            the gangs to stop: an attempt has ended without a result, and others
                       still run
+    lost              the hosts where nothing can begin: unresponsive ones, and those that will
+                      leave
+    unresponsive      the unresponsive hosts
+    leaving           the hosts that leave when no attempt runs there
+    queues            the queue of each host, if the policy plans queues
     """
 
-    now: float
-    cluster: Cluster
-    pools: PoolTree
-    is_stale: bool
-    changes: Changes
-    has_changed: bool
-    has_shrunk: bool
-    reallocates_from: float
-    objective: tuple[str, Literal["sum", "max"]] | None
-    epoch_ends: float
-    virtual: VirtualTime | None
-    doomed: dict[str, str]
-    broken: dict[PhaseId, None]
-    _hosts: Hosts
-    _queues: Queues
-    _finished: Finished
-    _unbegun: UnbegunColumns
-    _jobs: Jobs
-    _shares: SharesByKind
+    def __init__(self, cluster: Cluster, pools: Iterable[Pool]) -> None:
+        self.cluster = cluster
+        self.pools = PoolTree(pools)
+        self.now = 0.0
+        self.doomed: dict[str, str] = {}
+        self.broken: dict[PhaseId, None] = {}
+        self.is_stale = self.has_changed = self.has_shrunk = False
+        self.epoch_ends = self.reallocates_from = -inf
+        self.objective: tuple[str, Literal["sum", "max"]] | None = None
+        self.virtual: VirtualTime | None = None
+        self.changes = Changes()
+        self._hosts = hosts = Hosts(cluster)
+        self.lost: Collection[str] = hosts.lost
+        self.unresponsive: Collection[str] = hosts.unresponsive
+        self.leaving: Collection[str] = hosts.leaving
+        self.queues = Queues()
+        self._finished = Finished()
+        self._jobs = Jobs(cluster.capacity)
+        self._unbegun = UnbegunColumns(self._jobs.left)
+        self._shares = SharesByKind(hosts.free)
 
     def ready(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
@@ -150,21 +157,6 @@ class Snapshot:
         return self._jobs.has_wide
 
     @property
-    def lost(self) -> Collection[str]:
-        """The hosts where nothing can begin: unresponsive ones, and those that will leave."""
-        return self._hosts.lost
-
-    @property
-    def unresponsive(self) -> Collection[str]:
-        """The unresponsive hosts."""
-        return self._hosts.unresponsive
-
-    @property
-    def leaving(self) -> Collection[str]:
-        """The hosts that leave when no attempt runs there."""
-        return self._hosts.leaving
-
-    @property
     def seen(self) -> TaskTimings:
         """Totals of finished tasks by phase and host; only for the phases begun last.
 
@@ -181,11 +173,6 @@ class Snapshot:
         Python, because most of it is kept from one reading to the next.
         """
         return self._unbegun.read()
-
-    @property
-    def queues(self) -> Queues:
-        """The queue of each host, if the policy plans queues."""
-        return self._queues
 
     def phase(self, name: PhaseId) -> PhaseState:
         """A phase of a job that is not over."""

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
-from slotwise.core.changes import Changes
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import (
     Adjust,
@@ -26,7 +25,6 @@ from slotwise.core.decisions import (
     Preempt,
     Reallocate,
     Release,
-    VirtualTime,
 )
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.events import (
@@ -54,10 +52,8 @@ from slotwise.core.events import (
     TasksDropped,
     TasksRunnable,
 )
-from slotwise.core.host_state import Finished, Hosts, Queues
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.jobs_in_progress import (
-    Jobs,
     block_successors,
     release_successors,
     unblock_successors,
@@ -70,7 +66,6 @@ from slotwise.core.pools import Pool, PoolTree, ShareKey
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
-from slotwise.core.unbegun import UnbegunColumns
 
 CANCELLED = "cancelled"
 """The reason why a cancelled job failed."""
@@ -106,31 +101,16 @@ class State(Snapshot):
 
         `reserves`: slots that are taken back are reserved for the pool that takes them.
         """
-        self.cluster = cluster
-        self.pools = PoolTree(pools)
-        self.now = 0.0
-        self.doomed: dict[str, str] = {}
-        self.broken: dict[PhaseId, None] = {}
-        self.is_stale = self.has_changed = self.has_shrunk = False
-        self.epoch_ends = self.reallocates_from = -inf
-        self.objective: tuple[str, Literal["sum", "max"]] | None = None
-        self.virtual: VirtualTime | None = None
-        self.changes = Changes()
+        super().__init__(cluster, pools)
         self._is_closed = False  # No more jobs arrive.
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}
         self._reserves = reserves
-        self._hosts = Hosts(cluster)
         # Of the kinds of slots for which phases waited:
         self._offers: dict[str, LocalityWaitTimer] = {}
-        self._queues = Queues()
-        self._finished = Finished()
         self._learned = Learned(default_work)
-        self._jobs = Jobs(cluster.capacity)
         self._phases = self._jobs.phases
         self.completed, self.failed = self._jobs.completed, self._jobs.failed
-        self._unbegun = UnbegunColumns(self._jobs.left)
-        self._shares = SharesByKind(self._hosts.free)
         self._of_kind = self._shares.of
         self._waits: list[tuple[float, PhaseId]] = []
         self._spared: list[float] = []  # when tasks may be stopped again for a pool's share
@@ -159,7 +139,7 @@ class State(Snapshot):
             LaunchDropped: lambda event: None,
             Reallocate: self._reallocate,
             Adjust: self._adjust,
-            Enqueue: self._queues.replace,
+            Enqueue: self.queues.replace,
             Launch: self._launch,
             Defer: self._defer,
             Preempt: self._preempt,
@@ -189,7 +169,7 @@ class State(Snapshot):
         for kind, offers in self._offers.items():
             offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
         self.now = now
-        self._queues.has_time_passed = True
+        self.queues.has_time_passed = True
         if self.completed or self.failed:
             self._jobs.new_turn()
         for free in free_of_kind.values():
@@ -242,7 +222,7 @@ class State(Snapshot):
         launch, speed = ended
         self._free_slot(phase, launch)
         if self._finished.is_read:
-            self._finished.note(phase.id, launch.host, phase.expected(task), event.seconds)
+            self._finished.note(phase.id, launch.host, phase.work.expected(task), event.seconds)
         phase.finish(task, event.seconds * speed)
         if phase.failures is not None:
             phase.failures.clear(launch.host)
@@ -281,7 +261,7 @@ class State(Snapshot):
         phase = self._put_back(event)
         if phase is not None:
             if not phase.is_gang:
-                phase.keep(event.task, event.kept)
+                phase.work.keep(event.task, event.kept)
             self._forget_if_over(phase.job.id)
 
     def _end_of_broken(self, event: TaskFinished) -> None:
@@ -506,8 +486,8 @@ class State(Snapshot):
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
         if launch.attempt > 1:
             heappush(self._spared, phase.spared_until(launch.task))
-        if self._queues.by_host:
-            self._queues.launched(launch)
+        if self.queues.by_host:
+            self.queues.launched(launch)
         shares.settle(phase, width)
 
     def _defer(self, decision: Defer) -> None:
@@ -590,7 +570,7 @@ class State(Snapshot):
 
     def _outdate_queues(self) -> None:
         """Jobs, tasks or hosts that the queues do not cover came or went."""
-        self._queues.is_outdated = True
+        self.queues.is_outdated = True
         self._unbegun.outdate()
 
     def _add_pool_of(self, job: Job) -> None:

@@ -180,7 +180,9 @@ def _columns(phases: Sequence[PhaseState]) -> Unbegun:
         each = phase.phase.tasks.work
         is_equal = not isinstance(each, tuple)
         expected[begin:end] = (
-            phase.expected(tasks[begin][1]) if is_equal else np.array(each)[number[begin:end]]
+            phase.work.expected(tasks[begin][1])
+            if is_equal
+            else np.array(each)[number[begin:end]]
         )
     return Unbegun(
         _phases(phases),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,15 +50,11 @@ def test_a_phase_without_observations_is_corrected_like_its_job() -> None:
     """Maps took a fifth of what was expected, so reduces are taken to; other jobs are not."""
     found = corrected(seen({A: {"h": (10.0, 2.0, 2)}}), {"h": 1.0})
 
-    class View:
-        def __init__(self, name: PhaseId) -> None:
-            self.id = name
+    def view(name: PhaseId) -> Any:
+        return SimpleNamespace(id=name, work=SimpleNamespace(expected=lambda task: 5.0))
 
-        def expected(self, task: int) -> float:
-            return 5.0
-
-    assert found.work(View(B), 0) == pytest.approx(1.0)
-    assert found.work(View(PhaseId("k", "map")), 0) == 5.0
+    assert found.work(view(B), 0) == pytest.approx(1.0)
+    assert found.work(view(PhaseId("k", "map")), 0) == 5.0
 
 
 def test_correct_estimates_are_left_unchanged() -> None:

@@ -45,7 +45,7 @@ class Corrected:
 
     def work(self, phase: PhaseState, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
-        return max(phase.expected(task) * self.factor(phase.id), MIN_WORK)
+        return max(phase.work.expected(task) * self.factor(phase.id), MIN_WORK)
 
 
 def corrected(seen: TaskTimings, stated: Mapping[str, float]) -> Corrected:

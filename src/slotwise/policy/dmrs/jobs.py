@@ -143,7 +143,7 @@ def machines(snapshot: Snapshot, estimates: Corrected) -> Machines:
     now, speeds = snapshot.now, estimates.speeds
     for phase in snapshot.phases_left:
         if phase.running:
-            factor, last, expected = estimates.factor(phase.id), 0.0, phase.expected
+            factor, last, expected = estimates.factor(phase.id), 0.0, phase.work.expected
             for started, launch in phase.attempts():
                 work, host = expected(launch.task) * factor, launch.host
                 seconds = (work if work > MIN_WORK else MIN_WORK) / speeds[host]
