@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
@@ -43,11 +43,11 @@ class Shares:
         self,
         slot_kind: str,
         free: FreeSlots,
-        totals: CrossKindLimits,
+        total_of: Callable[[ShareKey, Pool], CrossKindLimit | None],
         of_kinds: Mapping[str, Shares],
     ) -> None:
-        """`of_kinds` holds the shares of all kinds, `totals` what they have in common."""
-        self.slot_kind, self._totals, self._of_kinds = slot_kind, totals, of_kinds
+        """`of_kinds` holds the shares of all kinds; `total_of`: `SharesByKind.total_of`."""
+        self.slot_kind, self._total_of, self._of_kinds = slot_kind, total_of, of_kinds
         self.reserved = Reserved(free)
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
@@ -84,7 +84,7 @@ class Shares:
         """Join the shares of a number for all kinds, now that there are several kinds."""
         for key, share in self._by_key.items():
             if share is not self.whole and share.total is None:
-                total = self._totals.of(key, pools[key.pool])
+                total = self._total_of(key, pools[key.pool])
                 if total is not None:
                     share.join(total)
 
@@ -351,7 +351,7 @@ class Shares:
             pool.slots_min.get(key.kind, 0),
             pool.slots_max.get(key.kind, inf),
             pools.preemption(key.pool),
-            self._totals.of(key, pool),
+            self._total_of(key, pool),
         )
         share.is_in_turn = pool.policy == "fifo"
         same = self._of_pool[key.pool, above]
@@ -475,10 +475,11 @@ class SharesByKind:
     """
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
-        self._totals, self._free = CrossKindLimits(free), free
+        self._free = free
+        self._totals: dict[ShareKey, CrossKindLimit] = {}
         self.of: dict[str, Shares] = {}
         for kind in free:
-            self.of[kind] = Shares(kind, free[kind], self._totals, self.of)
+            self.of[kind] = Shares(kind, free[kind], self.total_of, self.of)
 
     def add(self, kind: str, now: float, pools: PoolTree) -> None:
         """Add the shares of a new kind of slots; afterwards call `recount`.
@@ -487,8 +488,18 @@ class SharesByKind:
         """
         for shares in self.of.values():
             shares.join_totals(pools)
-        self.of[kind] = Shares(kind, self._free[kind], self._totals, self.of)
+        self.of[kind] = Shares(kind, self._free[kind], self.total_of, self.of)
         self.of[kind].now = now
+
+    def total_of(self, key: ShareKey, pool: Pool) -> CrossKindLimit | None:
+        """What a share has in common with other kinds; None without a number for several."""
+        has_number = ANY_KIND in pool.slots_min or ANY_KIND in pool.slots_max
+        if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
+            return None
+        if key not in self._totals:
+            least, most = pool.slots_min.get(ANY_KIND, 0), pool.slots_max.get(ANY_KIND, inf)
+            self._totals[key] = CrossKindLimit(least, most, self._free)
+        return self._totals[key]
 
     def at(self, now: float) -> None:
         """Set the clock, and mark the pools whose time-out has passed as overdue."""
@@ -611,30 +622,6 @@ class SharesByKind:
     def _rebuild_order(self) -> None:
         for shares in self.of.values():
             shares.rebuild_order()
-
-
-# The shares of pools that cover several kinds of slots with one common number.
-
-
-class CrossKindLimits:
-    """The common shares of all kinds of slots, if the cluster has several kinds."""
-
-    def __init__(self, free: Mapping[str, FreeSlots]) -> None:
-        self._free = free
-        self._by_key: dict[ShareKey, CrossKindLimit] = {}
-
-    def of(self, key: ShareKey, pool: Pool) -> CrossKindLimit | None:
-        """The total of a share; None if the share has no number for several kinds."""
-        has_number = ANY_KIND in pool.slots_min or ANY_KIND in pool.slots_max
-        if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
-            return None
-        if key not in self._by_key:
-            min_share, max_share = (
-                pool.slots_min.get(ANY_KIND, 0),
-                pool.slots_max.get(ANY_KIND, inf),
-            )
-            self._by_key[key] = CrossKindLimit(min_share, max_share, self._free)
-        return self._by_key[key]
 
 
 def set_guarantees(pools: Sequence[PoolState]) -> None:

@@ -46,8 +46,13 @@ class Attempts:
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
         self._fault = simulation.fault
         self._reports = Reports(cluster) if cluster.heartbeat else None
-        self._copying = CopySources(jobs)
-        self.copies = bool(self._copying)
+        self._sources: dict[PhaseId, CopySource] = {}  # by the phase that copies
+        self._fed_by: dict[PhaseId, list[CopySource]] = {}  # by a phase that it copies from
+        for job in jobs:
+            for phase in job.phases:
+                if phase.copy > 0 or phase.slow_start < 1:
+                    self._add_source(job, phase)
+        self.copies = bool(self._sources)
         self.reading: BlockReads | None = None
         if simulation.network is not None:
             phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
@@ -77,7 +82,8 @@ class Attempts:
         """Compute the attempts whose input is complete after the task ends among `events`."""
         for event in events:
             if isinstance(event, TaskFinished):
-                for source in self._copying.ended(event.at, event.phase):
+                fed = self._fed_by.get(event.phase, ())
+                for source in [one for one in fed if one.part_done(event.at)]:
                     for begun, launch in source.waiting:
                         begins = source.copied_at(begun)
                         assert begins is not None
@@ -89,7 +95,7 @@ class Attempts:
         """Whether an attempt still reads, or copies incomplete input, so that it has no end."""
         if self.reading and self.reading.has(key):
             return True
-        source = self._copying.source(key[0])
+        source = self._sources.get(key[0])
         return source is not None and any(key_of(one) == key for _, one in source.waiting)
 
     def give_up(self, key: AttemptKey, now: float) -> bool:
@@ -98,7 +104,7 @@ class Attempts:
             return True
         if not self.is_waiting(key):
             return False
-        source = self._copying.source(key[0])
+        source = self._sources.get(key[0])
         assert source is not None
         source.waiting = [one for one in source.waiting if key_of(one[1]) != key]
         return True
@@ -117,15 +123,22 @@ class Attempts:
     def lose(self, phase: PhaseId, task: int) -> None:
         """Record that the output of a done task is lost."""
         self._durations.forget(phase, task)
-        self._copying.lost(phase)
+        for source in self._fed_by.get(phase, ()):
+            source.part_lost()
 
     def fails(self, launch: Launch) -> bool:
         """Whether the attempt has a fault."""
         return self._fault is not None and self._fault(launch) is not None
 
+    def _add_source(self, job: Job, phase: Phase) -> None:
+        parts = sum(job.by_name[name].tasks.count for name in phase.after)
+        self._sources[PhaseId(job.id, phase.name)] = source = CopySource(parts, phase.copy)
+        for name in phase.after:
+            self._fed_by.setdefault(PhaseId(job.id, name), []).append(source)
+
     def _copy(self, launch: Launch, begun: float) -> None:
         """Copy the output of other phases from `begun` on if needed, else compute."""
-        source = self._copying.source(launch.phase)
+        source = self._sources.get(launch.phase)
         if source is None:
             self._compute(launch, begun)
             return
@@ -162,26 +175,11 @@ AttemptKey = tuple[PhaseId, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """A decision reaches a host that was unreachable before."""
+    """A decision reaches its host: it was unreachable before, or gets a launch repeatedly."""
 
+    host: str
     decision: Launch | Preempt
-
-    @property
-    def host(self) -> str:
-        """The host of the decision."""
-        return self.decision.host
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A host receives a launch a second time."""
-
-    launch: Launch
-
-    @property
-    def host(self) -> str:
-        """The host of the launch."""
-        return self.launch.host
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +206,7 @@ class Lose:
     task: int
 
 
-Order = Deliver | Repeat | Stop | Abandon | Lose
+Order = Deliver | Stop | Abandon | Lose
 
 
 def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:
@@ -468,37 +466,3 @@ class CopySource:
         if self._done < self._parts:
             return None
         return max(begun + self._copy, self._latest)
-
-
-class CopySources:
-    """The sources of all phases that copy, indexed by copying phase and by source phase."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._of: dict[PhaseId, CopySource] = {}
-        self._fed_by: dict[PhaseId, list[CopySource]] = {}
-        for job in jobs:
-            for phase in job.phases:
-                if phase.copy > 0 or phase.slow_start < 1:
-                    self._add(job, phase)
-
-    def source(self, phase: PhaseId) -> CopySource | None:
-        """The source of a phase; None if the phase copies nothing."""
-        return self._of.get(phase)
-
-    def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
-        """Count the end of a task of a phase; returns the sources that are now complete."""
-        return [source for source in self._fed_by.get(phase, ()) if source.part_done(at)]
-
-    def lost(self, phase: PhaseId) -> None:
-        """Record the loss of the output of a task of a phase, for which copying tasks wait."""
-        for source in self._fed_by.get(phase, ()):
-            source.part_lost()
-
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
-    def _add(self, job: Job, phase: Phase) -> None:
-        parts = sum(job.by_name[name].tasks.count for name in phase.after)
-        self._of[PhaseId(job.id, phase.name)] = source = CopySource(parts, phase.copy)
-        for name in phase.after:
-            self._fed_by.setdefault(PhaseId(job.id, name), []).append(source)

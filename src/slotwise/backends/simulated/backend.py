@@ -17,7 +17,6 @@ from slotwise.backends.simulated.attempts import (
     Lose,
     Losses,
     Order,
-    Repeat,
     Stop,
     key_of,
 )
@@ -114,7 +113,7 @@ class SimulatedBackend:
         """
         if isinstance(decision, Launch):
             if not self._begun.is_new(decision):
-                self._order(self.now, Repeat(decision))
+                self._order(self.now, Deliver(decision.host, decision, is_repeated=True))
             elif self._is_steady:
                 self._attempts.begin(decision, self.now)
             else:
@@ -205,9 +204,7 @@ class SimulatedBackend:
         if isinstance(order, Stop):
             return self._stop(order)
         if isinstance(order, Deliver):
-            return self._deliver(order.decision)
-        if isinstance(order, Repeat):
-            return self._drop(order.launch, self._why_dropped(order.launch))
+            return self._deliver(order)
         assert isinstance(order, Abandon)
         return self._abandon(order.host)
 
@@ -235,7 +232,7 @@ class SimulatedBackend:
             return
         back = self._unreachable.through(decision.host, self.now)
         if back > self.now:
-            self._order(back, Deliver(decision))
+            self._order(back, Deliver(decision.host, decision))
             return
         kept, at = 0.0, self.now
         if decision.until is not None:
@@ -296,7 +293,7 @@ class SimulatedBackend:
         if self._tracks_hosts:
             self._hosts[key_of(launch)] = host
         if arrives > self.now:
-            self._order(arrives, Deliver(launch))
+            self._order(arrives, Deliver(host, launch))
         else:
             self._attempts.begin(launch, self.now)
         later = repeats(launch) if repeats else None
@@ -305,14 +302,17 @@ class SimulatedBackend:
                 raise InputError(
                     f"repeats returns {later} for {launch}; expected seconds >= 0, or None"
                 )
-            self._order(self._reports.next(host, self.now + later), Repeat(launch))
+            again = Deliver(host, launch, is_repeated=True)
+            self._order(self._reports.next(host, self.now + later), again)
 
-    def _deliver(self, decision: Launch | Preempt) -> Sequence[Event]:
-        """Execute a decision that was delayed until the host was reachable."""
-        key = key_of(decision)
+    def _deliver(self, order: Deliver) -> Sequence[Event]:
+        """Execute a decision that was delayed, or drop a repeated launch."""
+        decision, key = order.decision, key_of(order.decision)
         if isinstance(decision, Preempt):
             if key in self._hosts:
                 self._preempt(decision)
+        elif order.is_repeated:
+            return self._drop(decision, self._why_dropped(decision))
         elif key in self._killed:
             self._pass_over(key)
             return self._drop(decision, "was taken back")
