@@ -300,18 +300,13 @@ class Admission:
         insort(self._waiting.setdefault(job.pool, []), place)
         return self._admit(pools)
 
-    def leave(self, job: Job, pools: PoolTree) -> Iterator[Job]:
-        """Remove an admitted job that is over. The jobs that may begin now."""
+    def give_up(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Remove a job that is over, perhaps while it waits. The jobs that may begin now."""
+        if place := self._place(job):
+            self._drop(place)
+            return iter(())  # It took no room.
         self._running.subtract(_limited(job, pools))
         return self._admit(pools) if self._waiting else iter(())
-
-    def give_up(self, job: Job, pools: PoolTree) -> Iterator[Job]:
-        """Remove a job that ends early, perhaps while it waits. The jobs that may begin now."""
-        place = self._place(job)
-        if place is None:
-            return self.leave(job, pools)
-        self._drop(place)
-        return iter(())  # It took no room.
 
     def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Replace a job by one of another priority or pool. The jobs that may begin now."""

@@ -32,26 +32,9 @@ class PhaseWork:
     """
 
     __slots__ = (
-        "_each",
-        "_elapsed_base",
-        "_finished",
-        "_idle",
-        "_is_stated",
-        "_kept",
-        "_known",
-        "_known_at",
-        "_learned",
-        "_mean",
-        "_measured",
-        "_observed",
-        "_of_job",
-        "_program",
-        "_running",
-        "_scale",
-        "_source",
-        "_speed",
-        "_total",
-        "_works",
+        *("_each", "_elapsed_base", "_finished", "_idle", "_is_stated", "_kept", "_known"),
+        *("_known_at", "_learned", "_mean", "_measured", "_observed", "_of_job", "_program"),
+        *("_running", "_scale", "_source", "_speed", "_total", "_works"),
     )
 
     def __init__(self, job: Job, phase: Phase, default_work: float, learned: Learned) -> None:

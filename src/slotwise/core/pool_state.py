@@ -298,29 +298,10 @@ class PoolState(GroupNode):
     """
 
     __slots__ = (
-        "above",
-        "changes",
-        "depth",
-        "excess",
-        "excusers",
-        "fair_due",
-        "holds_totals",
-        "is_guaranteed",
-        "is_overdue",
-        "is_starving",
-        "key",
-        "limits",
-        "max_share",
-        "members",
-        "min_share",
-        "min_share_due",
-        "moved",
-        "parent",
-        "preemption",
-        "slot_kind",
-        "slots_being_reclaimed",
-        "stopping",
-        "total",
+        *("above", "changes", "depth", "excess", "excusers", "fair_due", "holds_totals"),
+        *("is_guaranteed", "is_overdue", "is_starving", "key", "limits", "max_share"),
+        *("members", "min_share", "min_share_due", "moved", "parent", "preemption"),
+        *("slot_kind", "slots_being_reclaimed", "stopping", "total"),
     )
 
     depth: int
@@ -535,13 +516,7 @@ class CrossKindLimit:
     """
 
     __slots__ = (
-        "_free",
-        "_served",
-        "_service",
-        "max_share",
-        "min_share",
-        "min_share_due",
-        "parts",
+        *("_free", "_served", "_service", "max_share", "min_share", "min_share_due", "parts"),
     )
 
     def __init__(

@@ -293,10 +293,6 @@ class Shares:
             if has_one_pool and group is whole and is_backlogged == (child.rank is not None):
                 return  # What the whole holds is not used, and its only pool keeps its place.
 
-    def named(self, name: str) -> list[PoolState]:
-        """The shares of a pool."""
-        return [share for share in self._by_key.values() if share.name == name]
-
     def ask_to_stop(self, phase: PhaseState, task: int, share: PoolState | None) -> None:
         """Count a running task that was asked to stop, for a pool (`share`) or for none."""
         phase.stopping[task] = share
@@ -532,7 +528,8 @@ class SharesByKind:
             set_guarantees(
                 [pool for shares in self.of.values() for pool in shares.inner_first()]
             )
-        self._rebuild_order()
+        for shares in self.of.values():
+            shares.rebuild_order()
 
     def adjust(
         self,
@@ -556,7 +553,8 @@ class SharesByKind:
             shares.clear()
         for kind, shares in self.of.items():
             shares.recount(of_kind[kind], lost)
-        self._rebuild_order()
+        for shares in self.of.values():
+            shares.rebuild_order()
 
     def release_host(self, host: str) -> None:
         """A host changes: none of its slots is reserved any more."""
@@ -613,15 +611,13 @@ class SharesByKind:
         """
         if not pool:
             return None
-        named = self.of[slot_kind].named(pool)
-        others = [share for shares in self.of.values() for share in shares.named(pool)]
-        overdue = [share for share in (*named, *others) if share.is_overdue]
+        every = [share for shares in self.of.values() for share in shares.pools()]
+        every.sort(key=lambda share: share.slot_kind != slot_kind)  # Stable.
+        named = [share for share in every if share.name == pool]
+        overdue = [share for share in named if share.is_overdue]
         lacking = [share for share in overdue if share.missing(self.of[slot_kind].now) > 0]
-        return next(iter(lacking or overdue or named), None)
-
-    def _rebuild_order(self) -> None:
-        for shares in self.of.values():
-            shares.rebuild_order()
+        own = [share for share in named if share.slot_kind == slot_kind]
+        return next(iter(lacking or overdue or own), None)
 
 
 def set_guarantees(pools: Sequence[PoolState]) -> None:

@@ -214,7 +214,8 @@ class State(Snapshot):
         if phase is None:
             return  # A late or repeated message.
         if phase.is_broken:
-            self._end_of_broken(event)
+            if self._put_back(event):  # A task of a broken gang: its result does not count.
+                self._forget_if_over(phase.job.id)
             return
         ended = phase.end(task, event.attempt)
         if ended is None:
@@ -262,12 +263,6 @@ class State(Snapshot):
         if phase is not None:
             if not phase.is_gang:
                 phase.work.keep(event.task, event.kept)
-            self._forget_if_over(phase.job.id)
-
-    def _end_of_broken(self, event: TaskFinished) -> None:
-        """A task of a broken gang has finished: its result does not count."""
-        phase = self._put_back(event)
-        if phase is not None:
             self._forget_if_over(phase.job.id)
 
     # Requests of users.

@@ -41,16 +41,8 @@ class TaskHomes:
     """
 
     __slots__ = (
-        "_blocks",
-        "_by_host",
-        "_by_rack",
-        "_cluster",
-        "_copies",
-        "_has_moved",
-        "_pinned",
-        "_sizes",
-        "_status",
-        "_without",
+        *("_blocks", "_by_host", "_by_rack", "_cluster", "_copies", "_has_moved", "_pinned"),
+        *("_sizes", "_status", "_without"),
     )
 
     def __init__(self, status: bytearray, blocks: Sequence[Block], cluster: Cluster) -> None:

@@ -240,14 +240,8 @@ class Links:
     """
 
     __slots__ = (
-        "_core",
-        "_has_limit",
-        "_host",
-        "_rack",
-        "_racks",
-        "capacity",
-        "fastest",
-        "nowhere",
+        *("_core", "_has_limit", "_host", "_rack", "_racks", "capacity"),
+        *("fastest", "nowhere"),
     )
 
     def __init__(self, cluster: Cluster, network: Network) -> None:
