@@ -25,8 +25,9 @@ from slotwise.core.job import Block, Job, Phase, PhaseId
 class Attempts:
     """Runs attempts, and passes the end of each to `schedule` as soon as it is certain.
 
-    reading  the attempts that read their blocks over a network; None without a network
-    copies   whether any phase copies the output of others; in most workloads none does
+    durations  the true work of all tasks
+    reading    the attempts that read their blocks over a network; None without a network
+    copies     whether any phase copies the output of others; in most workloads none does
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Attempts:
     ) -> None:
         """`cluster` has all hosts that are ever present, `absent` those not present now."""
         self._schedule, self._unreachable = schedule, span
-        self._durations = ActualDurations(jobs, simulation)
+        self.durations = ActualDurations(jobs, simulation)
         self._speed_of = simulation.speed_of
         self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
@@ -111,18 +112,14 @@ class Attempts:
 
     def computed(self, end: TaskFinished, host: str, now: float) -> float:
         """The work that an attempt with this end has done by `now`, in seconds at speed 1."""
-        whole = self._durations.work_of(Launch(*key_of(end), host, Locality.NODE))
+        whole = self.durations.work_of(Launch(*key_of(end), host, Locality.NODE))
         begun = end.at - end.seconds
         part = (now - begun) / end.seconds if end.seconds else 1.0
         return whole * min(1.0, max(0.0, part))
 
-    def keep(self, phase: PhaseId, task: int, work: float) -> None:
-        """Add to the kept work of a task, which need not be done again."""
-        self._durations.keep(phase, task, work)
-
     def lose(self, phase: PhaseId, task: int) -> None:
         """Record that the output of a done task is lost."""
-        self._durations.forget(phase, task)
+        self.durations.forget(phase, task)
         for source in self._fed_by.get(phase, ()):
             source.part_lost()
 
@@ -150,7 +147,7 @@ class Attempts:
 
     def _compute(self, launch: Launch, begins: float) -> None:
         """Schedule the end of an attempt that has all of its input at `begins`."""
-        work = self._durations.work_of(launch) * self._slowdown[launch.locality]
+        work = self.durations.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
         fault = self._fault(launch) if self._fault else None
         if fault is not None and not isinstance(fault, Fault):

@@ -200,13 +200,16 @@ class SimulatedBackend:
                         self._losses.undo(event.phase, len(event.tasks))
                 yield event
 
-    def _execute(self, order: Order) -> Sequence[Event]:
+    def _execute(self, order: Stop | Deliver | Abandon) -> Sequence[Event]:
         if isinstance(order, Stop):
             return self._stop(order)
         if isinstance(order, Deliver):
             return self._deliver(order)
-        assert isinstance(order, Abandon)
-        return self._abandon(order.host)
+        if order.host not in self._unresponsive:
+            return ()  # The host was removed.
+        return self._lose_attempts(
+            order.host, f"host {order.host} has not responded for more than {self._grace:g} s"
+        )
 
     def _find_loss(self, losses: Losses, event: TaskFinished) -> None:
         """Schedule the loss of the output of a task that has just ended, if it is lost."""
@@ -258,7 +261,7 @@ class SimulatedBackend:
             return ()
         phase, task, attempt = stop.key
         self._cancel(stop.key)
-        self._attempts.keep(phase, task, stop.kept)
+        self._attempts.durations.keep(phase, task, stop.kept)
         return (TaskKilled(self.now, phase, task, attempt, stop.kept),)
 
     def _cancel(self, key: AttemptKey) -> None:
@@ -352,14 +355,6 @@ class SimulatedBackend:
         else:
             self._order(back, entry)
         return True
-
-    def _abandon(self, host: str) -> Sequence[Event]:
-        """Lose the attempts of a host that is unresponsive for longer than its grace."""
-        if host not in self._unresponsive:
-            return ()  # The host was removed.
-        return self._lose_attempts(
-            host, f"host {host} has not responded for more than {self._grace:g} s"
-        )
 
     def _change_hosts(self, event: HostLost | HostJoined | HostChange) -> Sequence[Event]:
         """Apply a change of a host; returns the events for the scheduler."""

@@ -23,7 +23,6 @@ from slotwise.core.errors import (
     check_time,
     check_type,
     is_number,
-    is_whole,
     option_name,
     shown,
 )
@@ -92,29 +91,17 @@ class Simulation:
     hide_work: bool = False
 
     def __post_init__(self) -> None:
-        if not is_whole(self.seed) or self.seed < 0:
-            raise InputError(
-                f"{option_name('seed')} is {self.seed!r}; expected a whole number >= 0"
-            )
-        if not is_number(self.noise) or not 0 <= self.noise <= 10:
-            raise InputError(
-                f"{option_name('noise')} is {self.noise!r}; expected a number from 0 to 10"
-            )
-        if not isinstance(self.hide_work, bool):
-            raise InputError(
-                f"{option_name('hide_work')} is {self.hide_work!r}; expected True or False"
-            )
-        for name in "remote_factor", "rack_factor":
-            value = getattr(self, name)
-            if value is not None:
-                remedy = f"expected a number from 1 to {MAX_NUMBER:g}"
-                check_range(option_name(name), value, 1, MAX_NUMBER, remedy)
+        remedy = "expected a whole number >= 0"
+        check_range(option_name("seed"), self.seed, 0, inf, remedy, whole=True)
+        check_range(option_name("noise"), self.noise, 0, 10, "expected a number from 0 to 10")
+        check_type(option_name("hide_work"), self.hide_work, bool, "expected True or False")
+        remedy = f"expected a number from 1 to {MAX_NUMBER:g}"
+        check_range(option_name("remote_factor"), self.remote_factor, 1, MAX_NUMBER, remedy)
+        if self.rack_factor is not None:
+            check_range(option_name("rack_factor"), self.rack_factor, 1, MAX_NUMBER, remedy)
         if self.save_seconds is not None:
             check_time(option_name("save_seconds"), self.save_seconds)
-        if not isinstance(self.speeds, Mapping):
-            raise InputError(
-                f"speeds is {self.speeds!r}; expected a mapping of hosts to speeds"
-            )
+        check_type("speeds", self.speeds, Mapping, "expected a mapping of hosts to speeds")
         for host, speed in self.speeds.items():
             check_positive(f"true speed of host {host!r}", speed)
         check_outages(self.outages)
