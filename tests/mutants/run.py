@@ -181,7 +181,7 @@ def run_tests(source: Path, tests: Sequence[str], seconds: float) -> tuple[str, 
 
 
 def run_mutant(source: Path, mutant: Mutant) -> tuple[str, str]:
-    """The outcome of a mutant; the test that killed it last time runs first, since it is quick."""
+    """The outcome of a mutant; the test that killed it last time runs first."""
     if mutant.killed_by and (ROOT / mutant.killed_by.split("::")[0]).exists():
         found = run_tests(source, [mutant.killed_by], SECONDS_MAX)
         if found[0] == "killed":
