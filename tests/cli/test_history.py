@@ -71,7 +71,7 @@ def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
 def test_a_file_that_is_not_a_history_is_refused(slotwise: Any, folder: Path) -> None:
     """With exit code 2 and one line; no file is created or changed."""
     before = sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()
-    for name, why in (("none.db", "no such file"), ("jobs.yaml", "no database")):
+    for name, why in (("none.db", "no such file"), ("jobs.yaml", "not a database")):
         done = slotwise("history", name)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert f"history '{name}'" in done.stderr
@@ -260,7 +260,7 @@ def test_a_run_without_a_history_creates_none(slotwise: Any, words: Path) -> Non
 def test_a_run_refuses_a_file_that_is_not_a_history(slotwise: Any, words: Path) -> None:
     """Before it begins; and it creates no history if another option is refused."""
     for name, more, why in (
-        ("words.yaml", [], "no database"),
+        ("words.yaml", [], "not a database"),
         ("missing/h.db", [], "unable to open"),
         ("h.db", ["--log", "h.db"], "is the log, too"),
         ("h.db", ["--scheduler", "nonsense"], "unknown scheduler"),

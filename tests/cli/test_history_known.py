@@ -185,7 +185,7 @@ def test_every_command_refuses_a_file_that_is_not_a_history(
     half = known.read_bytes()
     (folder / "half.db").write_bytes(half[:4096] + b"\xff" * (len(half) - 4096))
     reasons = {
-        "text.db": ("no database", "name a file that `slotwise run --history` has written"),
+        "text.db": ("not a database", "name a file that `slotwise run --history` has written"),
         "foreign.db": (
             "this file is not a history",
             "name a file that `slotwise run --history`",
