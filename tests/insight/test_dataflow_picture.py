@@ -28,10 +28,10 @@ def hidden(staged: StagedGraph) -> list[str]:
     drawing = arrange(staged)
     return [
         f"edge {place} behind {name}"
-        for place, points in drawing.paths.items()
+        for place, points in enumerate(drawing.paths)
         for name, box in drawing.boxes.items()
         for one, other in pairwise(points)
-        for x, y in curve(one, other, 50)
+        for x, y in (curve(one, other, step / 50) for step in range(1, 50))
         if box.place.grown(-1).x < x < box.place.x + box.place.width - 1
         and box.place.y + 1 < y < box.place.bottom - 1
     ]

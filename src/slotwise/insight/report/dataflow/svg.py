@@ -12,7 +12,7 @@ from slotwise.insight.report.dataflow.layout import (
     Drawing,
     Rect,
     arrange,
-    on_curve,
+    curve,
 )
 from slotwise.insight.report.dataflow.texts import label_of
 from slotwise.insight.report.page import BEGIN, STYLE
@@ -84,7 +84,7 @@ def page_of(pictures: Sequence[tuple[str, str]]) -> str:
 
 def _edges(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
     kinds = [channel.kind for channel in staged.graph.channels]
-    for place, points in drawing.paths.items():
+    for place, points in enumerate(drawing.paths):
         yield _edge(points, kinds[place] if place < len(kinds) else "file")
 
 
@@ -114,7 +114,7 @@ def _labels(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
         width = len(label) * LETTER * 0.8
         tried = []
         for part in _PARTS:
-            at_x, at_y = on_curve(drawing.paths[place][-2], drawing.paths[place][-1], part)
+            at_x, at_y = curve(drawing.paths[place][-2], drawing.paths[place][-1], part)
             tried.append(Rect(at_x - width / 2, at_y - 6, width, 13))
         found = next((one for one in tried if not any(map(one.overlaps, taken))), tried[0])
         taken.append(found)
