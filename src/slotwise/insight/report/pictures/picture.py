@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import altair as alt
 
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK, MUTED, RULE
-from slotwise.insight.timeline import Timeline
 
 WIDTH = 770
 """Width in pixels of plots with the common time axis; with labels and legend they fit in a
@@ -81,6 +79,11 @@ def row_axis(rows: list[str]) -> alt.Y:
     )
 
 
+def spans(scene: Scene, rows: list[str], is_last: bool = True) -> dict[str, Any]:
+    """The channels of marks from `start` to `end` in rows."""
+    return {"x": time_axis(scene, "start", is_last), "x2": "end", "y": row_axis(rows)}
+
+
 def label_axis(**options: Any) -> alt.Axis:
     """A y axis with labels of the same width in every picture, so that time axes align."""
     return alt.Axis(
@@ -144,37 +147,3 @@ def _config() -> dict[str, Any]:
         "legend": {**text, "orient": "right", "symbolSize": 90, "labelLimit": 105},
         "title": {"color": INK, "fontSize": 13, "anchor": "start", "offset": 8},
     }
-
-
-# Marks of unresponsive hosts: a dark line along the lower edge of their rows.
-
-SENTENCE = " A dark line along a row means that {who} was unresponsive."
-
-
-def unresponsive_rows(
-    scene: Scene, line: Timeline, texts_of: Mapping[str, Sequence[str]]
-) -> Rows:
-    """One data row for each unresponsive period and each picture row of its host."""
-    return [
-        {
-            "row": text,
-            "host": span.host,
-            "start": scene.at(span.start),
-            "end": scene.at(line.end if span.end is None else span.end),
-        }
-        for span in line.unresponsive
-        for text in texts_of[span.host]
-    ]
-
-
-def unresponsive_marks(
-    scene: Scene, name: str, texts: list[str], height: float, is_last: bool
-) -> Any:
-    """The lines, as a layer of a chart with rows of `height` pixels."""
-    unit = scene.unit.symbol
-    tips = tooltip(host="unresponsive host", start=f"from ({unit})", end=f"to ({unit})")
-    return (
-        alt.Chart(source(name))
-        .mark_rule(color=INK, strokeWidth=2.5, yOffset=height / 2 - 1.5)
-        .encode(x=time_axis(scene, "start", is_last), x2="end", y=row_axis(texts), tooltip=tips)
-    )
