@@ -8,7 +8,8 @@ from slotwise.core.decisions import Locality
 from slotwise.core.job import PhaseId
 from slotwise.insight.reducer import Attempt
 from slotwise.insight.report.pictures.comparison import bound_of
-from slotwise.insight.report.reduce import SHADES, Cell, cells_of, levels
+from slotwise.insight.report.pictures.jobs import levels
+from slotwise.insight.report.pictures.usage import SHADES, Cell, cells_of
 from slotwise.insight.report.reported import scene_of
 from slotwise.insight.report.text import unit_for
 from slotwise.insight.timeline import PlacedAttempt, StepFunction

@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from slotwise.insight.report.pictures.picture import (
+    COLUMNS,
     WIDTH,
     Picture,
     Rows,
@@ -20,7 +21,6 @@ from slotwise.insight.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
-from slotwise.insight.report.reduce import COLUMNS
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK
 from slotwise.insight.timeline import StepFunction, Timeline

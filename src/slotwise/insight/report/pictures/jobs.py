@@ -11,6 +11,7 @@ import altair as alt
 
 from slotwise.core.objective import is_met
 from slotwise.insight.report.pictures.picture import (
+    COLUMNS,
     WIDTH,
     Picture,
     Rows,
@@ -21,7 +22,6 @@ from slotwise.insight.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
-from slotwise.insight.report.reduce import levels
 from slotwise.insight.report.reported import JOBS_LISTED, Scene, empty_scene
 from slotwise.insight.report.text import BAD, INK, MUTED, in_short, seconds, tinted
 from slotwise.insight.timeline import StepFunction, Timeline
@@ -179,6 +179,31 @@ def _stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
                 }
             )
     return rows
+
+
+def levels(
+    scene: Scene, steps: StepFunction, columns: int = COLUMNS
+) -> list[tuple[float, float, float]]:
+    """Return a step function as (start, end, mean): exact, or in `columns` intervals.
+
+    Levels that are too narrow for the axis are left out.
+    """
+    edges = list(steps.times)
+    if len(edges) > columns:
+        width = (scene.end - scene.begin) / columns
+        grid = [scene.begin + column * width for column in range(columns + 1)]
+        edges = [
+            edge for edge in grid if steps.times[0] - width < edge < steps.times[-1] + width
+        ]
+    if len(edges) < 2:
+        return []
+    means = [round(mean, 2) for mean in steps.means(edges)]
+    ends = [scene.at(edge) for edge in edges]
+    return [
+        (start, end, mean)
+        for start, end, mean in zip(ends, ends[1:], means, strict=False)
+        if start < end
+    ]
 
 
 def _row_height(listed: list[str]) -> int:

@@ -14,6 +14,9 @@ WIDTH = 770
 """Width in pixels of plots with the common time axis; with labels and legend they fit in a
 window of 1,200 pixels."""
 
+COLUMNS = 240
+"""Data with more changes over time are drawn as means over this number of intervals."""
+
 MAX_LEGEND = 20
 """Pictures with more jobs have no legend, because its colours could not be distinguished."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
 
 from slotwise.core.job import PhaseId
 from slotwise.insight.report.pictures.picture import (
+    COLUMNS,
     WIDTH,
     Picture,
     Rows,
@@ -22,7 +23,6 @@ from slotwise.insight.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
-from slotwise.insight.report.reduce import SHADES, cells_of
 from slotwise.insight.report.reported import Scene, distinct
 from slotwise.insight.report.text import BAD, INK, JOBS, tinted
 from slotwise.insight.timeline import PlacedAttempt, Timeline
@@ -31,9 +31,6 @@ MAX_ROWS = 60
 MIN_BARS, MAX_BARS_OF_RUN, MAX_BARS = 1_000, 5_000, 15_000
 """A run with more attempts has cells. If the bars of all runs are too many, the limit of each
 is lower, but at least the first number."""
-
-COLUMNS = 240
-"""The number of time intervals into which rows are divided if attempts have no bars."""
 
 _MARKS = {"failed": "×", "lost": "†", "killed": "–", "unfinished": "…"}
 
@@ -187,10 +184,10 @@ def _bar(scene: Scene, line: Timeline, placed: PlacedAttempt, text: str) -> dict
     if attempt.ending in _MARKS:
         pale = tinted(scene.job_colours[job], 0.75)
         return row | {"fill": pale, "mark": _MARKS[attempt.ending]}
-    return row | coloured(scene, job) | {"shade": _shade(scene, line, attempt.phase)}
+    return row | coloured(scene, job) | {"shade": _opacity(scene, line, attempt.phase)}
 
 
-def _shade(scene: Scene, line: Timeline, phase: PhaseId) -> float:
+def _opacity(scene: Scene, line: Timeline, phase: PhaseId) -> float:
     """The opacity: later phases are paler, unless jobs already use tints of one hue."""
     if len(scene.jobs) > len(JOBS):
         return 1.0
@@ -227,6 +224,63 @@ def _slot_rows(line: Timeline) -> _PictureRows:
 
 
 # Cells: for each row and time interval, the job that held most of it.
+
+
+SHADES = 4
+"""The number of utilisation levels that a cell can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Columns `start` to `end` of a row: the job that held most slots, and the utilisation.
+
+    `shade` is from 1 (almost idle) to SHADES (all slots of the row held all the time).
+    """
+
+    row: int
+    start: int
+    end: int
+    job: str
+    shade: int
+
+
+def cells_of(
+    attempts: Sequence[PlacedAttempt],
+    rows: Sequence[int],
+    slots: Sequence[int],
+    begin: float,
+    end: float,
+    columns: int,
+) -> list[Cell]:
+    """Return the non-idle cells of a grid, with equal neighbours in a row merged.
+
+    `rows` has the row of each attempt, `slots` the slots of each row; times in seconds.
+    O(n + cells touched).
+    """
+    width = (end - begin) / columns
+    held: dict[tuple[int, int], dict[str, float]] = {}
+    for row, placed in zip(rows, attempts, strict=True):
+        attempt = placed.attempt
+        first = max(0, int((attempt.start - begin) / width))
+        last = min(columns - 1, int((attempt.end - begin) / width))
+        for column in range(first, last + 1):
+            left = begin + column * width
+            overlap = min(attempt.end, left + width) - max(attempt.start, left)
+            if overlap > 0:
+                of_job, job = held.setdefault((row, column), {}), attempt.phase.job
+                of_job[job] = of_job.get(job, 0.0) + overlap
+    cells: list[Cell] = []
+    for row, column in sorted(held):
+        of_job = held[row, column]
+        share = sum(of_job.values()) / (width * slots[row])
+        most = min(of_job, key=lambda job: (-of_job[job], job))
+        shade = max(1, min(SHADES, round(share * SHADES)))
+        cell = Cell(row, column, column + 1, most, shade)
+        if cells and replace(cells[-1], start=column, end=cells[-1].end + 1) == cell:
+            cells[-1] = replace(cells[-1], end=cell.end)
+        else:
+            cells.append(cell)
+    return cells
 
 
 def _cells(scene: Scene, line: Timeline, rows: _PictureRows) -> tuple[Rows, Rows]:
