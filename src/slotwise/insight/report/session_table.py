@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from slotwise.insight.explanation import Explanation, summary_of
+from slotwise.insight.report.text import counted
 
 MAX_ROWS = 20
 """The maximum number of jobs in the table."""
@@ -66,12 +67,12 @@ def session_html(shown: ShownSession) -> str:
     """A line about the session, and a table of its jobs."""
     state = "open" if shown.is_open else "closed"
     facts = [
-        f"{shown.held} of {_counted(shown.slots, 'slot')} held",
-        f"{_counted(shown.left, 'job')} not over",
+        f"{shown.held} of {counted(shown.slots, 'slot')} held",
+        f"{counted(shown.left, 'job')} not over",
         f"{shown.over:,} over",
     ]
     if shown.waiting:
-        facts.append(f"{_counted(shown.waiting, 'call')} waiting for results of others")
+        facts.append(f"{counted(shown.waiting, 'call')} waiting for results of others")
     head = (
         f"<p><strong>Session</strong> ({escape(shown.scheduler)}, {state}):"
         f" {', '.join(facts)}</p>"
@@ -126,7 +127,3 @@ def _progress(job: ShownJob, done: int) -> str:
         f"{''.join(parts)}</span>"
     )
     return f'<span style="white-space: nowrap">{bar}{done:,}/{job.tasks:,}</span>'
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -16,6 +16,7 @@ from slotwise.insight.report.pictures.picture import (
     job_colour,
     label_axis,
     legend,
+    palette,
     source,
     time_axis,
     tooltip,
@@ -54,9 +55,7 @@ def draw_by_pool(scene: Scene) -> Picture:
         field="pool",
         type="nominal",
         legend=legend("pool", symbolType="square"),
-        scale=alt.Scale(
-            domain=list(scene.pool_colours), range=list(scene.pool_colours.values())
-        ),
+        scale=palette(scene.pool_colours),
     )
     for number, line in enumerate(scene.timelines):
         rows[f"held{number}"] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,13 +104,19 @@ def legend(title: str, **options: Any) -> alt.Legend:
     return alt.Legend(title=title, labelExpr=_SHORT, **options)
 
 
+def palette(of_names: Mapping[str, str]) -> alt.Scale:
+    """The scale that gives each name its colour or shape."""
+    return alt.Scale(domain=list(of_names), range=list(of_names.values()))
+
+
 def job_colour(scene: Scene) -> alt.Color:
     """The colour of the job, with a legend if there are few jobs."""
     if len(scene.jobs) > MAX_LEGEND:
         return alt.Color(field="colour", type="nominal", scale=None)
-    scale = alt.Scale(domain=list(scene.job_colours), range=list(scene.job_colours.values()))
     names = legend("job", symbolType="square", symbolOpacity=1)
-    return alt.Color(field="job", type="nominal", legend=names, scale=scale)
+    return alt.Color(
+        field="job", type="nominal", legend=names, scale=palette(scene.job_colours)
+    )
 
 
 def coloured(scene: Scene, job: str) -> dict[str, str]:
