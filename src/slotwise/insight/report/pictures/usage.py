@@ -130,7 +130,7 @@ def _chart(
             ),
             tooltip=tips,
         ),
-        frames,
+        *([frames] if has_bars else []),
         marks.encode(x="middle:Q", y=row_axis(texts), text="mark:N", tooltip=bad_tips),
         lines.encode(
             **at,
@@ -313,7 +313,6 @@ def _cells(scene: Scene, line: Timeline, rows: _PictureRows) -> tuple[Rows, Rows
             "row": rows.texts[row],
             **times(column, column),
             "mark": "×",
-            "fill": None,
             "count": f"{count} attempts",
         }
         for (row, column), count in counts.items()
