@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
 
@@ -60,7 +60,7 @@ class DrawnBlock:
         """The boxes with their places in the drawing."""
         y = 3 * FRAME + self.layer * LAYER
         return {
-            name: Box(box.place.moved(self.x, y), box.title, box.note, box.is_file)
+            name: replace(box, place=box.place.moved(self.x, y))
             for name, box in self.boxes.items()
         }
 
