@@ -10,7 +10,7 @@ an edge, because other edges end at boxes of neighbouring layers.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -24,6 +24,7 @@ LETTER = 7.2
 BOX_HEIGHT = 42.0
 MIN_BOX_WIDTH = 84.0
 GAP = 26.0
+LANE_GAP = 12.0
 FRAME = 14.0
 LAYER = BOX_HEIGHT + 64.0
 """The distance of two layers."""
@@ -45,13 +46,15 @@ class Box:
 class DrawnBlock:
     """Boxes that are placed together, with places relative to the block, and their groups.
 
-    It occupies `height` layers from `layer` on; `rows` has the row of each box.
+    It occupies `height` layers from `layer` on, with a `gap` on its right. `rows` has the row
+    of each box.
     """
 
     boxes: dict[str, Box] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     groups: list[list[str]] = field(default_factory=list)
     width: float = 0.0
+    gap: float = GAP
     layer: int = 0
     height: int = 1
     x: float = 0.0
@@ -216,7 +219,7 @@ def _chain(block_of: dict[str, DrawnBlock], number: int, one: str, other: str) -
     if end > begin + 1:
         lane, height = f"|{number}", end - begin - 1
         box = Box(Rect(0, 0, 0, (height - 1) * LAYER + BOX_HEIGHT))
-        block_of[lane] = DrawnBlock({lane: box}, layer=begin + 1, height=height)
+        block_of[lane] = DrawnBlock({lane: box}, gap=LANE_GAP, layer=begin + 1, height=height)
         yield lane
     yield other
 
@@ -231,7 +234,12 @@ def _place(
     def middle(name: str) -> float:
         return block_of[name].x + block_of[name].boxes[name].place.middle
 
-    targets = [block.x for block in blocks]
+    counts = Counter(block.layer for block in blocks)
+    places = {layer: -count / 2 for layer, count in counts.items()}
+    targets = []
+    for block in blocks:  # At first, those of a layer are side by side in its middle.
+        targets.append(places[block.layer] * (MIN_BOX_WIDTH + GAP))
+        places[block.layer] += 1
     for _ in range(SWEEPS):
         _pack(blocks, targets)
         shifts: defaultdict[int, list[float]] = defaultdict(list)
@@ -262,12 +270,12 @@ def _pack(blocks: Sequence[DrawnBlock], targets: Sequence[float]) -> None:
         block = blocks[number]
         layers = range(block.layer, block.layer + block.height)
         block.x = max(targets[number], *(ends[at] for at in layers))
-        ends.update(dict.fromkeys(layers, block.x + block.width + GAP))
+        ends.update(dict.fromkeys(layers, block.x + block.width + block.gap))
     starts: defaultdict[int, float] = defaultdict(lambda: inf)
     for number in reversed(order):
         block = blocks[number]
         layers = range(block.layer, block.layer + block.height)
-        x = min(targets[number], *(starts[at] - GAP - block.width for at in layers))
+        x = min(targets[number], *(starts[at] - block.gap - block.width for at in layers))
         starts.update(dict.fromkeys(layers, x))
         block.x = (block.x + x) / 2
 
