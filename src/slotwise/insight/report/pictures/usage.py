@@ -65,22 +65,21 @@ def draw(scene: Scene) -> Picture:
 
 
 def _sentence(scene: Scene, has_bars: bool, has_slots: bool) -> str:
+    marks = ""
+    if any(p.attempt.ending != "done" for line in scene.timelines for p in line.attempts):
+        marks = "× failed, † lost, – killed, … still running at the end"
     if has_bars:
         sentence = "Each bar is an attempt of a task in its slot"
         if len(scene.jobs) <= len(JOBS):
             sentence += "; later phases of a job are paler"
-        if any(p.attempt.ending != "done" for line in scene.timelines for p in line.attempts):
-            sentence += (
-                "; red frames mark: × failed, † lost, – killed, … still running at the end"
-            )
-        sentence += "."
+        sentence += f"; red frames mark: {marks}." if marks else "."
     else:
         row = "slot" if has_slots else "host, or several neighbouring hosts if there are many"
         sentence = (
             f"Each row is a {row}. The colour is the job that held most of it; paler colours"
-            " mean more idle time. Red crosses are attempts that failed, were lost or were"
-            " killed."
+            " mean more idle time."
         )
+        sentence += f" Red marks are attempts without a result: {marks}." if marks else ""
     if any(line.unresponsive for line in scene.timelines):
         who = "its host" if has_slots else "a host in the row"
         sentence += f" A dark line along a row means that {who} was unresponsive."
@@ -284,7 +283,7 @@ def cells_of(
 
 
 def _cells(scene: Scene, line: Timeline, rows: _PictureRows) -> tuple[Rows, Rows]:
-    """The cells, and a cross for all unsuccessful attempts of a row that ended within one."""
+    """The cells, and a mark for the unsuccessful attempts of a row that ended within one."""
     width = (scene.end - scene.begin) / COLUMNS
 
     def times(start: int, end: int) -> dict[str, float]:
@@ -294,11 +293,12 @@ def _cells(scene: Scene, line: Timeline, rows: _PictureRows) -> tuple[Rows, Rows
     cells = cells_of(
         line.attempts, rows.of_attempts, rows.slots, scene.begin, scene.end, COLUMNS
     )
-    counts: Counter[tuple[int, int]] = Counter()
+    counts: Counter[tuple[int, int, str]] = Counter()
     last = None
     for row, placed in zip(rows.of_attempts, line.attempts, strict=True):
-        if placed.attempt != last and placed.attempt.ending in ("failed", "lost", "killed"):
-            counts[row, int((placed.attempt.end - scene.begin) / width)] += 1
+        mark = _MARKS.get(placed.attempt.ending)
+        if mark and placed.attempt != last:
+            counts[row, int((placed.attempt.end - scene.begin) / width), mark] += 1
         last = placed.attempt  # An attempt with several slots counts once.
     return [
         coloured(scene, cell.job)
@@ -312,10 +312,10 @@ def _cells(scene: Scene, line: Timeline, rows: _PictureRows) -> tuple[Rows, Rows
         {
             "row": rows.texts[row],
             **times(column, column),
-            "mark": "×",
+            "mark": mark,
             "count": f"{count} attempts",
         }
-        for (row, column), count in counts.items()
+        for (row, column, mark), count in counts.items()
     ]
 
 
