@@ -59,7 +59,7 @@ def test_a_metric_is_added_as_its_guide_says(monkeypatch: pytest.MonkeyPatch) ->
     responses = [times["response"] for times in result.jobs.values()]
     assert outcome.metrics["response_median"] == median(responses)
     assert outcome.metrics == result.metrics | {"response_median": median(responses)}
-    shown = changed(monkeypatch, tables, "_MORE = (", row)
+    shown = changed(monkeypatch, tables, '    Metric("read through the core', row)
     assert "median response" in [metric.title for metric in shown.metrics_in_full([])]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,10 +28,10 @@ def hidden(staged: StagedGraph) -> list[str]:
     drawing = arrange(staged)
     return [
         f"edge {place} behind {name}"
-        for place, points in drawing.paths.items()
+        for place, points in enumerate(drawing.paths)
         for name, box in drawing.boxes.items()
         for one, other in pairwise(points)
-        for x, y in curve(one, other, 50)
+        for x, y in (curve(one, other, step / 50) for step in range(1, 50))
         if box.place.grown(-1).x < x < box.place.x + box.place.width - 1
         and box.place.y + 1 < y < box.place.bottom - 1
     ]
@@ -56,12 +56,22 @@ def test_edges_of_a_group_pass_beside_its_nodes() -> None:
 @settings(max_examples=examples(25, slow=1000))
 @given(dataflows())
 def test_no_edge_passes_behind_a_node(flow: slotwise.Dataflow) -> None:
-    """In any graph, also if some nodes read the input of a source that runs, too."""
+    """In any graph, also if some nodes read the input of a source that runs, too.
+
+    Nor do boxes, groups or bundles overlap.
+    """
     try:
         staged = derive(flow.graph())
     except InputError:
         assume(False)
     assert hidden(staged) == []
+    drawing = arrange(staged)
+    for places in (
+        [box.place for box in drawing.boxes.values()],
+        drawing.groups,
+        drawing.bundles,
+    ):
+        assert not any(one.overlaps(other) for one, other in combinations(places, 2))
 
 
 def test_a_notebook_shows_the_picture() -> None:

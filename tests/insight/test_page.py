@@ -14,7 +14,7 @@ from slotwise.core.log import Log
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.report import write_report
 from slotwise.insight.report.page import page as page_text
-from slotwise.insight.report.pictures import comparison
+from slotwise.insight.report.pictures import comparison, usage
 from slotwise.insight.report.reported import scene_of
 from slotwise.insight.report.tables import FAILED_BECAUSE, job_columns
 
@@ -327,6 +327,21 @@ def test_many_slots_and_jobs_stay_small(make, tmp_path):
     assert len({row["row"] for row in page.rows("slots", "slots0")}) <= 60
     assert "Only the 60 jobs with the longest response are shown" in " ".join(page.texts)
     assert len(page.rows("jobs", "jobs0")) == 60
+
+
+def test_many_attempts_in_a_slot_become_cells(make, tmp_path, monkeypatch):
+    """Each unsuccessful one is counted in a cross."""
+    monkeypatch.setattr(usage, "MAX_BARS", 0)
+    monkeypatch.setattr(usage, "MIN_BARS", 0)
+    path = tmp_path / "r.html"
+    write_report([make("fair", ["q1", "q2"], fault=always)], path)
+    page = Page(path.read_text(encoding="utf-8"))
+    cells, crosses = page.rows("slots", "slots0"), page.rows("slots", "slots0bad")
+    assert {cell["row"] for cell in cells} == {"h0 · 1", "h0 · 2", "h1 · 1", "h1 · 2"}
+    counts = [int(cross["count"].partition(" ")[0]) for cross in crosses]
+    attempts = make("fair", ["q1", "q2"], fault=always).outcome.metrics["attempts"]
+    assert sum(counts) == sum(attempts.values())
+    assert "Each row is a slot." in " ".join(page.texts)
 
 
 def test_runs_of_the_same_name_are_distinguished(three_runs):

@@ -1,4 +1,4 @@
-"""Bars and cells of attempts: few enough to draw, and true to the log."""
+"""Cells of attempts and levels of steps: few enough to draw, and true to the log."""
 
 from dataclasses import replace
 
@@ -8,7 +8,8 @@ from slotwise.core.decisions import Locality
 from slotwise.core.job import PhaseId
 from slotwise.insight.reducer import Attempt
 from slotwise.insight.report.pictures.comparison import bound_of
-from slotwise.insight.report.reduce import SHADES, Cell, bars_of, cells_of, levels
+from slotwise.insight.report.pictures.jobs import levels
+from slotwise.insight.report.pictures.usage import SHADES, Cell, cells_of
 from slotwise.insight.report.reported import scene_of
 from slotwise.insight.report.text import unit_for
 from slotwise.insight.timeline import PlacedAttempt, StepFunction
@@ -20,41 +21,6 @@ def placed(start, end, job="j", task=0, ending="done"):
         PhaseId(job, "map"), task, 1, "h", Locality.NODE, start, end, end - start, ending
     )
     return PlacedAttempt(attempt, "task", 0)
-
-
-def test_few_attempts_are_a_bar_each():
-    """None is merged or omitted."""
-    attempts = [placed(0, 1), placed(1, 2), placed(2, 3)]
-    bars, left_out = bars_of(attempts, [0, 0, 0], most=3, resolution=1)
-    assert [(bar.start, bar.end, bar.count) for bar in bars] == [
-        (0, 1, 1),
-        (1, 2, 1),
-        (2, 3, 1),
-    ]
-    assert left_out == 0
-
-
-def test_neighbours_of_a_phase_become_one_bar():
-    """Only within a row, without a visible gap, and only successful ones."""
-    attempts = [
-        placed(0, 1),
-        placed(1, 2),
-        placed(5, 6),
-        placed(6, 7, ending="failed"),
-        placed(7, 8, "k"),
-    ]
-    bars, left_out = bars_of([*attempts, placed(0, 9)], [0] * 5 + [1], 5, resolution=0.5)
-    shape = [(bar.row, bar.start, bar.end, bar.count) for bar in bars]
-    assert shape == [(0, 0, 2, 2), (1, 0, 9, 1), (0, 5, 6, 1), (0, 6, 7, 1), (0, 7, 8, 1)]
-    assert left_out == 0
-
-
-def test_the_shortest_bars_are_omitted_and_counted():
-    """Failed attempts are shown, however short."""
-    attempts = [placed(0, 5), placed(10, 11), placed(20, 20.1, ending="failed")]
-    bars, left_out = bars_of(attempts, [0, 0, 0], most=2, resolution=0.1)
-    assert [bar.start for bar in bars] == [0, 20]
-    assert left_out == 1
 
 
 def test_a_cell_shows_the_job_with_the_most_slots():

@@ -143,10 +143,40 @@ class Explanations(list[Explanation]):
     def __str__(self) -> str:
         if not self:
             return "no jobs"
-        rows = [("job", "pool", "slots", "waiting", "done", "reason"), *map(_row, self)]
+        rows = [("job", "pool", "slots", "waiting", "done", "reason")]
+        for job in self:
+            one = summary_of(job)
+            numbers = (str(one.slots), str(one.waiting), str(one.done))
+            rows.append((job.job, job.pool, *numbers, one.reason))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         padded = [map(str.ljust, row, widths) for row in rows]
         return "\n".join("  ".join(row).rstrip() for row in padded)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """The slots that a job holds, its waiting and done tasks, and why it holds no more slots.
+
+    `reason` is empty if all its tasks run.
+    """
+
+    slots: int
+    waiting: int
+    done: int
+    reason: str
+
+
+def summary_of(job: Explanation) -> JobSummary:
+    """Sum up the phases of a job."""
+    slots = sum(phase.running for phase in job.phases)
+    waiting = sum(phase.pending for phase in job.phases)
+    done = sum(phase.done for phase in job.phases)
+    reason = "" if slots else "all its tasks are done; more may come"
+    if job.status != "under way":
+        reason = job.status
+    elif waiting:
+        reason = next(phase.why for phase in job.phases if phase.pending)
+    return JobSummary(slots, waiting, done, reason)
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
@@ -158,19 +188,6 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     )
     for phase in explanation.phases:
         yield from _phase_lines(phase)
-
-
-def _row(job: Explanation) -> tuple[str, ...]:
-    slots, waiting, done = (
-        sum(getattr(phase, what) for phase in job.phases)
-        for what in ("running", "pending", "done")
-    )
-    reason = job.status if job.status != "under way" else ""
-    if waiting and not reason:
-        reason = next(phase.why for phase in job.phases if phase.pending)
-    elif not (slots or reason):
-        reason = "all its tasks are done; more may come"
-    return job.job, job.pool, str(slots), str(waiting), str(done), reason
 
 
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:

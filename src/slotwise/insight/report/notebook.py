@@ -64,8 +64,8 @@ def plan_html(
     parts = [f"<p>{escape(facts)}</p>", _table(columns), _left_out(len(order), "jobs")]
 
     def draw() -> list[Picture]:
-        picture = import_module("slotwise.insight.report.pictures.plan")
-        return [picture.draw({job: held[job] for job in order if job in held})]
+        picture = import_module("slotwise.insight.report.pictures.jobs")
+        return [picture.draw_plan({job: held[job] for job in order if job in held})]
 
     return _framed([*parts, *_pictures(draw)])
 

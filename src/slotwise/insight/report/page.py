@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.core.errors import InputError, MissingExtraError, check_path
 from slotwise.core.files import open_to_write, refuse_foreign
-from slotwise.insight.report.reduce import packed
 from slotwise.insight.report.reported import (
     Scene,
     conditions_of,
@@ -28,7 +27,7 @@ from slotwise.insight.report.tables import (
     metrics_in_full,
     waits_section,
 )
-from slotwise.insight.report.text import MISSING, printable, seconds
+from slotwise.insight.report.text import MISSING, counted, printable, seconds
 
 if TYPE_CHECKING:
     from slotwise.insight.report.pictures.picture import Picture
@@ -171,7 +170,7 @@ def page(
     """Return the page. All text from users is escaped; `bundle` is the drawing library."""
     data = {
         picture.name: spec
-        | {"datasets": {name: packed(rows) for name, rows in spec["datasets"].items()}}
+        | {"datasets": {name: _packed(rows) for name, rows in spec["datasets"].items()}}
         for picture, spec in zip(pictures, specs, strict=True)
     }
     compared = [picture for picture in pictures if picture.name in ("comparison", "responses")]
@@ -204,11 +203,32 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _packed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Pack rows with the same fields as one table, at a third of the size.
+
+    `words` has the distinct strings of each column of strings, which then contains their
+    indices, and None for other columns.
+    """
+    fields = list(rows[0]) if rows else []
+    columns, words = [], []
+    for field in fields:
+        column = [row[field] for row in rows]
+        found = None
+        if all(isinstance(value, str) for value in column):
+            found = list(dict.fromkeys(column))
+            numbers = {word: number for number, word in enumerate(found)}
+            column = [numbers[word] for word in column]
+        columns.append(column)
+        words.append(found)
+    table = [list(row) for row in zip(*columns, strict=True)]
+    return {"fields": fields, "words": words, "rows": table}
+
+
 def _headline(scene: Scene) -> str:
     header = scene.runs[0].log.header
     cluster = header.cluster
     slots = " + ".join(
-        _counted(count, f"{kind} slot" if len(cluster.capacity) > 1 else "slot")
+        counted(count, f"{kind} slot" if len(cluster.capacity) > 1 else "slot")
         for kind, count in cluster.capacity.items()
         if count
     )
@@ -217,15 +237,15 @@ def _headline(scene: Scene) -> str:
     tasks = sum(phase.tasks.count for job in jobs.values() for phase in job.phases)
     objectives = " or ".join(dict.fromkeys(run.objective for run in scene.runs))
     facts = [
-        _counted(len(jobs), "job"),
-        _counted(tasks, "task"),
-        f"{slots} on {_counted(len(cluster.hosts), 'host')}{changing}",
+        counted(len(jobs), "job"),
+        counted(tasks, "task"),
+        f"{slots} on {counted(len(cluster.hosts), 'host')}{changing}",
         f"objective: {objectives}",
         conditions_of(scene.runs),
         f"over {seconds(scene.end - scene.begin)}",
     ]
     if len(scene.runs) > 1:
-        facts.insert(0, _counted(len(scene.runs), "run"))
+        facts.insert(0, counted(len(scene.runs), "run"))
     notices = "".join(f'<p class="notice">{escape(text)}</p>' for text in _interrupted(scene))
     return (
         f"<header><h1>{escape(_title(scene))}</h1>"
@@ -251,7 +271,7 @@ def _interrupted(scene: Scene) -> Iterator[str]:
             expected = run.log.header.jobs_expected or len(line.jobs)
             yield (
                 f"{run.label}{backend} was interrupted: its record ends at {seconds(line.end)},"
-                f" when {over} of {_counted(expected, 'job')} had ended."
+                f" when {over} of {counted(expected, 'job')} had ended."
                 " Metrics and lower bound cover only completed work."
             )
 
@@ -309,7 +329,7 @@ def _job_tables(scene: Scene) -> list[str]:
     for name, run in zip(scene.names, scene.runs, strict=True):
         count, failed = len(run.outcome.jobs), len(run.outcome.failed)
         columns = job_columns(run, most=MAX_JOBS)
-        summary = f"{name}: {_counted(count, 'job')}" + (
+        summary = f"{name}: {counted(count, 'job')}" + (
             f", {failed:,} failed" if failed else ""
         )
         if count > MAX_JOBS:
@@ -356,10 +376,6 @@ def _reason(short: str, whole: str) -> str:
 def _cell(tag: str, text: str, kind: str = "") -> str:
     attribute = f' class="{kind}"' if kind else ""
     return f"<{tag}{attribute}>{escape(text)}</{tag}>"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -31,6 +30,8 @@ from slotwise.core.job import Job
 from slotwise.insight.report.text import printable
 
 REDRAW_SECONDS = 0.2
+
+_HOST_EVENTS = {HostLost: "unresponsive", HostJoined: "reconnected", HostRemoved: "left"}
 
 BAR_WIDTH = 12
 """The width of a job's bar, in characters."""
@@ -73,13 +74,12 @@ class JobLine:
         left = 0.0
         for phase in self.job.phases:
             done = self.done.get(phase.name, 0)
-            each = self.seconds[phase.name] / done if done else None
-            if each is None:
-                total = phase.work_total()
-                if total is None:
-                    return None
-                each = total / phase.tasks.count
-            left += each * (phase.tasks.count - done)
+            known, among = self.seconds.get(phase.name), done
+            if not done:
+                known, among = phase.work_total(), phase.tasks.count
+            if known is None:
+                return None
+            left += known / among * (phase.tasks.count - done)
         return left / self.slots
 
 
@@ -125,26 +125,18 @@ class Progress:
                 self._task_ended(event)
             elif isinstance(event, OutputLost):
                 self._lines[event.phase.job].done[event.phase.phase] -= len(event.tasks)
-                self._print(
-                    f"{now:8.2f} s  {event.phase}: output lost, {len(event.tasks)} again"
-                )
-            elif isinstance(event, HostLost):
-                self._print(f"{now:8.2f} s  host {event.host}: unresponsive")
-            elif isinstance(event, HostJoined):
-                self._print(f"{now:8.2f} s  host {event.host}: reconnected")
+                self._print_at(now, f"{event.phase}: output lost, {len(event.tasks)} again")
             elif isinstance(event, HostAdded):
-                self._print(f"{now:8.2f} s  host {event.host.name}: joined")
-            elif isinstance(event, HostRemoved):
-                self._print(f"{now:8.2f} s  host {event.host}: left")
+                self._print_at(now, f"host {event.host.name}: joined")
+            elif isinstance(event, HostLost | HostJoined | HostRemoved):
+                self._print_at(now, f"host {event.host}: {_HOST_EVENTS[type(event)]}")
         for decision in decisions:
             if isinstance(decision, Launch):
                 self._launched(now, decision)
             elif isinstance(decision, GiveUp):
                 self._lines[decision.job].ended = "failed"
-                self._print(
-                    f"{now:8.2f} s  {decision.job}: FAILED"
-                    f"{self._why(decision.job, decision.reason, '')}"
-                )
+                why = self._why(decision.job, decision.reason, "")
+                self._print_at(now, f"{decision.job}: FAILED{why}")
         if self._is_redrawn and time.monotonic() - self._drawn > REDRAW_SECONDS:
             self._draw(self._table(now))
             self._drawn = time.monotonic()
@@ -154,12 +146,7 @@ class Progress:
             self._begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end()
 
     @property
@@ -180,7 +167,7 @@ class Progress:
         line = self._lines[launch.phase.job]
         begins = launch.attempt == 1 and not line.slots and not line.done
         if begins and not self._is_redrawn:
-            self._print(f"{now:8.2f} s  {launch.phase.job}: started")
+            self._print_at(now, f"{launch.phase.job}: started")
         line.slots += 1
 
     def _task_ended(self, event: TaskEnded) -> None:
@@ -192,16 +179,12 @@ class Progress:
             if line.phase == "done":
                 line.ended = "done"
                 response = event.at - line.job.arrival
-                self._print(
-                    f"{event.at:8.2f} s  {line.job.id}: done, response {response:.2f} s"
-                )
+                self._print_at(event.at, f"{line.job.id}: done, response {response:.2f} s")
         elif isinstance(event, TaskFailed):
             what = "lost" if event.lost else "failed"
             why = self._why(event.phase.job, event.reason, " for the same reason")
-            self._print(
-                f"{event.at:8.2f} s  {event.phase} task {event.task}, attempt {event.attempt}"
-                f" {what}{why}"
-            )
+            attempt = f"{event.phase} task {event.task}, attempt {event.attempt}"
+            self._print_at(event.at, f"{attempt} {what}{why}")
 
     def _why(self, job: str, reason: str, again: str) -> str:
         """Return the reason after a colon, or `again` if it was printed before."""
@@ -209,6 +192,9 @@ class Progress:
             return again
         self._reasons.add((job, reason))
         return f": {reason}"
+
+    def _print_at(self, instant: float, text: str) -> None:
+        self._print(f"{instant:8.2f} s  {text}")
 
     def _print(self, text: str) -> None:
         self._console.print(Text(printable(text, lines=True)), soft_wrap=True)

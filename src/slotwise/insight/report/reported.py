@@ -178,3 +178,8 @@ def scene_of(runs: Sequence[ReportedRun]) -> Scene:
         end=end,
         unit=unit_for(end - begin),
     )
+
+
+def empty_scene(jobs: Sequence[str], end: float) -> Scene:
+    """A scene of jobs without runs, for plans."""
+    return Scene((), (), (), tuple(jobs), job_colours(jobs), {}, 0.0, end, unit_for(end))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from slotwise.insight.explanation import Explanation
+from slotwise.insight.explanation import Explanation, summary_of
+from slotwise.insight.report.text import counted
 
 MAX_ROWS = 20
 """The maximum number of jobs in the table."""
@@ -36,31 +37,11 @@ class ShownJob:
     running: int
 
     @property
-    def done(self) -> int:
-        """The number of tasks that are done."""
-        return sum(phase.done for phase in self.explained.phases)
-
-    @property
-    def held(self) -> int:
-        """The number of slots that it holds."""
-        return sum(phase.running for phase in self.explained.phases)
-
-    @property
     def state(self) -> str:
         """The state of the job in one word."""
         if self.running:
             return "running"
-        return "waiting" if self.done < self.tasks else "idle"
-
-    @property
-    def reason(self) -> str:
-        """Why it waits or holds no more slots, or "" if all its tasks run."""
-        if self.explained.status != "under way":
-            return self.explained.status
-        if self.done + self.running == self.tasks:
-            return "" if self.running else "all its tasks are done; more may come"
-        pending = [phase for phase in self.explained.phases if phase.pending]
-        return pending[0].why if pending else ""
+        return "waiting" if summary_of(self.explained).done < self.tasks else "idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +67,12 @@ def session_html(shown: ShownSession) -> str:
     """A line about the session, and a table of its jobs."""
     state = "open" if shown.is_open else "closed"
     facts = [
-        f"{shown.held} of {_counted(shown.slots, 'slot')} held",
-        f"{_counted(shown.left, 'job')} not over",
+        f"{shown.held} of {counted(shown.slots, 'slot')} held",
+        f"{counted(shown.left, 'job')} not over",
         f"{shown.over:,} over",
     ]
     if shown.waiting:
-        facts.append(f"{_counted(shown.waiting, 'call')} waiting for results of others")
+        facts.append(f"{counted(shown.waiting, 'call')} waiting for results of others")
     head = (
         f"<p><strong>Session</strong> ({escape(shown.scheduler)}, {state}):"
         f" {', '.join(facts)}</p>"
@@ -122,8 +103,9 @@ def _table(jobs: Sequence[ShownJob]) -> str:
 
 def _cells(job: ShownJob) -> list[str]:
     state = _state(job.state, _COLOURS[job.state])
-    texts = (escape(job.explained.job), escape(job.explained.pool), state, _progress(job))
-    cells = [*texts, str(job.held), escape(job.reason)]
+    one = summary_of(job.explained)
+    names = (escape(job.explained.job), escape(job.explained.pool))
+    cells = [*names, state, _progress(job, one.done), str(one.slots), escape(one.reason)]
     return [f'<td style="{_CELL}; {_RULE}">{cell}</td>' for cell in cells]
 
 
@@ -132,20 +114,16 @@ def _state(state: str, colour: str) -> str:
     return f'<span style="white-space: nowrap">{dot} {escape(state)}</span>'
 
 
-def _progress(job: ShownJob) -> str:
+def _progress(job: ShownJob, done: int) -> str:
     """A bar of the done and running tasks, and their numbers."""
     parts = [
         f'<span style="width: {100 * count / max(1, job.tasks):.1f}%; background: {colour}">'
         "</span>"
-        for count, colour in ((job.done, DONE), (job.running, RUNNING))
+        for count, colour in ((done, DONE), (job.running, RUNNING))
     ]
     bar = (
         '<span style="display: inline-flex; width: 120px; height: 8px; overflow: hidden;'
         ' border-radius: 4px; background: rgba(128, 128, 128, 0.25); margin-right: 8px">'
         f"{''.join(parts)}</span>"
     )
-    return f'<span style="white-space: nowrap">{bar}{job.done:,}/{job.tasks:,}</span>'
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    return f'<span style="white-space: nowrap">{bar}{done:,}/{job.tasks:,}</span>'

@@ -39,12 +39,28 @@ _NAMES = ("scheduler", "job")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number by which runs are compared: title, value, format and direction of better."""
+    """A number by which runs are compared: title, key, format and direction of better.
+
+    key     the metric in the `--json` output, within a group as "group.name"
+    need    whether it is shown always, if some run has it, or if it is not 0 in some run
+    """
 
     title: str
-    of: Callable[[ReportedRun], Any]
+    key: str
     show: Callable[[Any], str]
     better: Literal["low", "high"] | None = "low"
+    need: Literal["always", "measured", "positive"] = "always"
+
+    def of(self, run: ReportedRun) -> Any:
+        """The value of a run; None if it has none."""
+        value: Any = {**run.outcome.metrics, "bound": run.outcome.bound}
+        for name in self.key.split("."):
+            value = value.get(name) if value else None
+        return value or None if self.need == "positive" else value
+
+    def is_shown(self, runs: Sequence[ReportedRun]) -> bool:
+        """Whether a full table of these runs has the metric."""
+        return self.need == "always" or any(self.of(run) is not None for run in runs)
 
     def cells(self, runs: Sequence[ReportedRun]) -> list[str]:
         """The value of each run as text."""
@@ -65,67 +81,41 @@ class Metric:
         ]
 
 
-def _metric(key: str) -> Callable[[ReportedRun], Any]:
-    return lambda run: run.outcome.metrics.get(key)
-
-
-_RESPONSE = (Metric("mean response", _metric("response_mean"), seconds),)
-
-_STRETCH = (
-    Metric("mean stretch", _metric("stretch_mean"), number),
-    Metric("max stretch", _metric("stretch_max"), number),
+METRICS = (
+    Metric("mean response", "response_mean", seconds),
+    Metric("mean stretch", "stretch_mean", number),
+    Metric("max stretch", "stretch_max", number),
+    Metric("makespan", "makespan", seconds),
+    Metric("value", "value", number),
+    Metric("bound", "bound", number, None),
+    Metric("gap", "gap", percent),
+    Metric("tardy jobs", "jobs_tardy", count, need="measured"),
+    Metric("SLA cost", "sla_cost", number, need="measured"),
+    Metric("max tardiness", "tardiness_max", seconds, need="measured"),
+    Metric("weight of tardy jobs", "jobs_tardy_weighted", number, need="measured"),
+    Metric("mean tardiness", "tardiness_mean", seconds, need="measured"),
+    Metric("max lateness", "lateness_max", seconds, need="measured"),
+    Metric("mean slowdown", "slowdown_mean", number),
+    Metric("max slowdown", "slowdown_max", number),
+    Metric("utilisation", "utilisation", percent, "high"),
+    Metric("tasks local to their input", "locality.node", percent, "high"),
+    Metric("work (slot-seconds)", "work_seconds", number, None),
+    Metric("wasted slot-seconds", "wasted_slot_seconds", number),
+    Metric("jobs done", "jobs_done", count, "high"),
+    Metric("jobs failed", "jobs_failed", count),
+    Metric("tasks asked to stop", "preemption.told", count, None, "positive"),
+    Metric("tasks stopped", "preemption.stopped", count, need="positive"),
+    Metric("slot-seconds lost", "preemption.lost_slot_seconds", number, need="positive"),
+    Metric("seconds of work kept", "preemption.kept_seconds", number, None, "positive"),
+    Metric("read within racks (bytes)", "traffic_bytes.rack", number, None, "positive"),
+    Metric("read through the core (bytes)", "traffic_bytes.core", number, need="positive"),
 )
-
-_DEADLINES = (
-    Metric("tardy jobs", _metric("jobs_tardy"), count),
-    Metric("SLA cost", _metric("sla_cost"), number),
-    Metric("max tardiness", _metric("tardiness_max"), seconds),
-)
-
-_DEADLINES_MORE = (
-    Metric("weight of tardy jobs", _metric("jobs_tardy_weighted"), number),
-    Metric("mean tardiness", _metric("tardiness_mean"), seconds),
-    Metric("max lateness", _metric("lateness_max"), seconds),
-)
-
-_OUTCOME = (
-    Metric("makespan", _metric("makespan"), seconds),
-    Metric("value", _metric("value"), number),
-    Metric("bound", lambda run: run.outcome.bound, number, None),
-    Metric("gap", _metric("gap"), percent),
-)
-
-_MORE = (
-    Metric("mean slowdown", _metric("slowdown_mean"), number),
-    Metric("max slowdown", _metric("slowdown_max"), number),
-    Metric("utilisation", _metric("utilisation"), percent, "high"),
-    Metric(
-        "tasks local to their input",
-        lambda run: run.outcome.metrics.get("locality", {}).get("node"),
-        percent,
-        "high",
-    ),
-    Metric("work (slot-seconds)", _metric("work_seconds"), number, None),
-    Metric("wasted slot-seconds", _metric("wasted_slot_seconds"), number),
-    Metric("jobs done", _metric("jobs_done"), count, "high"),
-    Metric("jobs failed", _metric("jobs_failed"), count),
-)
+"""The metrics of the page, in its order."""
 
 
-def _within(group: str, name: str) -> Callable[[ReportedRun], float | None]:
-    """One metric of a group; None if it is 0 or missing."""
-    return lambda run: run.outcome.metrics.get(group, {}).get(name) or None
-
-
-_SHARING = (
-    Metric("tasks asked to stop", _within("preemption", "told"), count, None),
-    Metric("tasks stopped", _within("preemption", "stopped"), count),
-    Metric("slot-seconds lost", _within("preemption", "lost_slot_seconds"), number),
-    Metric("seconds of work kept", _within("preemption", "kept_seconds"), number, None),
-    Metric("read within racks (bytes)", _within("traffic_bytes", "rack"), number, None),
-    Metric("read through the core (bytes)", _within("traffic_bytes", "core"), number),
-)
-"""Metrics of preemption and network traffic, shown unless all are 0."""
+def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
+    """The metrics for the page that apply to these runs."""
+    return [metric for metric in METRICS if metric.is_shown(runs)]
 
 
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
@@ -133,25 +123,9 @@ def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
 
     Two of deadlines and SLA steps take the place of the stretches if any run has them.
     """
-    return [*_RESPONSE, *(_measured(_DEADLINES, runs)[:2] or _STRETCH), *_OUTCOME]
-
-
-def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """The metrics for the page: all, except those of deadlines, preemption and network that
-    no run has."""
-    return [
-        *_RESPONSE,
-        *_STRETCH,
-        *_OUTCOME,
-        *_measured(_DEADLINES + _DEADLINES_MORE, runs),
-        *_MORE,
-        *_measured(_SHARING, runs),
-    ]
-
-
-def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Metric]:
-    """The metrics that at least one run has."""
-    return [one for one in metrics if any(one.of(run) is not None for run in runs)]
+    response, *stretches = METRICS[:3]
+    due = [metric for metric in METRICS if metric.need == "measured" and metric.is_shown(runs)]
+    return [response, *(due[:2] or stretches), *METRICS[3:7]]
 
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:

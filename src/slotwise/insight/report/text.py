@@ -64,6 +64,11 @@ def count(value: int | None) -> str:
     return MISSING if value is None else f"{value:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as "1 job" or "1,200 jobs"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def seconds(value: float | None) -> str:
     """A time or duration with its unit."""
     if value is None:

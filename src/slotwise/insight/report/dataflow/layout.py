@@ -1,16 +1,20 @@
-"""The layout of pictures of dataflows: bundles in layers, groups side by side.
+"""The layout of pictures of dataflows: layers of boxes, and lanes for the edges between them.
 
-Data flows downwards. A block is a bundle, an input file or an output. The layer of a block is
-the length of the longest path to it. In a bundle each group has a column of its own, so that
-frames never overlap.
+Data flows downwards. A block is an input, an output or a bundle; a bundle has a layer for each
+row of its nodes, and a column for each group. It begins below all blocks that it reads. An edge
+over several layers has a lane of its own, which is a block, too. All blocks have one order from
+left to right, close to that of their neighbours, as in Sugiyama et al., "Methods for Visual
+Understanding of Hierarchical System Structures" (1981). So frames do not overlap. No box hides
+an edge, because other edges end at boxes of neighbouring layers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import inf
 
 from slotwise.insight.report.dataflow.texts import source_text
 from slotwise.jobs.dataflow.nodes import OUT, RUNNING, Graph
@@ -20,32 +24,48 @@ LETTER = 7.2
 BOX_HEIGHT = 42.0
 MIN_BOX_WIDTH = 84.0
 GAP = 26.0
-LAYER_GAP = 64.0
+LANE_GAP = 12.0
 FRAME = 14.0
-SWEEPS = 8
+LAYER = BOX_HEIGHT + 64.0
+"""The distance of two layers."""
+
+SWEEPS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node, an input or an output, with two lines of text."""
+    """A node, an input or an output, with two lines of text; or a lane, without."""
 
     place: Rect
-    title: str
-    note: str
-    is_file: bool
+    title: str = ""
+    note: str = ""
+    is_file: bool = False
 
 
 @dataclass
-class LaidOut:
-    """A bundle or a file: its boxes and frames, relative to its upper left corner."""
+class DrawnBlock:
+    """Boxes that are placed together, with places relative to the block, and their groups.
+
+    It occupies `height` layers from `layer` on, with a `gap` on its right. `rows` has the row
+    of each box.
+    """
 
     boxes: dict[str, Box] = field(default_factory=dict)
-    groups: list[Rect] = field(default_factory=list)
-    is_bundle: bool = False
+    rows: dict[str, int] = field(default_factory=dict)
+    groups: list[list[str]] = field(default_factory=list)
     width: float = 0.0
-    height: float = 0.0
+    gap: float = GAP
+    layer: int = 0
+    height: int = 1
     x: float = 0.0
-    y: float = 0.0
+
+    def placed(self) -> dict[str, Box]:
+        """The boxes with their places in the drawing."""
+        y = 3 * FRAME + self.layer * LAYER
+        return {
+            name: replace(box, place=box.place.moved(self.x, y))
+            for name, box in self.boxes.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -58,74 +78,54 @@ class Drawing:
     boxes: Mapping[str, Box]
     groups: Sequence[Rect]
     bundles: Sequence[Rect]
-    paths: Mapping[int, Sequence[Point]]
+    paths: Sequence[Sequence[Point]]
     width: float
     height: float
 
 
 def arrange(staged: StagedGraph) -> Drawing:
-    """Lay out a dataflow. Deterministic; O(layers x edges) for the order within layers."""
+    """Lay out a dataflow. Deterministic; O(SWEEPS x (blocks + edges) x layers)."""
     graph = staged.graph
-    blocks = _blocks(graph)
-    block_of = {name: number for number, block in enumerate(blocks) for name in block.boxes}
     edges = [
         (_input(graph, c.writer) if c.kind == "direct" else c.writer, c.reader)
         for c in graph.channels
     ]
     edges += [(written.node, f">{n}") for n, written in enumerate(graph.written)]
-    joined = {(block_of[one], block_of[other]) for one, other in edges}
-    layers, chains = _layers(blocks, sorted(pair for pair in joined if pair[0] != pair[1]))
-    _place(blocks, layers, [pair for chain in chains.values() for pair in pairwise(chain)])
-    boxes = {
-        name: Box(box.place.moved(block.x, block.y), box.title, box.note, box.is_file)
-        for block in blocks
-        for name, box in block.boxes.items()
-    }
-    groups = [rect.moved(block.x, block.y) for block in blocks for rect in block.groups]
-    bundles = [
-        Rect(block.x, block.y, block.width, block.height) for block in blocks if block.is_bundle
-    ]
-    passed = [
-        _passed(blocks, chains.get((block_of[one], block_of[other]), ()))
-        for one, other in edges
-    ]
-    paths: dict[int, list[Point]] = {}
-    for _ in range(2):  # The second pass orders the ends of edges by the paths of the first.
-        router = Router([box.place for box in boxes.values()])
-        for place, (begin, end) in enumerate(_ports(boxes, edges, paths)):
-            paths[place] = router.around([begin, *passed[place], end])
-    return Drawing(
-        boxes,
-        groups,
-        bundles,
-        paths,
-        max(block.x + block.width for block in blocks),
-        max(block.y + block.height for block in blocks),
-    )
+    blocks = list(_blocks(graph))
+    block_of = {name: block for block in blocks for name in block.boxes}
+    _set_layers(blocks, [(block_of[one], block_of[other]) for one, other in edges])
+    chains = [list(_chain(block_of, number, *edge)) for number, edge in enumerate(edges)]
+    blocks = list({id(block): block for block in block_of.values()}.values())
+    _place(blocks, block_of, [pair for chain in chains for pair in pairwise(chain)])
+    boxes = {name: box for block in blocks for name, box in block.placed().items()}
+
+    def frame(names: Collection[str], margin: float) -> Rect:
+        return _around(boxes[name].place for name in names).grown(margin)
+
+    groups = [frame(g, FRAME) for block in blocks for g in block.groups if len(g) > 1]
+    bundles = [frame(block.boxes, 2 * FRAME) for block in blocks if len(block.groups) > 1]
+    whole = _around([*(box.place for box in boxes.values()), *groups, *bundles])
+    paths = _paths(boxes, chains)
+    texts = {name: box for name, box in boxes.items() if box.title}
+    return Drawing(texts, groups, bundles, paths, whole.right, whole.bottom)
 
 
-def _blocks(graph: Graph) -> list[LaidOut]:
+def _blocks(graph: Graph) -> Iterator[DrawnBlock]:
     """The blocks in the order of the nodes: inputs, bundles, outputs."""
-    blocks, seen = [], set()
-    for name in graph.nodes:
-        if name in seen:
-            continue
+    seen = set[str]()
+    for name, node in graph.nodes.items():
         if not graph.runs(name):
-            seen.add(name)
-            blocks.append(_single(name, name, source_text(graph.nodes[name])))
-            continue
-        bundle = _joined(graph, name, RUNNING)
-        seen.update(bundle)
-        for one in bundle:
-            if any(channel.kind == "direct" for channel in graph.outputs(one)):
-                note = source_text(graph.nodes[one])
-                blocks.append(_single(_input(graph, one), one, note))
-        blocks.append(_bundle(graph, bundle))
+            yield _file(name, name, source_text(node))
+        elif name not in seen:
+            bundle = _joined(graph, name, RUNNING)
+            seen.update(bundle)
+            for one in bundle:
+                if any(channel.kind == "direct" for channel in graph.outputs(one)):
+                    yield _file(_input(graph, one), one, source_text(graph.nodes[one]))
+            yield _bundle(graph, bundle)
     for number, written in enumerate(graph.written):
-        note = "" if written.output == OUT else written.output
-        title = written.folder or "output"
-        blocks.append(_single(f">{number}", title, note or written.output_format))
-    return blocks
+        note = written.output_format if written.output == OUT else written.output
+        yield _file(f">{number}", written.folder or "output", note)
 
 
 def _input(graph: Graph, source: str) -> str:
@@ -150,52 +150,41 @@ def _width(*texts: str) -> float:
     return max(MIN_BOX_WIDTH, 20 + LETTER * max(map(len, texts)))
 
 
-def _single(name: str, title: str, note: str) -> LaidOut:
-    width = _width(title, note)
-    box = Box(Rect(0, 0, width, BOX_HEIGHT), title, note, True)
-    return LaidOut({name: box}, width=width, height=BOX_HEIGHT)
+def _file(name: str, title: str, note: str) -> DrawnBlock:
+    place = Rect(0, 0, _width(title, note), BOX_HEIGHT)
+    return DrawnBlock({name: Box(place, title, note, True)}, {name: 0}, width=place.width)
 
 
-def _bundle(graph: Graph, nodes: Sequence[str]) -> LaidOut:
+def _bundle(graph: Graph, nodes: Sequence[str]) -> DrawnBlock:
     """Lay out a bundle: rows by the longest path in it, a column for each group."""
-    row: dict[str, int] = {}
+    block = DrawnBlock()
     for name in nodes:
-        before = [row[c.writer] + 1 for c in graph.inputs(name) if c.kind in RUNNING]
-        row[name] = max(before, default=0)
-    for name in nodes:  # Without inputs in the bundle: directly above the first reader.
-        if not any(c.kind in RUNNING for c in graph.inputs(name)):
-            after = [row[c.reader] - 1 for c in graph.outputs(name) if c.kind in RUNNING]
-            row[name] = min(after, default=0)
-    is_group = len(nodes) > 1 and len(_joined(graph, nodes[0], ("shm",))) == len(nodes)
-    block = LaidOut(is_bundle=len(nodes) > 1 and not is_group)
-    margin = FRAME * 2 if block.is_bundle else FRAME * is_group
-    x, seen = margin, set[str]()
-    for name in nodes:
-        if name in seen:
-            continue
-        group = _joined(graph, name, ("shm",))
-        seen.update(group)
-        rows: dict[int, list[str]] = {}
-        for one in group:
-            rows.setdefault(row[one], []).append(one)
-        notes = {one: _note(graph, one) for one in group}
-        widths = {one: _width(one, notes[one]) for one in group}
-        whole = max(sum(widths[o] for o in r) + GAP * (len(r) - 1) for r in rows.values())
-        for number, members in rows.items():
-            used = sum(widths[o] for o in members) + GAP * (len(members) - 1)
-            at = x + (whole - used) / 2
-            for one in members:
-                y = margin + number * (BOX_HEIGHT + LAYER_GAP)
-                place = Rect(at, y, widths[one], BOX_HEIGHT)
-                block.boxes[one] = Box(place, one, notes[one], False)
-                at += widths[one] + GAP
-        if len(group) > 1:
-            top = margin + min(rows) * (BOX_HEIGHT + LAYER_GAP)
-            height = (max(rows) - min(rows)) * (BOX_HEIGHT + LAYER_GAP) + BOX_HEIGHT
-            block.groups.append(Rect(x, top, whole, height).grown(FRAME))
-        x += whole + GAP + (FRAME if block.is_bundle else 0)
-    block.width = x - GAP - (FRAME if block.is_bundle else 0) + margin
-    block.height = 2 * margin + max(row.values()) * (BOX_HEIGHT + LAYER_GAP) + BOX_HEIGHT
+        above = [block.rows[c.writer] for c in graph.inputs(name) if c.kind in RUNNING]
+        block.rows[name] = max(above, default=-1) + 1
+    for name in nodes:  # A source is directly above its first reader.
+        below = [block.rows[c.reader] for c in graph.outputs(name) if c.kind in RUNNING]
+        if block.rows[name] == 0 and below:
+            block.rows[name] = min(below) - 1
+    block.height = max(block.rows.values()) + 1
+    block.groups = list(
+        {min(g): g for n in nodes if (g := _joined(graph, n, ("shm",)))}.values()
+    )
+    margin = 2 * FRAME if len(block.groups) > 1 else FRAME if len(nodes) > 1 else 0.0
+    x = margin
+    for group in block.groups:
+        notes = {name: _note(graph, name) for name in group}
+        rows: defaultdict[int, dict[str, float]] = defaultdict(dict)
+        for name in group:
+            rows[block.rows[name]][name] = _width(name, notes[name])
+        whole = max(sum(row.values()) + GAP * (len(row) - 1) for row in rows.values())
+        for number, row in rows.items():
+            at = x + (whole - sum(row.values()) - GAP * (len(row) - 1)) / 2
+            for name, width in row.items():
+                place = Rect(at, number * LAYER, width, BOX_HEIGHT)
+                block.boxes[name] = Box(place, name, notes[name])
+                at += width + GAP
+        x += whole + GAP + FRAME
+    block.width = x - GAP - FRAME + margin
     return block
 
 
@@ -206,224 +195,117 @@ def _note(graph: Graph, name: str) -> str:
     return "1 copy" if node.copies == 1 else f"{node.copies} copies"
 
 
-def _layers(
-    blocks: list[LaidOut], between: Sequence[tuple[int, int]]
-) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
-    """Return the blocks of each layer, and for each edge the blocks that it passes.
+# Layers, lanes, and the order from left to right.
 
-    An edge over several layers passes a narrow block without boxes in each of them.
-    """
-    layer = [0] * len(blocks)
-    for _ in blocks:
-        moved = False
-        for one, other in between:
-            if layer[other] <= layer[one]:
-                layer[other], moved = layer[one] + 1, True
-        if not moved:
-            break
-    readers: dict[int, list[int]] = {}
-    for one, other in between:
-        readers.setdefault(one, []).append(other)
-    for number, block in enumerate(blocks):  # Files are next to their readers.
-        if not block.is_bundle and all(box.is_file for box in block.boxes.values()):
-            after = [layer[other] - 1 for other in readers.get(number, ())]
-            layer[number] = min(after, default=layer[number])
-    layers: list[list[int]] = [[] for _ in range(max(layer) + 1)]
-    for number, at in enumerate(layer):
-        layers[at].append(number)
-    chains: dict[tuple[int, int], list[int]] = {}
-    for one, other in between:
-        chain = [one]
-        for at in range(layer[one] + 1, layer[other]):
-            blocks.append(LaidOut(width=8.0))
-            chain.append(len(blocks) - 1)
-            layers[at].append(len(blocks) - 1)
-        chains[one, other] = [*chain, other]
-    return layers, chains
+
+def _set_layers(
+    blocks: Sequence[DrawnBlock], joined: Sequence[tuple[DrawnBlock, DrawnBlock]]
+) -> None:
+    """Put each block below those that it reads, and inputs directly above a reader."""
+    between = [(one, other) for one, other in joined if one is not other]
+    while low := [pair for pair in between if pair[1].layer < pair[0].layer + pair[0].height]:
+        for one, other in low:
+            other.layer = max(other.layer, one.layer + one.height)
+    for block in blocks:
+        readers = [other.layer for one, other in between if one is block]
+        if not block.groups and readers:
+            block.layer = min(readers) - 1
+
+
+def _chain(block_of: dict[str, DrawnBlock], number: int, one: str, other: str) -> Iterator[str]:
+    """Yield the ends of an edge, and a new lane between them if they are layers apart."""
+    begin, end = (block_of[name].layer + block_of[name].rows[name] for name in (one, other))
+    yield one
+    if end > begin + 1:
+        lane, height = f"|{number}", end - begin - 1
+        box = Box(Rect(0, 0, 0, (height - 1) * LAYER + BOX_HEIGHT))
+        block_of[lane] = DrawnBlock({lane: box}, gap=LANE_GAP, layer=begin + 1, height=height)
+        yield lane
+    yield other
 
 
 def _place(
-    blocks: list[LaidOut], layers: Sequence[list[int]], edges: Sequence[tuple[int, int]]
+    blocks: Sequence[DrawnBlock],
+    block_of: Mapping[str, DrawnBlock],
+    links: Sequence[tuple[str, str]],
 ) -> None:
-    """Position the blocks, each layer in an order in which few edges cross."""
-    near: dict[int, list[int]] = {}
-    for one, other in edges:
-        near.setdefault(one, []).append(other)
-        near.setdefault(other, []).append(one)
-    y = FRAME
-    for members in layers:
-        height = max(blocks[number].height for number in members)
-        for number in members:
-            block = blocks[number]
-            block.y = y + (height - block.height) / 2
-            if not block.boxes:
-                block.y, block.height = y, height
-        y += height + LAYER_GAP
-        _in_row(blocks, members, near, first=True)
-    for sweep in range(SWEEPS):
-        for members in layers if sweep % 2 else reversed(layers):
-            _in_row(blocks, members, near)
+    """Move the blocks step by step to where their edges are short."""
+
+    def middle(name: str) -> float:
+        return block_of[name].x + block_of[name].boxes[name].place.middle
+
+    counts = Counter(block.layer for block in blocks)
+    places = {layer: -count / 2 for layer, count in counts.items()}
+    targets = []
+    for block in blocks:  # At first, those of a layer are side by side in its middle.
+        targets.append(places[block.layer] * (MIN_BOX_WIDTH + GAP))
+        places[block.layer] += 1
+    for _ in range(SWEEPS):
+        _pack(blocks, targets)
+        shifts: defaultdict[int, list[float]] = defaultdict(list)
+        for one, other in links:
+            shift = middle(other) - middle(one)
+            shifts[id(block_of[one])].append(shift)
+            shifts[id(block_of[other])].append(-shift)
+        # Half of the way, because neighbours move as well.
+        of_blocks = (shifts[id(block)] or [0.0] for block in blocks)
+        targets = [
+            block.x + sum(of_block) / len(of_block) / 2
+            for block, of_block in zip(blocks, of_blocks, strict=True)
+        ]
     left = min(block.x for block in blocks)
     for block in blocks:
         block.x += FRAME - left
 
 
-def _in_row(
-    blocks: Sequence[LaidOut],
-    members: list[int],
-    near: Mapping[int, Sequence[int]],
-    first: bool = False,
-) -> None:
-    """Order a layer by the positions of neighbours, and move it towards them."""
+def _pack(blocks: Sequence[DrawnBlock], targets: Sequence[float]) -> None:
+    """Order the blocks by their targets, and place them as close to these as possible.
 
-    def target(number: int) -> float:
-        others = near.get(number, ())
-        if first or not others:
-            return blocks[number].x + blocks[number].width / 2
-        return sum(blocks[o].x + blocks[o].width / 2 for o in others) / len(others)
-
-    targets = {number: target(number) for number in members}
-    if not first:
-        members.sort(key=lambda number: (targets[number], number))
-    lefts = []
-    right = float("-inf")
-    for number in members:
-        x = max(targets[number] - blocks[number].width / 2, right)
-        lefts.append(x)
-        right = x + blocks[number].width + GAP
-    shift = 0.0
-    if not first:
-        middles = [x + blocks[n].width / 2 for x, n in zip(lefts, members, strict=True)]
-        shift = (sum(middles) - sum(targets.values())) / len(members)
-    for x, number in zip(lefts, members, strict=True):
-        blocks[number].x = x - shift
-
-
-def _passed(blocks: Sequence[LaidOut], chain: Sequence[int]) -> list[Point]:
-    """The points at which an edge enters and leaves the layers between its ends."""
-    points = []
-    for number in chain[1:-1]:
-        block = blocks[number]
-        middle = block.x + block.width / 2
-        points += [(middle, block.y), (middle, block.y + block.height)]
-    return points
-
-
-def _ports(
-    boxes: Mapping[str, Box],
-    edges: Sequence[tuple[str, str]],
-    paths: Mapping[int, Sequence[Point]],
-) -> list[tuple[Point, Point]]:
-    """The points at which each edge leaves and enters a box, side by side.
-
-    They have the order of the next points on the paths, if known, or else of the other ends.
+    A position is the mean of those from left to right and from right to left: both keep the
+    gaps, and so does their mean.
     """
-
-    def towards(place: int, end: int) -> float:
-        if place in paths:
-            return paths[place][1 if end == 0 else -2][0]
-        return boxes[edges[place][1 - end]].place.middle
-
-    found: list[list[Point]] = [[], []]
-    for end in (0, 1):
-        at: dict[str, list[int]] = {}
-        for place, edge in enumerate(edges):
-            at.setdefault(edge[end], []).append(place)
-        points: dict[int, Point] = {}
-        for name, places in at.items():
-            places.sort(key=lambda one: (towards(one, end), one))
-            rect = boxes[name].place
-            for order, place in enumerate(places):
-                x = rect.x + rect.width * (order + 1) / (len(places) + 1)
-                points[place] = (x, rect.bottom if end == 0 else rect.y)
-        found[end] = [points[place] for place in range(len(edges))]
-    return list(zip(found[0], found[1], strict=True))
+    order = sorted(range(len(blocks)), key=lambda number: (targets[number], number))
+    ends: defaultdict[int, float] = defaultdict(lambda: -inf)
+    for number in order:
+        block = blocks[number]
+        layers = range(block.layer, block.layer + block.height)
+        block.x = max(targets[number], *(ends[at] for at in layers))
+        ends.update(dict.fromkeys(layers, block.x + block.width + block.gap))
+    starts: defaultdict[int, float] = defaultdict(lambda: inf)
+    for number in reversed(order):
+        block = blocks[number]
+        layers = range(block.layer, block.layer + block.height)
+        x = min(targets[number], *(starts[at] - block.gap - block.width for at in layers))
+        starts.update(dict.fromkeys(layers, x))
+        block.x = (block.x + x) / 2
 
 
-# Routing: points that lead an edge around the boxes that would hide it.
+def _paths(boxes: Mapping[str, Box], chains: Sequence[Sequence[str]]) -> list[list[Point]]:
+    """The points of each edge. At a box, edges are side by side in the order of their ends."""
+    leaving: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    entering: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+    for number, chain in enumerate(chains):
+        for one, other in pairwise(chain):
+            leaving[one].append((boxes[other].place.middle, number))
+            entering[other].append((boxes[one].place.middle, number))
 
-CLEAR = 4.0
-"""The minimum distance of edges from boxes."""
+    def port(name: str, number: int, edges: Sequence[tuple[float, int]]) -> float:
+        order = [edge for _, edge in sorted(edges)].index(number)
+        place = boxes[name].place
+        return place.x + place.width * (order + 1) / (len(edges) + 1)
 
-BESIDE, APART = 9.0, 5.0
-"""The distance from a box of the first edge around it, and between further ones."""
-
-MAX_TURNS = 30
-"""The maximum number of boxes that an edge goes around."""
-
-
-class Router:
-    """Routes the edges of a drawing around its boxes, one after the other."""
-
-    def __init__(self, boxes: Sequence[Rect]) -> None:
-        self._boxes = boxes
-        self._passed: Counter[tuple[Rect, bool]] = Counter()
-
-    def around(self, points: Sequence[Point]) -> list[Point]:
-        """Return the points of a downward edge, with further ones beside boxes in its way.
-
-        The boxes at its ends do not count: it only touches their borders.
-        """
-        found = list(points)
-        for _ in range(MAX_TURNS):
-            hit = self._first_hit(found)
-            if hit is None:
-                break
-            place, box, x = hit
-            beside = self._beside(box, x)
-            found[place + 1 : place + 1] = [
-                (beside, box.y - CLEAR),
-                (beside, box.bottom + CLEAR),
-            ]
-        return found
-
-    def _first_hit(self, points: Sequence[Point]) -> tuple[int, Rect, float] | None:
-        """The first section of the path that meets a box, the box, and the point."""
-        for place, (one, other) in enumerate(pairwise(points)):
-            low, high = min(one[0], other[0]), max(one[0], other[0])
-            near = [
-                box
-                for box in self._boxes
-                if one[1] <= box.y
-                and box.bottom <= other[1]
-                and box.x - CLEAR < high + 1
-                and low - 1 < box.x + box.width + CLEAR
-            ]
-            for box in sorted(near, key=lambda box: (box.y, box.x)):
-                wide = box.grown(CLEAR - 1)
-                for x, y in curve(one, other):
-                    if wide.x < x < wide.x + wide.width and wide.y < y < wide.bottom:
-                        return place, box, x
-        return None
-
-    def _beside(self, box: Rect, x: float) -> float:
-        """The x at which to pass a box, on the nearer side without other boxes."""
-        sides = [self._free(box, is_right=is_right) for is_right in (False, True)]
-        is_right = abs(sides[1] - x) < abs(sides[0] - x)
-        number = self._passed[box, is_right] % 3
-        self._passed[box, is_right] += 1
-        return sides[is_right] + number * (APART if is_right else -APART)
-
-    def _free(self, box: Rect, *, is_right: bool) -> float:
-        """The first x on a side of a box at which no other box is beside it."""
-        x = box.x + box.width + BESIDE if is_right else box.x - BESIDE
-        level = [
-            o for o in self._boxes if o.y < box.bottom + CLEAR and box.y - CLEAR < o.bottom
-        ]
-        for other in sorted(level, key=lambda o: o.x, reverse=not is_right):
-            if other.x - CLEAR < x < other.x + other.width + CLEAR:
-                x = other.x + other.width + BESIDE if is_right else other.x - BESIDE
-        return x
+    paths: list[list[Point]] = []
+    for number, chain in enumerate(chains):
+        paths.append([])
+        for one, other in pairwise(chain):
+            begin, end = port(one, number, leaving[one]), port(other, number, entering[other])
+            paths[-1].append((begin, boxes[one].place.bottom))
+            paths[-1].append((end, boxes[other].place.y))
+    return paths
 
 
-def curve(one: Point, other: Point, steps: int = 24) -> Iterator[Point]:
-    """The control points of the curve between two points, with vertical ends."""
-    for step in range(1, steps):
-        yield on_curve(one, other, step / steps)
-
-
-def on_curve(one: Point, other: Point, part: float) -> Point:
-    """The point of a cubic curve at a parameter from 0 to 1."""
+def curve(one: Point, other: Point, part: float) -> Point:
+    """The point of the curve between two points, with vertical ends, at a part from 0 to 1."""
     (x, y), (to_x, to_y) = one, other
     along = part * part * (3 - 2 * part)
     high = 1.5 * part * (1 - part) + part**3
@@ -450,18 +332,20 @@ class Rect:
         return self.y + self.height
 
     @property
+    def right(self) -> float:
+        """The right edge."""
+        return self.x + self.width
+
+    @property
     def middle(self) -> float:
         """The centre, from left to right."""
         return self.x + self.width / 2
 
     def overlaps(self, other: Rect) -> bool:
         """Whether the two have a point in common."""
-        return (
-            self.x < other.x + other.width
-            and other.x < self.x + self.width
-            and self.y < other.bottom
-            and other.y < self.bottom
-        )
+        return max(self.x, other.x) < min(self.right, other.right) and max(
+            self.y, other.y
+        ) < min(self.bottom, other.bottom)
 
     def grown(self, by: float) -> Rect:
         """The rectangle with a margin."""
@@ -470,3 +354,11 @@ class Rect:
     def moved(self, x: float, y: float) -> Rect:
         """The rectangle at another place."""
         return Rect(self.x + x, self.y + y, self.width, self.height)
+
+
+def _around(rects: Iterable[Rect]) -> Rect:
+    """The smallest rectangle around some others."""
+    found = list(rects)
+    x, y = min(rect.x for rect in found), min(rect.y for rect in found)
+    right, bottom = max(rect.right for rect in found), max(rect.bottom for rect in found)
+    return Rect(x, y, right - x, bottom - y)

@@ -10,9 +10,10 @@ from slotwise.insight.report.dataflow.layout import (
     LETTER,
     Box,
     Drawing,
+    Point,
     Rect,
     arrange,
-    on_curve,
+    curve,
 )
 from slotwise.insight.report.dataflow.texts import label_of
 from slotwise.insight.report.page import BEGIN, STYLE
@@ -40,22 +41,21 @@ _LEGEND_WIDTH = 350.0
 
 def svg_of(staged: StagedGraph) -> str:
     """Return the picture as SVG. All names from users are escaped."""
-    drawing = arrange(staged)
-    used = [kind for kind in KINDS if any(c.kind == kind for c in staged.graph.channels)]
-    if staged.graph.written and "file" not in used:
-        used.insert(0, "file")
+    drawing, channels = arrange(staged), staged.graph.channels
+    kinds = [channel.kind for channel in channels] + ["file"] * len(staged.graph.written)
+    used = [kind for kind in KINDS if kind in kinds]
     legend = list(_legend(drawing, used))
-    rows = len(used) + bool(drawing.groups) + bool(drawing.bundles)
-    width = max(drawing.width + FRAME, _LEGEND_WIDTH + 2 * FRAME)
-    height = drawing.height + FRAME * 3 + rows * _LEGEND_ROW
+    width = round(max(drawing.width + FRAME, _LEGEND_WIDTH + 2 * FRAME))
+    height = round(drawing.height + FRAME * 3 + len(legend) / 2 * _LEGEND_ROW)
+    paths = zip(drawing.paths, kinds, strict=True)
     lines = [
-        f'{MARK} width="{width:.0f}" height="{height:.0f}"'
-        f' viewBox="0 0 {width:.0f} {height:.0f}" font-family="{_FONT}" font-size="12">',
-        f"<defs>{''.join(_arrow(kind) for kind in used)}</defs>",
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+        f'{MARK} width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        f' font-family="{_FONT}" font-size="12">',
+        f"<defs>{''.join(map(_arrow, used))}</defs>",
+        _rect(Rect(0, 0, width, height), fill="white"),
         *(_frame(rect, "6 4", "none") for rect in drawing.bundles),
         *(_frame(rect, "", "#f5f7fa") for rect in drawing.groups),
-        *_edges(staged, drawing),
+        *(_line(_curves(points), kind) for points, kind in paths),
         *(_box(box) for box in drawing.boxes.values()),
         *_labels(staged, drawing),
         *legend,
@@ -82,14 +82,7 @@ def page_of(pictures: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _edges(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
-    kinds = [channel.kind for channel in staged.graph.channels]
-    for place, points in drawing.paths.items():
-        yield _edge(points, kinds[place] if place < len(kinds) else "file")
-
-
-def _edge(points: Sequence[tuple[float, float]], kind: str) -> str:
-    colour, dashes, width, _ = KINDS[kind]
+def _curves(points: Sequence[Point]) -> str:
     (x, y), *rest = points
     path = [f"M{x:.1f} {y:.1f}"]
     for at, (to_x, to_y) in enumerate(rest):
@@ -97,54 +90,64 @@ def _edge(points: Sequence[tuple[float, float]], kind: str) -> str:
         half = (y + end) / 2
         path.append(f"C{x:.1f} {half:.1f} {to_x:.1f} {half:.1f} {to_x:.1f} {end:.1f}")
         x, y = to_x, to_y
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return " ".join(path)
+
+
+def _line(path: str, kind: str) -> str:
+    colour, dashes, width, _ = KINDS[kind]
     return (
-        f'<path d="{" ".join(path)}" fill="none" stroke="{colour}" stroke-width="{width}"'
-        f'{dashed} marker-end="url(#{kind})"/>'
+        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}"'
+        f'{_dashed(dashes)} marker-end="url(#{kind})"/>'
     )
 
 
 def _labels(staged: StagedGraph, drawing: Drawing) -> Iterator[str]:
     """Labels on the last section of each edge, where they cover no box or other label."""
     taken = [box.place for box in drawing.boxes.values()]
-    for place, channel in enumerate(staged.graph.channels):
+    for points, channel in zip(drawing.paths, staged.graph.channels, strict=False):
         label = label_of(staged.graph, channel)
         if not label:
             continue
         width = len(label) * LETTER * 0.8
-        tried = []
-        for part in _PARTS:
-            at_x, at_y = on_curve(drawing.paths[place][-2], drawing.paths[place][-1], part)
-            tried.append(Rect(at_x - width / 2, at_y - 6, width, 13))
+        middles = [curve(points[-2], points[-1], part) for part in _PARTS]
+        tried = [Rect(x - width / 2, y - 6, width, 13) for x, y in middles]
         found = next((one for one in tried if not any(map(one.overlaps, taken))), tried[0])
         taken.append(found)
-        yield (
-            f'<rect x="{found.x:.1f}" y="{found.y:.1f}" width="{width:.1f}" height="13"'
-            ' fill="white" fill-opacity="0.85"/>'
-        )
+        yield _rect(found, fill="white", opacity=0.85)
         yield _text(found.middle, found.y + 10, label, KINDS[channel.kind][0], "middle", 10)
 
 
 def _box(box: Box) -> str:
-    place = box.place
-    dashed = ' stroke-dasharray="5 3"' if box.is_file else ""
-    round_corners = 0 if box.is_file else 8
-    fill = "white" if box.is_file else "#e8f1f8"
-    return (
-        f'<rect x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}"'
-        f' height="{place.height:.1f}" rx="{round_corners}" fill="{fill}" stroke="{INK}"'
-        f"{dashed}/>"
-        + _text(place.middle, place.y + 18, box.title, INK, "middle", 12, "bold")
-        + _text(place.middle, place.y + 33, box.note, "#52606d", "middle", 11)
-    )
+    middle, y = box.place.middle, box.place.y
+    if box.is_file:
+        frame = _rect(box.place, fill="white", stroke=INK, dashes="5 3")
+    else:
+        frame = _rect(box.place, fill="#e8f1f8", stroke=INK, rx=8)
+    title = _text(middle, y + 18, box.title, INK, "middle", 12, "bold")
+    return frame + title + _text(middle, y + 33, box.note, "#52606d", "middle", 11)
 
 
 def _frame(rect: Rect, dashes: str, fill: str) -> str:
-    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return _rect(rect, fill=fill, stroke=MUTED, dashes=dashes, rx=6)
+
+
+def _rect(
+    rect: Rect,
+    fill: str,
+    stroke: str = "none",
+    dashes: str = "",
+    rx: int = 0,
+    opacity: float = 1,
+) -> str:
     return (
         f'<rect x="{rect.x:.1f}" y="{rect.y:.1f}" width="{rect.width:.1f}"'
-        f' height="{rect.height:.1f}" rx="6" fill="{fill}" stroke="{MUTED}"{dashed}/>'
+        f' height="{rect.height:.1f}" rx="{rx}" fill="{fill}" fill-opacity="{opacity}"'
+        f' stroke="{stroke}"{_dashed(dashes)}/>'
     )
+
+
+def _dashed(dashes: str) -> str:
+    return f' stroke-dasharray="{dashes}"' if dashes else ""
 
 
 def _arrow(kind: str) -> str:
@@ -156,23 +159,18 @@ def _arrow(kind: str) -> str:
 
 
 def _legend(drawing: Drawing, kinds: Sequence[str]) -> Iterator[str]:
+    """A sample and its meaning for each kind of line and frame, one row below the other."""
     y = drawing.height + 2 * FRAME + 8
+    frames = [("", "group: runs on one host")] if drawing.groups else []
+    frames += [("6 4", "bundle: starts together")] if drawing.bundles else []
     for kind in kinds:
-        colour, dashes, width, text = KINDS[kind]
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        yield (
-            f'<path d="M{FRAME} {y:.1f}H{FRAME + 34}" stroke="{colour}" stroke-width="{width}"'
-            f'{dashed} marker-end="url(#{kind})"/>'
-        )
+        yield _line(f"M{FRAME} {y:.1f}H{FRAME + 34}", kind)
+        yield _text(FRAME + 52, y + 4, KINDS[kind][3], INK, "start", 11)
+        y += _LEGEND_ROW
+    for dashes, text in frames:
+        yield _frame(Rect(FRAME, y - 7, 34, 14), dashes, "none")
         yield _text(FRAME + 52, y + 4, text, INK, "start", 11)
         y += _LEGEND_ROW
-    frames = [("", "group: runs on one host", drawing.groups)]
-    frames.append(("6 4", "bundle: starts together", drawing.bundles))
-    for dashes, text, drawn in frames:
-        if drawn:
-            yield _frame(Rect(FRAME, y - 7, 34, 14), dashes, "none")
-            yield _text(FRAME + 52, y + 4, text, INK, "start", 11)
-            y += _LEGEND_ROW
 
 
 def _text(

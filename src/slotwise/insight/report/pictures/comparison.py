@@ -8,13 +8,11 @@ import altair as alt
 
 from slotwise.insight.report.pictures.picture import Picture, Rows, label_axis, source, tooltip
 from slotwise.insight.report.reported import ReportedRun, Scene, has_differing_bounds
-from slotwise.insight.report.text import BAD, BAR, BEST, INK, number, seconds
+from slotwise.insight.report.tables import METRICS, Metric
+from slotwise.insight.report.text import BAD, BAR, BEST, INK
 
-_PANELS = (
-    ("response_mean", "mean response", seconds),
-    ("stretch_mean", "mean stretch", number),
-    ("makespan", "makespan", seconds),
-)
+_PANELS = ("value", "response_mean", "stretch_mean", "makespan")
+"""The keys of the metrics that have a panel."""
 
 
 def draw(scene: Scene) -> Picture:
@@ -22,14 +20,14 @@ def draw(scene: Scene) -> Picture:
     rows: dict[str, Rows] = {}
     charts: list[Any] = []
     objectives = list(dict.fromkeys(run.objective for run in scene.runs))
-    panels: list[tuple[str, str, Any]] = list(_PANELS)
-    if len(objectives) == 1:
-        # Several penalties make a long objective text; the headline of the page shows it.
-        is_mixed = len(scene.runs[0].penalties) > 1
-        title = "value of the objective" if is_mixed else f"objective: {objectives[0]}"
-        panels.insert(0, ("value", title, number))
-    for key, title, show in panels:
-        rows[key] = _rows(scene, key, show)
+    of_key = {metric.key: metric for metric in METRICS}
+    for key in _PANELS if len(objectives) == 1 else _PANELS[1:]:
+        title = of_key[key].title
+        if key == "value":
+            # Several penalties make a long objective text; the headline of the page shows it.
+            is_mixed = len(scene.runs[0].penalties) > 1
+            title = "value of the objective" if is_mixed else f"objective: {objectives[0]}"
+        rows[key] = _rows(scene, of_key[key])
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
     sentence = "Shorter bars are better; the best bar is dark. "
     if has_differing_bounds(scene.runs):
@@ -48,33 +46,25 @@ def draw(scene: Scene) -> Picture:
     return Picture("comparison", "Comparison of schedulers", sentence, chart, rows)
 
 
-def _rows(scene: Scene, key: str, show: Any) -> Rows:
-    rows = [
-        _row(run, name, key, show) for name, run in zip(scene.names, scene.runs, strict=True)
-    ]
-    values = [
-        row["value"]
-        for row, run in zip(rows, scene.runs, strict=True)
-        if run.is_whole and row["value"] is not None
-    ]
+def _rows(scene: Scene, metric: Metric) -> Rows:
+    whole = [run for run in scene.runs if run.is_whole and metric.of(run) is not None]
     # As in the tables, values that are displayed as equal are equally good.
-    best = show(min(values)) if values else None
-    for row, run in zip(rows, scene.runs, strict=True):
-        row["best"] = run.is_whole and row["text"] == best
+    best = metric.show(min(map(metric.of, whole))) if whole else None
+    rows: Rows = []
+    for name, run in zip(scene.names, scene.runs, strict=True):
+        value, bound = metric.of(run), bound_of(run, metric.key)
+        rows.append(
+            {
+                "row": name,
+                "value": value,
+                "text": metric.show(value),
+                "text_at": max(0.0, value or 0.0),
+                "bound": bound,
+                "bound_text": metric.show(bound),
+                "best": run.is_whole and metric.show(value) == best,
+            }
+        )
     return rows
-
-
-def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
-    value = run.outcome.metrics.get(key)
-    bound = bound_of(run, key)
-    return {
-        "row": name,
-        "value": value,
-        "text": show(value),
-        "text_at": max(0.0, value or 0.0),
-        "bound": bound,
-        "bound_text": show(bound),
-    }
 
 
 def bound_of(run: ReportedRun, key: str) -> float | None:

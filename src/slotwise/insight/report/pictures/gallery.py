@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.insight.report.pictures import comparison, held, hosts, jobs, responses, slots
+from slotwise.insight.report.pictures import comparison, held, jobs, responses, usage
 from slotwise.insight.report.pictures.picture import Picture
 from slotwise.insight.report.reported import Scene
 
@@ -22,5 +22,5 @@ def draw_all(scene: Scene) -> list[Picture]:
     pictures.append(held.draw_by_job(scene))
     if len(scene.pool_colours) > 1:
         pictures.append(held.draw_by_pool(scene))
-    pictures.append(slots.draw(scene) if slots.is_readable(scene) else hosts.draw(scene))
+    pictures.append(usage.draw(scene))
     return pictures

@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from slotwise.insight.report.pictures.picture import (
+    COLUMNS,
     WIDTH,
     Picture,
     Rows,
@@ -15,12 +16,12 @@ from slotwise.insight.report.pictures.picture import (
     job_colour,
     label_axis,
     legend,
+    palette,
     source,
     time_axis,
     tooltip,
     under_each_other,
 )
-from slotwise.insight.report.reduce import COLUMNS
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK
 from slotwise.insight.timeline import StepFunction, Timeline
@@ -54,9 +55,7 @@ def draw_by_pool(scene: Scene) -> Picture:
         field="pool",
         type="nominal",
         legend=legend("pool", symbolType="square"),
-        scale=alt.Scale(
-            domain=list(scene.pool_colours), range=list(scene.pool_colours.values())
-        ),
+        scale=palette(scene.pool_colours),
     )
     for number, line in enumerate(scene.timelines):
         rows[f"held{number}"] = [

@@ -1,7 +1,9 @@
-"""Timelines of jobs: waiting from arrival, then running, darker with more slots."""
+"""Timelines of jobs in a run or a plan: waiting from arrival, then running, darker with more
+slots."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, sqrt
 from typing import Any
 
@@ -9,17 +11,18 @@ import altair as alt
 
 from slotwise.core.objective import is_met
 from slotwise.insight.report.pictures.picture import (
+    COLUMNS,
     WIDTH,
     Picture,
     Rows,
     row_axis,
     source,
+    spans,
     time_axis,
     tooltip,
     under_each_other,
 )
-from slotwise.insight.report.reduce import levels
-from slotwise.insight.report.reported import Scene
+from slotwise.insight.report.reported import JOBS_LISTED, Scene, empty_scene
 from slotwise.insight.report.text import BAD, INK, MUTED, in_short, seconds, tinted
 from slotwise.insight.timeline import StepFunction, Timeline
 
@@ -39,7 +42,7 @@ def draw(scene: Scene) -> Picture:
         rows[f"runs{number}"] = [
             row
             for job in jobs
-            for row in stretches(scene, job, line.held_by_job.get(job, StepFunction()), peak)
+            for row in _stretches(scene, job, line.held_by_job.get(job, StepFunction()), peak)
         ]
         rows[f"due{number}"] = [row for job in jobs for row in _deadline(scene, line, job)]
         charts.append(_lives(scene, number, listed))
@@ -60,11 +63,14 @@ def draw(scene: Scene) -> Picture:
 def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
     unit, y = scene.unit.symbol, row_axis(listed)
     is_last = number == len(scene.runs) - 1
-    x = time_axis(scene, "arrival", is_last)
+    at_arrival, at_end, at_deadline = (
+        {"x": time_axis(scene, field, is_last), "y": y}
+        for field in ("arrival", "end", "deadline")
+    )
     # The rows have names, so no legend is needed.
     colour = alt.Color(field="colour", type="nominal", scale=None)
-    lives, runs = alt.Chart(source(f"jobs{number}")), alt.Chart(source(f"runs{number}"))
-    life_tips = tooltip(
+    lives, due = alt.Chart(source(f"jobs{number}")), alt.Chart(source(f"due{number}"))
+    tips = tooltip(
         job="job",
         pool="pool",
         arrival=f"arrival ({unit})",
@@ -72,49 +78,43 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
         end=f"end ({unit})",
         response="response",
     )
-    run_tips = tooltip(
+    due_tips = tooltip(job="job", deadline=f"deadline ({unit})", lateness="lateness")
+    layers = [
+        lives.mark_rule(strokeWidth=1.4).encode(
+            **at_arrival, x2="end", color=colour, tooltip=tips
+        ),
+        _bars(scene, f"runs{number}", listed, is_last),
+        lives.mark_tick(thickness=1.8, color=INK, bandSize=_row_height(listed)).encode(
+            **at_arrival, tooltip=tips
+        ),
+        _texts(lives).encode(**at_end, text="response:N"),
+        due.mark_point(
+            shape="triangle-down", filled=True, size=45, opacity=1, yOffset=-4
+        ).encode(**at_deadline, color=colour, tooltip=due_tips),
+        lives.transform_filter("datum.failed != ''")
+        .mark_text(text="×", color=BAD, fontSize=14, fontWeight="bold", dx=-1)
+        .encode(**at_end, tooltip=tooltip(job="job", failed="failed")),
+    ]
+    return _layered(layers, listed)
+
+
+def _bars(scene: Scene, name: str, listed: list[str], is_last: bool = True) -> Any:
+    """The bars of running jobs, from rows of `_stretches`."""
+    unit = scene.unit.symbol
+    tips = tooltip(
         job="job", start=f"from ({unit})", end=f"to ({unit})", slots="slots held (mean)"
     )
     fill = alt.Fill(field="fill", type="nominal", scale=None)
-    return alt.layer(
-        lives.mark_rule(strokeWidth=1.4).encode(
-            x=x, x2="end", y=y, color=colour, tooltip=life_tips
-        ),
-        runs.mark_bar(height={"band": 0.8}).encode(
-            x=time_axis(scene, "start", is_last),
-            x2="end",
-            y=y,
-            fill=fill,
-            tooltip=run_tips,
-        ),
-        lives.mark_tick(thickness=1.8, color=INK, bandSize=row_height(len(listed))).encode(
-            x=x, y=y, tooltip=life_tips
-        ),
-        lives.mark_text(align="left", dx=5, fontSize=10, color=MUTED).encode(
-            x=time_axis(scene, "end", is_last), y=y, text="response:N"
-        ),
-        _deadlines(scene, f"due{number}", listed, is_last),
-        lives.transform_filter("datum.failed != ''")
-        .mark_text(text="×", color=BAD, fontSize=14, fontWeight="bold", dx=-1)
-        .encode(
-            x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(job="job", failed="failed")
-        ),
-    ).properties(width=WIDTH, height=row_height(len(listed)) * len(listed))
+    bars = alt.Chart(source(name)).mark_bar(height={"band": 0.8})
+    return bars.encode(**spans(scene, listed, is_last), fill=fill, tooltip=tips)
 
 
-def _deadlines(scene: Scene, name: str, listed: list[str], is_last: bool) -> Any:
-    return (
-        alt.Chart(source(name))
-        .mark_point(shape="triangle-down", filled=True, size=45, opacity=1, yOffset=-4)
-        .encode(
-            x=time_axis(scene, "deadline", is_last),
-            y=row_axis(listed),
-            color=alt.Color(field="colour", type="nominal", scale=None),
-            tooltip=tooltip(
-                job="job", deadline=f"deadline ({scene.unit.symbol})", lateness="lateness"
-            ),
-        )
-    )
+def _texts(chart: alt.Chart) -> Any:
+    return chart.mark_text(align="left", dx=5, fontSize=10, color=MUTED)
+
+
+def _layered(layers: list[Any], listed: list[str]) -> Any:
+    return alt.layer(*layers).properties(width=WIDTH, height=_row_height(listed) * len(listed))
 
 
 def _deadline(scene: Scene, line: Timeline, job: str) -> Rows:
@@ -152,7 +152,7 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
     }
 
 
-def stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
+def _stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
     """The intervals in which a job ran, split at visible changes of its number of slots.
 
     The bar is darkest at `peak` slots.
@@ -181,6 +181,57 @@ def stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
     return rows
 
 
-def row_height(rows: int) -> int:
-    """The height of each row in pixels, for this number of rows."""
-    return 22 if rows <= 10 else 15 if rows <= 30 else 12
+def levels(
+    scene: Scene, steps: StepFunction, columns: int = COLUMNS
+) -> list[tuple[float, float, float]]:
+    """Return a step function as (start, end, mean): exact, or in `columns` intervals.
+
+    Levels that are too narrow for the axis are left out.
+    """
+    edges = list(steps.times)
+    if len(edges) > columns:
+        width = (scene.end - scene.begin) / columns
+        grid = [scene.begin + column * width for column in range(columns + 1)]
+        edges = [
+            edge for edge in grid if steps.times[0] - width < edge < steps.times[-1] + width
+        ]
+    if len(edges) < 2:
+        return []
+    means = [round(mean, 2) for mean in steps.means(edges)]
+    ends = [scene.at(edge) for edge in edges]
+    return [
+        (start, end, mean)
+        for start, end, mean in zip(ends, ends[1:], means, strict=False)
+        if start < end
+    ]
+
+
+def _row_height(listed: list[str]) -> int:
+    return 22 if len(listed) <= 10 else 15 if len(listed) <= 30 else 12
+
+
+# Plans: when each job runs.
+
+
+def draw_plan(held: Mapping[str, StepFunction]) -> Picture:
+    """Draw the slots that each job holds in a plan, of only the first jobs if many."""
+    jobs = list(held)[:JOBS_LISTED]
+    ends = {job: steps.times[-1] for job, steps in held.items() if steps.times}
+    peak = max((max(steps.values, default=0.0) for steps in held.values()), default=0.0) or 1.0
+    scene = empty_scene(jobs, max(ends.values(), default=0.0) or 1.0)
+    rows: dict[str, Rows] = {
+        "plan": [row for job in jobs for row in _stretches(scene, job, held[job], peak)],
+        "ends": [
+            {"row": job, "end": scene.at(ends[job]), "text": seconds(ends[job])}
+            for job in jobs
+            if job in ends
+        ],
+    }
+    texts = _texts(alt.Chart(source("ends"))).encode(
+        x=time_axis(scene, "end"), y=row_axis(jobs), text="text:N"
+    )
+    chart = _layered([_bars(scene, "plan", jobs), texts], jobs)
+    sentence = "A bar shows when a job runs; darker bars mean more slots."
+    if len(jobs) < len(held):
+        sentence += f" Only the first {len(jobs)} jobs are shown."
+    return Picture("plan", "Planned timelines of jobs", sentence, chart, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,13 @@ import altair as alt
 
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK, MUTED, RULE
-from slotwise.insight.timeline import Timeline
 
 WIDTH = 770
 """Width in pixels of plots with the common time axis; with labels and legend they fit in a
 window of 1,200 pixels."""
+
+COLUMNS = 240
+"""Data with more changes over time are drawn as means over this number of intervals."""
 
 MAX_LEGEND = 20
 """Pictures with more jobs have no legend, because its colours could not be distinguished."""
@@ -81,6 +83,11 @@ def row_axis(rows: list[str]) -> alt.Y:
     )
 
 
+def spans(scene: Scene, rows: list[str], is_last: bool = True) -> dict[str, Any]:
+    """The channels of marks from `start` to `end` in rows."""
+    return {"x": time_axis(scene, "start", is_last), "x2": "end", "y": row_axis(rows)}
+
+
 def label_axis(**options: Any) -> alt.Axis:
     """A y axis with labels of the same width in every picture, so that time axes align."""
     return alt.Axis(
@@ -97,13 +104,19 @@ def legend(title: str, **options: Any) -> alt.Legend:
     return alt.Legend(title=title, labelExpr=_SHORT, **options)
 
 
+def palette(of_names: Mapping[str, str]) -> alt.Scale:
+    """The scale that gives each name its colour or shape."""
+    return alt.Scale(domain=list(of_names), range=list(of_names.values()))
+
+
 def job_colour(scene: Scene) -> alt.Color:
     """The colour of the job, with a legend if there are few jobs."""
     if len(scene.jobs) > MAX_LEGEND:
         return alt.Color(field="colour", type="nominal", scale=None)
-    scale = alt.Scale(domain=list(scene.job_colours), range=list(scene.job_colours.values()))
     names = legend("job", symbolType="square", symbolOpacity=1)
-    return alt.Color(field="job", type="nominal", legend=names, scale=scale)
+    return alt.Color(
+        field="job", type="nominal", legend=names, scale=palette(scene.job_colours)
+    )
 
 
 def coloured(scene: Scene, job: str) -> dict[str, str]:
@@ -144,37 +157,3 @@ def _config() -> dict[str, Any]:
         "legend": {**text, "orient": "right", "symbolSize": 90, "labelLimit": 105},
         "title": {"color": INK, "fontSize": 13, "anchor": "start", "offset": 8},
     }
-
-
-# Marks of unresponsive hosts: a dark line along the lower edge of their rows.
-
-SENTENCE = " A dark line along a row means that {who} was unresponsive."
-
-
-def unresponsive_rows(
-    scene: Scene, line: Timeline, texts_of: Mapping[str, Sequence[str]]
-) -> Rows:
-    """One data row for each unresponsive period and each picture row of its host."""
-    return [
-        {
-            "row": text,
-            "host": span.host,
-            "start": scene.at(span.start),
-            "end": scene.at(line.end if span.end is None else span.end),
-        }
-        for span in line.unresponsive
-        for text in texts_of[span.host]
-    ]
-
-
-def unresponsive_marks(
-    scene: Scene, name: str, texts: list[str], height: float, is_last: bool
-) -> Any:
-    """The lines, as a layer of a chart with rows of `height` pixels."""
-    unit = scene.unit.symbol
-    tips = tooltip(host="unresponsive host", start=f"from ({unit})", end=f"to ({unit})")
-    return (
-        alt.Chart(source(name))
-        .mark_rule(color=INK, strokeWidth=2.5, yOffset=height / 2 - 1.5)
-        .encode(x=time_axis(scene, "start", is_last), x2="end", y=row_axis(texts), tooltip=tips)
-    )

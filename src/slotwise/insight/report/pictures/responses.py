@@ -12,6 +12,7 @@ from slotwise.insight.report.pictures.picture import (
     Rows,
     label_axis,
     legend,
+    palette,
     row_axis,
     source,
     tooltip,
@@ -122,13 +123,11 @@ def _response_axis(unit: TimeUnit, rows: Rows) -> alt.X:
 
 
 def _run_colour(scene: Scene) -> alt.Color:
-    colours = cycle(scene.names, RUNS)
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    scale = palette(cycle(scene.names, RUNS))
     return alt.Color(field="run", type="nominal", scale=scale, legend=legend("scheduler"))
 
 
 def _run_shape(scene: Scene) -> alt.Shape:
     shapes = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-    chosen = cycle(scene.names, shapes)
-    scale = alt.Scale(domain=list(chosen), range=list(chosen.values()))
+    scale = palette(cycle(scene.names, shapes))
     return alt.Shape(field="run", type="nominal", scale=scale, legend=legend("scheduler"))
