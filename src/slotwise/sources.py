@@ -42,10 +42,14 @@ Slots = int | Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A workload, and the rates that estimate the work of programs and the speeds of hosts."""
+    """A workload, and the rates that estimate the work of programs and the speeds of hosts.
+
+    history  the database that the rates are from, which is read once
+    """
 
     workload: Workload
     rates: Rates = field(default_factory=Rates)
+    history: str | Path | None = None
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -81,8 +85,9 @@ class Source:
             preemption=preemption or self.workload.preemption,
             shuffle=shuffle or self.workload.shuffle,
         )
-        rates = self.rates if history is None else estimate_rates(read_history(history))
-        return Source(workload, rates)
+        if history in (None, self.history):
+            return replace(self, workload=workload)
+        return Source(workload, estimate_rates(read_history(history)), history)
 
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.

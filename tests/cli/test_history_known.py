@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotwise import Simulation, compare, plan, plan_tasks, replay, simulate
+from slotwise import Simulation, compare, plan, plan_tasks, replay, simulate, sources
 from slotwise.core.events import JobArrived
 from slotwise.core.history import append_history, read_history
 from slotwise.core.job import Observation
@@ -60,6 +60,18 @@ def arrived(log: Log) -> dict[str, float | None]:
     """The estimated work of each phase when its job arrived."""
     jobs = [e.job for turn in log.turns for e in turn.events if isinstance(e, JobArrived)]
     return {phase.name: phase.tasks.work_total() for job in jobs for phase in job.phases}
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "compare"])
+def test_a_command_reads_the_history_once(
+    command: str, slotwise: Any, known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for its notice about work that the history does not know."""
+    read: list[object] = []
+    monkeypatch.setattr(sources, "read_history", lambda path: read.append(path) or [])
+    done = slotwise(command, "words.yaml", "--history", "h.db", "--json")
+    assert "has no record of words/map, words/reduce" in done.stderr
+    assert read == [Path("h.db")]
 
 
 KNOWN_WORK = pytest.approx({"map": RATE * BYTES, "reduce": RATE * BYTES / 10})

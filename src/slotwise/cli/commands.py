@@ -109,20 +109,16 @@ def explain_log(
     from slotwise.insight.report.tables import wait_lines
 
     with exit_codes():
+        question: Any = job, at  # An instant without a job is refused.
+        found: Any = api.explain(log, *question)
         if at is None:
-            waits = api.explain(log, job)
-            if as_json:
-                print_json({"waits": [wait.to_plain() for wait in waits]})
-            else:
-                print("\n".join(map(printable, wait_lines(waits))))
-            return
-        if job is None:
-            raise InputError(f"--at {at:g} is given without --job; name the job, too")
-        explanation = api.explain(log, job, at)
-        if as_json:
-            print_json(explanation.to_plain())
+            lines, plain = wait_lines(found), {"waits": [wait.to_plain() for wait in found]}
         else:
-            print("\n".join(map(printable, explanation_lines(explanation))))
+            lines, plain = explanation_lines(found), found.to_plain()
+        if as_json:
+            print_json(plain)
+        else:
+            print("\n".join(map(printable, lines)))
 
 
 # The command `slotwise history`.

@@ -39,7 +39,6 @@ from slotwise.cli.terminal import (
     results_shown,
     show_message,
     show_plan,
-    show_task_plan,
     show_unknown,
 )
 from slotwise.cli.trace import trace
@@ -196,13 +195,11 @@ def _plan(
             )
         else:
             plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
-        show_unknown(source, history)
+        show_unknown(source)
         if as_json:
             print_json(plan.to_plain())
-        elif isinstance(plan, Plan):
-            show_plan(plan)
         else:
-            show_task_plan(plan)
+            show_plan(plan)
 
 
 @app.command(name="simulate", epilog=EXAMPLE)
@@ -222,7 +219,7 @@ def _simulate(
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
     with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file)
+        source = read_source(file).with_options(history=history)
         output.check(file)
         result = api.simulate(
             source,
@@ -233,7 +230,7 @@ def _simulate(
             **scheduling.options(source, output.log),
         )
         results.append(result)
-        show_unknown(source.with_options(history=history), history)
+        show_unknown(source)
 
 
 @app.command(name="run")
@@ -314,6 +311,8 @@ def _compare(
         output.check(file)
         if live:
             truth.refuse_live()
+        else:
+            source = source.with_options(history=history)
         options = scheduling.options(source, output.log)
         titles = [f"{name}, live" for name in names]
         note = cluster_left_out(source, emulate_hosts)
@@ -330,7 +329,7 @@ def _compare(
                 **options,
             )
         if not live:
-            show_unknown(source.with_options(history=history), history)
+            show_unknown(source)
 
 
 app.command(name="report")(report_logs)

@@ -148,24 +148,28 @@ def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = Non
     )
 
 
-def show_unknown(source: Source, history: Path | None) -> None:
-    """Print a notice about work that is guessed because the history has no record of it.
-
-    The history has been applied to the source.
-    """
-    if history is None:
-        return
-    if unknown := source.unknown():
+def show_unknown(source: Source) -> None:
+    """Print a notice about work that is guessed because the history has no record of it."""
+    if source.history is not None and (unknown := source.unknown()):
         names = ", ".join(map(str, unknown))
         show_message(
-            f"slotwise: history {str(history)!r} has no record of {names}: this work is"
+            f"slotwise: history {str(source.history)!r} has no record of {names}: this work is"
             " estimated from rates that the program states; run it once with --history"
         )
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: Plan | TaskPlan) -> None:
     """Print a plan as text."""
     print(plan.summary())
+    if isinstance(plan, Plan):
+        _show_effort(plan)
+    completion = plan.schedule.completion() if isinstance(plan, Plan) else plan.completion
+    for job, at in sorted(completion.items(), key=lambda item: item[1]):
+        print(f"  {at:12.3f} s  {printable(job)}")
+
+
+def _show_effort(plan: Plan) -> None:
+    """Print what could find a better plan."""
     if plan.may_improve:
         assert plan.short_of is not None
         by_clock = isinf(plan.short_of)
@@ -180,15 +184,6 @@ def show_plan(plan: Plan) -> None:
             "flex decided anew whenever a phase ended, and no budget changes that; --allocator"
             " flowflex searches for a better plan"
         )
-    for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {printable(job)}")
-
-
-def show_task_plan(plan: TaskPlan) -> None:
-    """Print a plan of whole tasks as text."""
-    print(plan.summary())
-    for job, at in sorted(plan.completion.items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {printable(job)}")
 
 
 def print_json(plain: Any) -> None:
