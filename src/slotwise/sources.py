@@ -36,6 +36,9 @@ Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
 
 
+STATED = "arrival", "pool", "weight", "deadline", "steps", "penalty", "priority"
+"""The fields of a job that its description states."""
+
 Slots = int | Mapping[str, int]
 """A number of slots that serve every kind, or a number for each kind."""
 
@@ -300,27 +303,17 @@ def _without_copying(job: Job) -> Job:
 
 
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
-    about: dict[str, Any] = {
-        "base_dir": workload.folder,
-        "arrival": entry.arrival,
-        "pool": entry.pool,
-        "weight": entry.weight,
-        "deadline": entry.deadline,
-        "steps": entry.steps,
-        "penalty": entry.penalty,
-        "priority": entry.priority,
-    }
+    about = {name: getattr(entry, name) for name in STATED}
+    about |= {"base_dir": workload.folder, **entry.settings}
     if isinstance(entry, CommandJob):
         from slotwise.jobs.commands import plan_commands
 
-        return plan_commands(entry.id, entry.command, entry.output, **about, **entry.settings)
+        return plan_commands(entry.id, entry.command, entry.output, **about)
     try:
         if isinstance(entry, DataflowJob):
             from slotwise.jobs.dataflow.planning import plan_dataflow
 
-            return plan_dataflow(
-                entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
-            )
+            return plan_dataflow(entry.id, entry.flow, entry.output, cluster=cluster, **about)
         from slotwise.jobs.mapreduce.planning import plan_mapreduce
 
         return plan_mapreduce(
@@ -328,10 +321,9 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
             entry.program,
             entry.inputs,
             entry.output,
-            **about,
             shuffle=None if cluster is None else workload.shuffle,
             cluster=cluster,
-            **entry.settings,
+            **about,
         )
     except InputError as error:
         where = f"job {entry.id!r}: "
