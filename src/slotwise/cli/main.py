@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,14 +29,12 @@ from slotwise.cli.options import (
     objective_asked,
     parse_slots,
 )
-from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
     cluster_left_out,
     errors,
     exit_codes,
     print_json,
     results_shown,
-    show_message,
     show_plan,
     show_unknown,
 )
@@ -218,9 +215,8 @@ def _simulate(
 
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
-    with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file).with_options(history=history)
-        output.check(file)
+    with results_shown(file, output) as (source, results):
+        source = source.with_options(history=history)
         result = api.simulate(
             source,
             scheduler,
@@ -256,9 +252,7 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
-    with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file)
-        output.check(file)
+    with results_shown(file, output) as (source, results):
         options = scheduling.options(source, output.log)
         note = cluster_left_out(source, emulate_hosts, dask)
         with Progress(errors(), f"{scheduler}, live", note=note) as progress:
@@ -303,12 +297,10 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file)
+    with results_shown(file, output) as (source, results):
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
-        output.check(file)
         if live:
             truth.refuse_live()
         else:
@@ -341,14 +333,6 @@ app.command(name="history")(show_history)
 
 def main() -> None:
     """The `slotwise` command, once its modules are loaded."""
-    guard_streams()
     gc.freeze()  # Imported modules stay in memory.
     gc.set_threshold(COLLECTED_FROM)
-    try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()
-    except StdoutError as error:  # Of output outside of commands, such as help.
-        show_message(f"slotwise: {error}", style="red")
-        sys.exit(2)
+    app()

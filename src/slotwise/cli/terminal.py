@@ -24,12 +24,13 @@ from rich.table import Table
 from slotwise import api
 from slotwise.backends.local.backend import names_hosts
 from slotwise.backends.signals import ENDING
+from slotwise.cli.options import OutputOptions
 from slotwise.cli.streams import leave
 from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
 from slotwise.insight.report.tables import comparison_table, jobs_table
 from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
-from slotwise.sources import Source
+from slotwise.sources import Source, read_source
 
 FILE_WIDTH = 10_000
 """The maximum width of tables in pipes and files, in columns."""
@@ -82,15 +83,15 @@ def _first_signal_interrupts() -> Iterator[None]:
         signal.signal(number, leave)
 
 
-def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
+def _finish(results: Sequence[Result], output: OutputOptions) -> None:
     """Print results, write the report, and exit with 1 if a job failed."""
     try:
-        _print_results(results, as_json)
+        _print_results(results, output.as_json)
         sys.stdout.flush()
     finally:  # The report is written even if printing fails.
-        if report is not None:
-            api.write_report(results, report)
-            show_message(f"report: {report}")
+        if output.report is not None:
+            api.write_report(results, output.report)
+            show_message(f"report: {output.report}")
     if any(result.failed for result in results):
         for result in results:
             for name, reason in result.failed.items():
@@ -113,20 +114,22 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 
 @contextmanager
-def results_shown(as_json: bool, report: Path | None) -> Iterator[list[Result]]:
-    """Show the results that the block adds to the list, and exit with 1 if a job failed.
+def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, list[Result]]]:
+    """Read a workload, and show the results that the block adds to the list.
 
-    If a run is stopped, lost or not fully recorded, show the results so far before the error
-    message.
+    Exits with 1 if a job failed. If a run is stopped, lost or not fully recorded, shows the
+    results so far before the error message.
     """
-    results: list[Result] = []
-    try:
-        yield results
-    except RunStopped as stop:
-        with suppress(typer.Exit):
-            _finish([*stop.earlier, stop.result], as_json, report)
-        raise
-    _finish(results, as_json, report)
+    with exit_codes():
+        source, results = read_source(file), list[Result]()
+        output.check(file)
+        try:
+            yield source, results
+        except RunStopped as stop:
+            with suppress(typer.Exit):
+                _finish([*stop.earlier, stop.result], output)
+            raise
+        _finish(results, output)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
