@@ -146,7 +146,7 @@ class RunOptions:
             )
 
     def check_files(self, history: str | Path | None) -> None:
-        """Raise InputError if the log would replace the history or a file that is no log."""
+        """Raise InputError if the log would replace the history or a file that is not a log."""
         check_file("history", history)
         if self.log is not None:
             if history is not None and is_same_file(self.log, history):

@@ -184,7 +184,7 @@ def _show_effort(plan: Plan) -> None:
         print(f"the search spent its budget; {more} could find better")
     elif plan.allocator == "flex" and not plan.is_whole and not plan.is_exact:
         print(
-            "flex decided anew whenever a phase ended, and no budget changes that; --allocator"
+            "flex decided again whenever a phase ended, and no budget changes that; --allocator"
             " flowflex searches for a better plan"
         )
 
