@@ -18,7 +18,6 @@ from slotwise.cli.commands import (
 )
 from slotwise.cli.options import (
     AggregateName,
-    Application,
     Json,
     OutputOptions,
     Penalty,
@@ -30,9 +29,9 @@ from slotwise.cli.options import (
     parse_slots,
 )
 from slotwise.cli.terminal import (
+    Application,
     cluster_left_out,
     errors,
-    exit_codes,
     print_json,
     results_shown,
     show_plan,
@@ -122,8 +121,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        with exit_codes():
-            print(f"slotwise {__version__}")
+        print(f"slotwise {__version__}")
         raise typer.Exit()
 
 
@@ -173,30 +171,29 @@ def _plan(
     """
     from slotwise import plans  # Other commands do not need the planners.
 
-    with exit_codes():
-        source = read_source(file).with_options(history=history)
-        budget: dict[str, Any] = {
-            "budget_seconds": budget_seconds,
-            "budget_steps": budget_steps,
-        }
-        plan: Plan | TaskPlan
-        if scheduler is None:
-            aim = objective_asked(source, objective, aggregate)
-            plan = plans.plan(
-                source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
-            )
-        elif allocator or objective or aggregate:
-            raise InputError(
-                "--scheduler places whole tasks for the sum of weighted completion times;"
-                " leave out --allocator, --objective and --aggregate"
-            )
-        else:
-            plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
-        show_unknown(source)
-        if as_json:
-            print_json(plan.to_plain())
-        else:
-            show_plan(plan)
+    source = read_source(file).with_options(history=history)
+    budget: dict[str, Any] = {
+        "budget_seconds": budget_seconds,
+        "budget_steps": budget_steps,
+    }
+    plan: Plan | TaskPlan
+    if scheduler is None:
+        aim = objective_asked(source, objective, aggregate)
+        plan = plans.plan(
+            source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
+        )
+    elif allocator or objective or aggregate:
+        raise InputError(
+            "--scheduler places whole tasks for the sum of weighted completion times;"
+            " leave out --allocator, --objective and --aggregate"
+        )
+    else:
+        plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
+    show_unknown(source)
+    if as_json:
+        print_json(plan.to_plain())
+    else:
+        show_plan(plan)
 
 
 @app.command(name="simulate", epilog=EXAMPLE)

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.models import CommandFunctionType
 
 from slotwise.backends.simulated.simulation import Outage, Simulation
 from slotwise.core.errors import SHORTER, InputError
@@ -23,39 +21,6 @@ from slotwise.core.pools import Preemption
 from slotwise.insight.report.page import check_report
 from slotwise.running import Options, RunOptions
 from slotwise.sources import Slots, Source
-
-
-class _Command(TyperCommand):
-    """A command whose help has no type for options without a value."""
-
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
-
-
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
-
-
-class Application(typer.Typer):
-    """Commands in a group."""
-
-    def __init__(self, **named: Any) -> None:
-        super().__init__(cls=_Group, **named)
-
-    def command(
-        self, name: str | None = None, **named: Any
-    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """A decorator for a function that becomes a command."""
-        return super().command(name, cls=_Command, **named)
-
-
-def _without_types(parameters: Any) -> Any:
-    for one in parameters:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return parameters
-
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 SlotsText = Annotated[

@@ -10,7 +10,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
 from pathlib import Path
@@ -20,6 +20,8 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandFunctionType
 
 from slotwise import api
 from slotwise.backends.local.backend import names_hosts
@@ -37,6 +39,42 @@ FILE_WIDTH = 10_000
 
 MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
+
+
+class _Command(TyperCommand):
+    """A command whose help has no type for options without a value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        with exit_codes():
+            return super().invoke(ctx)
+
+
+class Application(typer.Typer):
+    """Commands in a group; errors that a user can cause become messages and exit codes."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(cls=_Group, **named)
+
+    def command(
+        self, name: str | None = None, **named: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """A decorator for a function that becomes a command."""
+        return super().command(name, cls=_Command, **named)
+
+
+def _without_types(parameters: Any) -> Any:
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return parameters
 
 
 @contextmanager
@@ -120,16 +158,15 @@ def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, l
     Exits with 1 if a job failed. If a run is stopped, lost or not fully recorded, shows the
     results so far before the error message.
     """
-    with exit_codes():
-        source, results = read_source(file), list[Result]()
-        output.check(file)
-        try:
-            yield source, results
-        except RunStopped as stop:
-            with suppress(typer.Exit):
-                _finish([*stop.earlier, stop.result], output)
-            raise
-        _finish(results, output)
+    source, results = read_source(file), list[Result]()
+    output.check(file)
+    try:
+        yield source, results
+    except RunStopped as stop:
+        with suppress(typer.Exit):
+            _finish([*stop.earlier, stop.result], output)
+        raise
+    _finish(results, output)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
