@@ -68,27 +68,6 @@ def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
     }
 
 
-def test_a_file_that_is_not_a_history_is_refused(slotwise: Any, folder: Path) -> None:
-    """With exit code 2 and one line; no file is created or changed."""
-    before = sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()
-    for name, why in (("none.db", "no such file"), ("jobs.yaml", "no database")):
-        done = slotwise("history", name)
-        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert f"history '{name}'" in done.stderr
-        assert why in done.stderr
-    assert (sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()) == before
-
-
-@pytest.mark.parametrize("command", ["plan", "simulate", "run", "history"])
-def test_a_name_that_is_too_long_is_refused(command: str, slotwise: Any, folder: Path) -> None:
-    """As other bad names are, with one message."""
-    name = "x" * 5000
-    asked = ["history"] if command == "history" else [command, "jobs.yaml", "--history"]
-    done = slotwise(*asked, name)
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "File name too long; name another file" in done.stderr
-
-
 PACED = """\
 import time
 from slotwise.jobs.builtin.wordcount import WordCount
@@ -257,18 +236,10 @@ def test_a_run_without_a_history_creates_none(slotwise: Any, words: Path) -> Non
     assert not [path for path in words.iterdir() if ".db" in path.name]
 
 
-def test_a_run_refuses_a_file_that_is_not_a_history(slotwise: Any, words: Path) -> None:
-    """Before it begins; and it creates no history if another option is refused."""
-    for name, more, why in (
-        ("words.yaml", [], "no database"),
-        ("missing/h.db", [], "unable to open"),
-        ("h.db", ["--log", "h.db"], "is the log, too"),
-        ("h.db", ["--scheduler", "nonsense"], "unknown scheduler"),
-    ):
-        done = slotwise("run", "words.yaml", "--history", name, *more)
-        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert why in done.stderr
-    assert (words / "words.yaml").read_text() == WORDS
+def test_a_run_that_is_refused_creates_no_history(slotwise: Any, words: Path) -> None:
+    """Options are checked first."""
+    options = ("--history", "h.db", "--scheduler", "nonsense")
+    assert slotwise("run", "words.yaml", *options).exit_code == 2
     assert not [path for path in words.iterdir() if path.name == "out" or ".db" in path.name]
 
 

@@ -161,12 +161,13 @@ def test_a_live_comparison_creates_a_history(slotwise: Any, words: Path) -> None
 with_each_command = pytest.mark.parametrize(
     "command",
     [
-        ("plan", "words.yaml"),
-        ("plan", "words.yaml", "--scheduler", "dmrs"),
-        ("simulate", "words.yaml"),
-        ("compare", "words.yaml"),
-        ("compare", "words.yaml", "--live"),
-        ("run", "words.yaml"),
+        ("history",),
+        ("plan", "words.yaml", "--history"),
+        ("plan", "words.yaml", "--scheduler", "dmrs", "--history"),
+        ("simulate", "words.yaml", "--history"),
+        ("compare", "words.yaml", "--history"),
+        ("compare", "words.yaml", "--live", "--history"),
+        ("run", "words.yaml", "--history"),
     ],
     ids=lambda command: " ".join(command),
 )
@@ -207,7 +208,7 @@ def test_every_command_refuses_a_file_that_is_not_a_history(
     }
     files = {path.name: path.read_bytes() for path in folder.glob("*.db*")}
     for name, (why, remedy) in reasons.items():
-        done = slotwise(*command, "--history", name)
+        done = slotwise(*command, name)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert f"history '{name}'" in done.stderr
         assert why in done.stderr
@@ -220,7 +221,7 @@ def test_every_command_refuses_a_file_that_is_not_a_history(
 def test_a_missing_history(command: tuple[str, ...], slotwise: Any, words: Path) -> None:
     """A command that reads names the command that writes it; others say why they cannot."""
     name = "h.db" if is_read_only(command) else "missing/h.db"
-    done = slotwise(*command, "--history", name)
+    done = slotwise(*command, name)
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"history '{name}'" in done.stderr
     why = "no such file; name one that `slotwise run --history` has written"
