@@ -54,11 +54,6 @@ class Source:
     rates: Rates = field(default_factory=Rates)
     history: str | Path | None = None
 
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The jobs in any of their forms."""
-        return self.workload.jobs
-
     def with_options(
         self,
         *,
@@ -77,7 +72,7 @@ class Source:
                        because it can run only once
         """
         check_path("history", history)
-        jobs: Iterable[Any] = self.entries
+        jobs: Iterable[Any] = self.workload.jobs
         if overwrite:
             jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
         if output_suffix:
@@ -98,11 +93,11 @@ class Source:
         On a cluster they shuffle as in the workload. Without one, in a plan, reduces follow
         after all maps.
         """
-        return tuple(self._job(entry, cluster) for entry in self.entries)
+        return tuple(self._job(entry, cluster) for entry in self.workload.jobs)
 
     def executions(self, cluster: Cluster) -> list[Execution]:
         """The jobs as live backends run them on this cluster."""
-        executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
+        executions = [_execution(entry, self.workload, cluster) for entry in self.workload.jobs]
         _check_outputs([one for one in executions if one.output])
         for execution in executions:
             if execution.program:
@@ -115,7 +110,7 @@ class Source:
         Known hosts are those of the cluster and those that `changes` add to it.
         """
         known = hosts_ever(cluster, tuple(changes))
-        for entry in self.entries:
+        for entry in self.workload.jobs:
             for path, hosts in _tables(entry):
                 for name in hosts:
                     if not known.at(name):
@@ -139,18 +134,17 @@ class Source:
 
     def unknown(self) -> list[PhaseId]:
         """The phases of programs for which the rates have no estimate."""
-        planned = [self._planned(entry, None) for entry in self.entries]
+        programs = (entry for entry in self.workload.jobs if not isinstance(entry, Job))
         return [
             PhaseId(one.job.id, name)
-            for one in planned
-            if isinstance(one, Execution)
+            for one in map(self._inspected, programs)
             for name in one.sizes
             if (one.program, name) not in self.rates.by_phase
         ]
 
     def pools(self) -> PoolTree:
         """The pools, including those that are only named by jobs."""
-        named = (_stated(entry).pool for entry in self.entries)
+        named = (_stated(entry).pool for entry in self.workload.jobs)
         tree = PoolTree(self.workload.pools).with_pools(named)
         preemption = self.workload.preemption
         return tree if preemption is None else tree.with_preemption(preemption)
@@ -182,19 +176,20 @@ class Source:
 
     def _job(self, entry: Entry, cluster: Cluster | None) -> Job:
         """A job with its phases, as schedulers see it."""
-        found = self._planned(entry, cluster)
-        if not isinstance(found, Job):
-            return _expected(found, self.rates)
+        if not isinstance(entry, Job):
+            return _expected(self._inspected(entry, cluster), self.rates)
         if cluster is None or self.shuffle is None:
-            return found
-        return self.shuffle.job(found, cluster)
+            return entry
+        return self.shuffle.job(entry, cluster)
 
-    def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
-        """The entry; for a description, its execution, which has inspected the input."""
-        if isinstance(entry, Described):
-            # Nothing is written, so an output may exist.
-            return _planned(_overwriting(entry), self.workload, cluster)
-        return entry
+    def _inspected(
+        self, entry: Described | Execution, cluster: Cluster | None = None
+    ) -> Execution:
+        """The execution of a job that has one, after its input is inspected."""
+        if isinstance(entry, Execution):
+            return entry
+        # Nothing is written, so an output may exist.
+        return _planned(_overwriting(entry), self.workload, cluster)
 
 
 WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
@@ -211,7 +206,7 @@ def read_source(workload: WorkloadLike) -> Source:
         jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
         workload = Workload(tuple(jobs))
     source = Source(workload)
-    ids = Counter(_stated(entry).id for entry in map(_checked, source.entries))
+    ids = Counter(_stated(entry).id for entry in map(_checked, source.workload.jobs))
     if not ids:
         raise InputError("there are no jobs; give at least one")
     name, number = ids.most_common(1)[0]
