@@ -47,7 +47,10 @@ def _described(name: str, kind: Any = None, form: str = "") -> Any:
 
 HINTS = get_type_hints(RunOptions, include_extras=True)
 
-OTHER_FORMS: dict[str, dict[str, Any]] = {
+FORMS: dict[str, dict[str, Any]] = {
+    name: {SHORTER.get(name, name): _described(name)} for name in HINTS
+}
+FORMS |= {
     "waits": {"waits": _described("waits", str | None, " For example 5,10.")},
     "objective": {"objective": Penalty, "aggregate": AggregateName},
     "preemption": {
@@ -70,14 +73,7 @@ OTHER_FORMS: dict[str, dict[str, Any]] = {
     "log": {},
     "progress": {},
 }
-"""The options for fields of `RunOptions` that have other types on the command line."""
-
-SAME_FORMS = {
-    one.name: SHORTER.get(one.name, one.name)
-    for one in fields(RunOptions)
-    if one.name not in OTHER_FORMS
-}
-"""The option for each other field."""
+"""The options for each field of `RunOptions`; some have other types on the command line."""
 
 
 class Scheduling:
@@ -90,16 +86,13 @@ class Scheduling:
     def parameters() -> Iterator[tuple[str, Any, Any]]:
         """The name, annotation and default of each option."""
         for one in fields(RunOptions):
-            if one.name in SAME_FORMS:
-                yield SAME_FORMS[one.name], _described(one.name), one.default
-            else:
-                for name, annotation in OTHER_FORMS[one.name].items():
-                    yield name, annotation, one.default
+            for name, annotation in FORMS[one.name].items():
+                yield name, annotation, one.default
 
     def options(self, source: Source, log: Path | None) -> Options:
         """The options for this workload, in the form that slotwise.api takes."""
         given = self._given
-        same = {name: given[option] for name, option in SAME_FORMS.items()}
+        same = {name: given[option] for name, forms in FORMS.items() for option in forms}
         asked = {"slow_start": given["slow_start"], "split": given["split_copies"]}
         changed = {key: value for key, value in asked.items() if value is not None}
         options: Any = same | {
