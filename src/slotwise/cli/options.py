@@ -188,7 +188,7 @@ class SimulationOptions(OptionGroup):
 class OutputOptions(OptionGroup):
     """Where a command writes, and the format of its output."""
 
-    log: Annotated[Path | None, typer.Option(help="File for the log (JSON Lines).")] = None
+    log: Annotated[Path | None, typer.Option(help=get_args(HINTS["log"])[1])] = None
     report: Annotated[Path | None, typer.Option(help="File for a report (HTML).")] = None
     as_json: Json = False
 
