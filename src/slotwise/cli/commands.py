@@ -15,7 +15,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
 from slotwise.core.log import RULES, following
-from slotwise.core.rates import Rates, estimate_rates
+from slotwise.core.rates import Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
 from slotwise.sources import read_source
@@ -176,25 +176,21 @@ def _plain(rates: Rates) -> dict[str, Any]:
 
 def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("program", "phase", "MB/s a slot", "spread", "tasks")]
-    for (program, phase), rate in rates.by_phase.items():
-        pace = number(1 / rate.seconds_per_byte / MEGA)
-        rows.append((program, phase, pace, _spread(rate.spread, rate.count), count(rate.count)))
+    for phase, rate in rates.by_phase.items():
+        rows.append((*phase, number(1 / rate.seconds_per_byte / MEGA), *_measured(rate)))
     return rows
 
 
 def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("host", "stated", "speed", "spread", "tasks")]
-    for speed in rates.speeds:
-        speeds = number(speed.stated), number(speed.speed)
-        rows.append(
-            (speed.host, *speeds, _spread(speed.spread, speed.count), count(speed.count))
-        )
+    for host in rates.speeds:
+        rows.append((host.host, number(host.stated), number(host.speed), *_measured(host)))
     return rows
 
 
-def _spread(spread: float, tasks: int) -> str:
-    """Format the spread; empty for one task, because 0 % would suggest certainty."""
-    return percent(spread if tasks > 1 else None)
+def _measured(rate: Rate | Speed) -> tuple[str, str]:
+    """The spread and the number of tasks; for one task, 0 % would suggest certainty."""
+    return percent(rate.spread if rate.count > 1 else None), count(rate.count)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

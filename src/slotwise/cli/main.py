@@ -98,16 +98,9 @@ DaskSlots = Annotated[
 History = Annotated[
     Path | None,
     typer.Option(
-        metavar="DB", help="Estimate programs by this database of earlier runs, and add to it."
-    ),
-]
-
-Known = Annotated[
-    Path | None,
-    typer.Option(
-        "--history",
         metavar="DB",
-        help="Estimate programs and hosts by this database, written by `run --history`.",
+        help="Estimate programs and hosts by this database of earlier runs, to which live runs"
+        " add theirs.",
     ),
 ]
 
@@ -157,7 +150,7 @@ def _plan(
             " number of phases; about a second or less].",
         ),
     ] = None,
-    history: Known = None,
+    history: History = None,
     as_json: Json = False,
 ) -> None:
     """Print the malleable schedule of a static problem, its value, lower bound and gap.
@@ -203,7 +196,7 @@ def _simulate(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
-    history: Known = None,
+    history: History = None,
     scheduling: Scheduling,
     truth: SimulationOptions,
     output: OutputOptions,
@@ -277,13 +270,7 @@ def _compare(
     slots: SlotsText = None,
     emulate_hosts: EmulateHosts = False,
     overwrite: Overwrite = False,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DB",
-            help="Estimate by this database of earlier runs; with --live, add to it.",
-        ),
-    ] = None,
+    history: History = None,
     scheduling: Scheduling,
     truth: SimulationOptions,
     output: OutputOptions,
