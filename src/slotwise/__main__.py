@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 
-from slotwise.cli.streams import leave
+from slotwise import __version__
+from slotwise.cli.streams import StdoutError, guard_streams, leave
 
 
 def main() -> None:
@@ -17,23 +18,18 @@ def main() -> None:
             signal.signal(number, leave)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Ignored, it would hide exit codes.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    if sys.argv[1:] == ["--version"]:
-        show_version()
-    else:
-        from slotwise.cli.main import main as run
-
-        run()
-
-
-def show_version() -> None:
-    """Print the version without loading the other modules of the package."""
-    from slotwise import __version__
-    from slotwise.cli.streams import StdoutError, guard_streams
-
     guard_streams()
     try:
-        print(f"slotwise {__version__}", flush=True)
-    except StdoutError as error:
+        try:
+            if sys.argv[1:] == ["--version"]:
+                print(f"slotwise {__version__}")  # Without loading the other modules.
+            else:
+                from slotwise.cli.main import main as run
+
+                run()
+        finally:
+            sys.stdout.flush()
+    except StdoutError as error:  # Of output outside of commands, such as help.
         sys.stderr.write(f"slotwise: {error}\n")
         sys.exit(2)
 

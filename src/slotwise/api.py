@@ -361,7 +361,10 @@ def explain(
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)
         if job is None:
-            raise InputError(f"an instant, {at:g} s, is given without a job; name the job, too")
+            name = option_name("at")
+            raise InputError(
+                f"{name} {at:g} is given without {option_name('job')}; name the job, too"
+            )
         return explain_log(read, job, at)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from math import ceil, inf
 from pathlib import Path
 
@@ -178,18 +179,12 @@ def _budget(seconds: float | None, steps: int | None) -> Budget | None:
             )
         return Budget(steps)
     check_budget(seconds)
-    return None if seconds is None else Budget(is_over=_Alarm(seconds))
+    if seconds is None:
+        return None
 
+    @cache
+    def end() -> float:
+        """The end of the search, which begins at the first call."""
+        return time.perf_counter() + seconds
 
-class _Alarm:
-    """Tests whether a number of seconds has passed since the first call."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._rings_at: float | None = None
-
-    def __call__(self) -> bool:
-        now = time.perf_counter()
-        if self._rings_at is None:
-            self._rings_at = now + self._seconds
-        return now >= self._rings_at
+    return Budget(is_over=lambda: time.perf_counter() >= end())

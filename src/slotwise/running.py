@@ -10,14 +10,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from slotwise import __version__
 from slotwise.backends.signals import undisturbed
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.errors import HostsLostError, InputError, check_path, is_whole, option_name
+from slotwise.core.errors import (
+    HostsLostError,
+    InputError,
+    check_path,
+    check_range,
+    option_name,
+)
 from slotwise.core.files import is_same_file
 from slotwise.core.history import HistoryWriter
 from slotwise.core.job import Job, Shuffle
@@ -29,7 +36,13 @@ from slotwise.core.pools import PoolTree, Preemption, check_fits
 from slotwise.core.state import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay
-from slotwise.policy.scheduler import EPOCH_SECONDS, WAITERS, check_scheduler, make_scheduler
+from slotwise.policy.scheduler import (
+    ASSIGNERS,
+    EPOCH_SECONDS,
+    WAITERS,
+    check_scheduler,
+    make_scheduler,
+)
 from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.sources import Source, objective_of
 
@@ -54,45 +67,53 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is scheduled on any backend.
+    """How a run is scheduled on any backend; the command line takes its options from here.
 
-    assigner       "greedy", "delay" or "flow"
-    epoch_seconds  seconds between decisions on the allocation
-    waits          the two waits of delay and flow in seconds: for the rack, for any slot. By
-                   default flow does not wait, and delay waits 1.5 and 3 heartbeats of the
-                   cluster, or 5 and 10 s without a heartbeat
-    levels         for delay and flow, "persist" (default): after a launch away from its input a
-                   phase continues at that level, or "restart": it waits from the beginning
-    core_cost      for flow, the cost of a byte from another rack, relative to one from another
-                   host of the same rack; default 1
-    move_within    for flow, seconds for which a task that reads from another host may still
-                   move to a free slot on a host with its input; default 0, no task moves
-    budget_seconds approximate time of the search of flex at each decision; by default flex
-                   chooses it
-    objective      instead of the workload's own: an Objective, or the name of a penalty
-    preemption     instead of the workload's: how pools without their own setting reclaim slots
-    shuffle        instead of the workload's: how reduces get the output of maps
-    attempts_max   how often a task may fail before its job does
-    log            file to write the log to
-    progress       called for every turn of the loop; by default, a notebook shows a table with
-                   bars during the run
-
-    InputError for wrong types that no other place checks.
+    The annotations have the description and, if there is one, the least value. InputError for
+    wrong types that no other place checks.
     """
 
-    assigner: str = "greedy"
-    epoch_seconds: float = EPOCH_SECONDS
-    waits: tuple[float, float] | None = None
-    levels: str | None = None
-    core_cost: float | None = None
-    move_within: float | None = None
-    budget_seconds: float | None = None
-    objective: Objective | str | None = None
-    preemption: Preemption | None = None
-    shuffle: Shuffle | None = None
-    attempts_max: int = ATTEMPTS_MAX
-    log: str | Path | None = None
-    progress: Record | None = None
+    assigner: Annotated[str, f"How tasks get slots: {', '.join(ASSIGNERS)}."] = "greedy"
+    epoch_seconds: Annotated[float, "Seconds between allocation decisions."] = EPOCH_SECONDS
+    waits: Annotated[
+        tuple[float, float] | None,
+        "Waits of delay and flow in seconds, for slots in the rack and for any slot. By default"
+        " flow does not wait; delay waits 1.5 and 3 heartbeats, or 5 and 10 s without them.",
+    ] = None
+    levels: Annotated[
+        str | None,
+        "For delay and flow, after a launch away from its input: persist at that level, by"
+        " default, or restart the waits.",
+    ] = None
+    core_cost: Annotated[
+        float | None, "For flow: the cost of a byte between racks, within a rack it is 1."
+    ] = None
+    move_within: Annotated[
+        float | None,
+        "For flow: seconds for which a task that reads from another host may still move to a"
+        " free slot near its input; by default none moves.",
+    ] = None
+    budget_seconds: Annotated[
+        float | None,
+        "Seconds that flex, flowflex or dmrs-best may search per decision; by default, they"
+        " choose.",
+        0,
+    ] = None
+    objective: Annotated[
+        Objective | str | None, "An objective or a penalty, instead of the workload's."
+    ] = None
+    preemption: Annotated[
+        Preemption | None,
+        "When pools that do not state it reclaim slots, instead of the workload's.",
+    ] = None
+    shuffle: Annotated[
+        Shuffle | None, "How reduces get the output of maps, instead of the workload's."
+    ] = None
+    attempts_max: Annotated[int, "Maximum attempts of a task.", 1] = ATTEMPTS_MAX
+    log: Annotated[str | Path | None, "File for the log (JSON Lines)."] = None
+    progress: Annotated[
+        Record | None, "Called for every turn; by default, a notebook shows a table with bars."
+    ] = None
 
     @classmethod
     def of(cls, options: Options) -> RunOptions:
@@ -116,11 +137,8 @@ class RunOptions:
             )
         if not isinstance(self.shuffle, Shuffle | None):
             raise InputError(f"shuffle is {self.shuffle!r}; expected a slotwise.Shuffle")
-        if not is_whole(self.attempts_max) or self.attempts_max < 1:
-            raise InputError(
-                f"{option_name('attempts_max')} is {self.attempts_max!r}; expected a whole"
-                " number >= 1"
-            )
+        name, remedy = option_name("attempts_max"), "expected a whole number >= 1"
+        check_range(name, self.attempts_max, 1, inf, remedy, whole=True)
         if self.progress is not None and not callable(self.progress):
             raise InputError(
                 f"progress is {self.progress!r}; expected a function of an instant, its events"
@@ -128,7 +146,7 @@ class RunOptions:
             )
 
     def check_files(self, history: str | Path | None) -> None:
-        """Raise InputError if the log would replace the history or a file that is no log."""
+        """Raise InputError if the log would replace the history or a file that is not a log."""
         check_file("history", history)
         if self.log is not None:
             if history is not None and is_same_file(self.log, history):

@@ -36,21 +36,23 @@ Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
 
 
+STATED = "arrival", "pool", "weight", "deadline", "steps", "penalty", "priority"
+"""The fields of a job that its description states."""
+
 Slots = int | Mapping[str, int]
 """A number of slots that serve every kind, or a number for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A workload, and the rates that estimate the work of programs and the speeds of hosts."""
+    """A workload, and the rates that estimate the work of programs and the speeds of hosts.
+
+    history  the database that the rates are from, which is read once
+    """
 
     workload: Workload
     rates: Rates = field(default_factory=Rates)
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The jobs in any of their forms."""
-        return self.workload.jobs
+    history: str | Path | None = None
 
     def with_options(
         self,
@@ -70,7 +72,7 @@ class Source:
                        because it can run only once
         """
         check_path("history", history)
-        jobs: Iterable[Any] = self.entries
+        jobs: Iterable[Any] = self.workload.jobs
         if overwrite:
             jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
         if output_suffix:
@@ -81,8 +83,9 @@ class Source:
             preemption=preemption or self.workload.preemption,
             shuffle=shuffle or self.workload.shuffle,
         )
-        rates = self.rates if history is None else estimate_rates(read_history(history))
-        return Source(workload, rates)
+        if history in (None, self.history):
+            return replace(self, workload=workload)
+        return Source(workload, estimate_rates(read_history(history)), history)
 
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
@@ -90,11 +93,11 @@ class Source:
         On a cluster they shuffle as in the workload. Without one, in a plan, reduces follow
         after all maps.
         """
-        return tuple(self._job(entry, cluster) for entry in self.entries)
+        return tuple(self._job(entry, cluster) for entry in self.workload.jobs)
 
     def executions(self, cluster: Cluster) -> list[Execution]:
         """The jobs as live backends run them on this cluster."""
-        executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
+        executions = [_execution(entry, self.workload, cluster) for entry in self.workload.jobs]
         _check_outputs([one for one in executions if one.output])
         for execution in executions:
             if execution.program:
@@ -107,7 +110,7 @@ class Source:
         Known hosts are those of the cluster and those that `changes` add to it.
         """
         known = hosts_ever(cluster, tuple(changes))
-        for entry in self.entries:
+        for entry in self.workload.jobs:
             for path, hosts in _tables(entry):
                 for name in hosts:
                     if not known.at(name):
@@ -131,18 +134,17 @@ class Source:
 
     def unknown(self) -> list[PhaseId]:
         """The phases of programs for which the rates have no estimate."""
-        planned = [self._planned(entry, None) for entry in self.entries]
+        programs = (entry for entry in self.workload.jobs if not isinstance(entry, Job))
         return [
             PhaseId(one.job.id, name)
-            for one in planned
-            if isinstance(one, Execution)
+            for one in map(self._inspected, programs)
             for name in one.sizes
             if (one.program, name) not in self.rates.by_phase
         ]
 
     def pools(self) -> PoolTree:
         """The pools, including those that are only named by jobs."""
-        named = (_stated(entry).pool for entry in self.entries)
+        named = (_stated(entry).pool for entry in self.workload.jobs)
         tree = PoolTree(self.workload.pools).with_pools(named)
         preemption = self.workload.preemption
         return tree if preemption is None else tree.with_preemption(preemption)
@@ -174,19 +176,20 @@ class Source:
 
     def _job(self, entry: Entry, cluster: Cluster | None) -> Job:
         """A job with its phases, as schedulers see it."""
-        found = self._planned(entry, cluster)
-        if not isinstance(found, Job):
-            return _expected(found, self.rates)
+        if not isinstance(entry, Job):
+            return _expected(self._inspected(entry, cluster), self.rates)
         if cluster is None or self.shuffle is None:
-            return found
-        return self.shuffle.job(found, cluster)
+            return entry
+        return self.shuffle.job(entry, cluster)
 
-    def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
-        """The entry; for a description, its execution, which has inspected the input."""
-        if isinstance(entry, Described):
-            # Nothing is written, so an output may exist.
-            return _planned(_overwriting(entry), self.workload, cluster)
-        return entry
+    def _inspected(
+        self, entry: Described | Execution, cluster: Cluster | None = None
+    ) -> Execution:
+        """The execution of a job that has one, after its input is inspected."""
+        if isinstance(entry, Execution):
+            return entry
+        # Nothing is written, so an output may exist.
+        return _planned(_overwriting(entry), self.workload, cluster)
 
 
 WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
@@ -203,7 +206,7 @@ def read_source(workload: WorkloadLike) -> Source:
         jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
         workload = Workload(tuple(jobs))
     source = Source(workload)
-    ids = Counter(_stated(entry).id for entry in map(_checked, source.entries))
+    ids = Counter(_stated(entry).id for entry in map(_checked, source.workload.jobs))
     if not ids:
         raise InputError("there are no jobs; give at least one")
     name, number = ids.most_common(1)[0]
@@ -295,27 +298,17 @@ def _without_copying(job: Job) -> Job:
 
 
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
-    about: dict[str, Any] = {
-        "base_dir": workload.folder,
-        "arrival": entry.arrival,
-        "pool": entry.pool,
-        "weight": entry.weight,
-        "deadline": entry.deadline,
-        "steps": entry.steps,
-        "penalty": entry.penalty,
-        "priority": entry.priority,
-    }
+    about = {name: getattr(entry, name) for name in STATED}
+    about |= {"base_dir": workload.folder, **entry.settings}
     if isinstance(entry, CommandJob):
         from slotwise.jobs.commands import plan_commands
 
-        return plan_commands(entry.id, entry.command, entry.output, **about, **entry.settings)
+        return plan_commands(entry.id, entry.command, entry.output, **about)
     try:
         if isinstance(entry, DataflowJob):
             from slotwise.jobs.dataflow.planning import plan_dataflow
 
-            return plan_dataflow(
-                entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
-            )
+            return plan_dataflow(entry.id, entry.flow, entry.output, cluster=cluster, **about)
         from slotwise.jobs.mapreduce.planning import plan_mapreduce
 
         return plan_mapreduce(
@@ -323,10 +316,9 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
             entry.program,
             entry.inputs,
             entry.output,
-            **about,
             shuffle=None if cluster is None else workload.shuffle,
             cluster=cluster,
-            **entry.settings,
+            **about,
         )
     except InputError as error:
         where = f"job {entry.id!r}: "

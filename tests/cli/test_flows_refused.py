@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slotwise.core import errors
-
-BOOK = Path(__file__).parents[1] / "workload" / "bad_files.txt"
-FILES = {
-    name: (text, message)
-    for name, text, message in re.findall(
-        r"^== (.+)\n((?:.*\n)*?)=> (.+)$", BOOK.read_text(encoding="utf-8"), re.MULTILINE
-    )
-}
-OF_FLOWS = (
-    "negative work",
-    "nan work",
-    "infinite work",
-    "zero tasks",
-    "phase least above most",
-    "a cycle",
-    "a phase after itself",
-    "after an unknown phase",
-    "after without brackets",
-    "continuing an unknown phase",
-    "continuing one phase after another",
-    "two jobs of one id",
-    "two phases of one name",
-    "a kind without slots",
-)
-"""Bad files whose fault lies in a job that is a flow; see tests/workload/bad_files.txt."""
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
 
@@ -44,16 +18,6 @@ def assert_refused(done: Any, message: str, folder: Path) -> None:
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
-
-
-@pytest.mark.parametrize("name", OF_FLOWS)
-def test_a_bad_flow(name: str, slotwise: Any, folder: Path) -> None:
-    """The message has the place in the file, the value and the remedy."""
-    text, message = FILES[name]
-    (folder / "jobs.yaml").write_text(text, encoding="utf-8")
-    done = slotwise("plan", "jobs.yaml", "--allocator", "flowflex", "--json")
-    assert_refused(done, message, folder)
-    assert done.stderr.startswith("slotwise: jobs.yaml: ")
 
 
 def file_of(phases: str, more: str = "") -> str:

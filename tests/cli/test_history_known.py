@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotwise import Simulation, compare, plan, plan_tasks, replay, simulate
+from slotwise import Simulation, compare, plan, plan_tasks, replay, simulate, sources
 from slotwise.core.events import JobArrived
 from slotwise.core.history import append_history, read_history
 from slotwise.core.job import Observation
@@ -60,6 +60,18 @@ def arrived(log: Log) -> dict[str, float | None]:
     """The estimated work of each phase when its job arrived."""
     jobs = [e.job for turn in log.turns for e in turn.events if isinstance(e, JobArrived)]
     return {phase.name: phase.tasks.work_total() for job in jobs for phase in job.phases}
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "compare"])
+def test_a_command_reads_the_history_once(
+    command: str, slotwise: Any, known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for its notice about work that the history does not know."""
+    read: list[object] = []
+    monkeypatch.setattr(sources, "read_history", lambda path: read.append(path) or [])
+    done = slotwise(command, "words.yaml", "--history", "h.db", "--json")
+    assert "has no record of words/map, words/reduce" in done.stderr
+    assert read == [Path("h.db")]
 
 
 KNOWN_WORK = pytest.approx({"map": RATE * BYTES, "reduce": RATE * BYTES / 10})
@@ -149,12 +161,13 @@ def test_a_live_comparison_creates_a_history(slotwise: Any, words: Path) -> None
 with_each_command = pytest.mark.parametrize(
     "command",
     [
-        ("plan", "words.yaml"),
-        ("plan", "words.yaml", "--scheduler", "dmrs"),
-        ("simulate", "words.yaml"),
-        ("compare", "words.yaml"),
-        ("compare", "words.yaml", "--live"),
-        ("run", "words.yaml"),
+        ("history",),
+        ("plan", "words.yaml", "--history"),
+        ("plan", "words.yaml", "--scheduler", "dmrs", "--history"),
+        ("simulate", "words.yaml", "--history"),
+        ("compare", "words.yaml", "--history"),
+        ("compare", "words.yaml", "--live", "--history"),
+        ("run", "words.yaml", "--history"),
     ],
     ids=lambda command: " ".join(command),
 )
@@ -195,7 +208,7 @@ def test_every_command_refuses_a_file_that_is_not_a_history(
     }
     files = {path.name: path.read_bytes() for path in folder.glob("*.db*")}
     for name, (why, remedy) in reasons.items():
-        done = slotwise(*command, "--history", name)
+        done = slotwise(*command, name)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert f"history '{name}'" in done.stderr
         assert why in done.stderr
@@ -208,7 +221,7 @@ def test_every_command_refuses_a_file_that_is_not_a_history(
 def test_a_missing_history(command: tuple[str, ...], slotwise: Any, words: Path) -> None:
     """A command that reads names the command that writes it; others say why they cannot."""
     name = "h.db" if is_read_only(command) else "missing/h.db"
-    done = slotwise(*command, "--history", name)
+    done = slotwise(*command, name)
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert f"history '{name}'" in done.stderr
     why = "no such file; name one that `slotwise run --history` has written"

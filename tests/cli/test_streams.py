@@ -148,7 +148,7 @@ KILLED = """\
 import os, signal
 signal.signal(signal.{name}, signal.{handler})
 from slotwise.cli import main as cli
-cli.guard_streams = lambda: os.kill(os.getpid(), signal.{name})
+cli.gc.freeze = lambda: os.kill(os.getpid(), signal.{name})
 """
 """Sends a signal to itself when a command begins."""
 

@@ -10,12 +10,12 @@ import typer
 
 from slotwise import api
 from slotwise.cli.options import Json
-from slotwise.cli.terminal import exit_codes, print_json
+from slotwise.cli.terminal import print_json
 from slotwise.core.errors import InputError
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
 from slotwise.core.log import RULES, following
-from slotwise.core.rates import Rates, estimate_rates
+from slotwise.core.rates import Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
 from slotwise.sources import read_source
@@ -37,13 +37,12 @@ def report_logs(
 
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
-    with exit_codes():
-        with ExitStack() as stack:
-            read = [stack.enter_context(following(log)) for log in logs]
-            results = [Result.of_log(log) for log in read]
-            written = api.write_report(results, output, pictures=pictures)
-        for path in written:
-            print(printable(str(path)))
+    with ExitStack() as stack:
+        read = [stack.enter_context(following(log)) for log in logs]
+        results = [Result.of_log(log) for log in read]
+        written = api.write_report(results, output, pictures=pictures)
+    for path in written:
+        print(printable(str(path)))
 
 
 def replay_log(
@@ -56,37 +55,36 @@ def replay_log(
 
     `slotwise replay run.jsonl`
     """
-    with exit_codes():
-        replay = api.replay(log)
-        found = replay.difference
-        if as_json:
-            print_json(
-                {
-                    "identical": replay.is_identical,
-                    "turns": replay.turns,
-                    "decisions": replay.decisions,
-                    "rules": replay.rules,
-                    "difference": None
-                    if found is None
-                    else {
-                        "now": found.now,
-                        "turn": found.turn,
-                        "recorded": repr(found.recorded),
-                        "decided": repr(found.decided),
-                    },
-                }
+    replay = api.replay(log)
+    found = replay.difference
+    if as_json:
+        print_json(
+            {
+                "identical": replay.is_identical,
+                "turns": replay.turns,
+                "decisions": replay.decisions,
+                "rules": replay.rules,
+                "difference": None
+                if found is None
+                else {
+                    "now": found.now,
+                    "turn": found.turn,
+                    "recorded": repr(found.recorded),
+                    "decided": repr(found.decided),
+                },
+            }
+        )
+    elif found is None:
+        print(f"identical: {replay.decisions} decisions in {replay.turns} turns")
+    else:
+        print(f"first difference in turn {found.turn} at {found.now} s:")
+        print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
+        if replay.rules != RULES:
+            print(
+                f"the log was decided by rules {replay.rules}, and this slotwise decides by"
+                f" rules {RULES}: that alone may be the difference"
             )
-        elif found is None:
-            print(f"identical: {replay.decisions} decisions in {replay.turns} turns")
-        else:
-            print(f"first difference in turn {found.turn} at {found.now} s:")
-            print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
-            if replay.rules != RULES:
-                print(
-                    f"the log was decided by rules {replay.rules}, and this slotwise decides by"
-                    f" rules {RULES}: that alone may be the difference"
-                )
-        raise typer.Exit(0 if replay.is_identical else 1)
+    raise typer.Exit(0 if replay.is_identical else 1)
 
 
 def explain_log(
@@ -108,21 +106,16 @@ def explain_log(
     from slotwise.insight.explanation import explanation_lines
     from slotwise.insight.report.tables import wait_lines
 
-    with exit_codes():
-        if at is None:
-            waits = api.explain(log, job)
-            if as_json:
-                print_json({"waits": [wait.to_plain() for wait in waits]})
-            else:
-                print("\n".join(map(printable, wait_lines(waits))))
-            return
-        if job is None:
-            raise InputError(f"--at {at:g} is given without --job; name the job, too")
-        explanation = api.explain(log, job, at)
-        if as_json:
-            print_json(explanation.to_plain())
-        else:
-            print("\n".join(map(printable, explanation_lines(explanation))))
+    question: Any = job, at  # An instant without a job is refused.
+    found: Any = api.explain(log, *question)
+    if at is None:
+        lines, plain = wait_lines(found), {"waits": [wait.to_plain() for wait in found]}
+    else:
+        lines, plain = explanation_lines(found), found.to_plain()
+    if as_json:
+        print_json(plain)
+    else:
+        print("\n".join(map(printable, lines)))
 
 
 # The command `slotwise history`.
@@ -146,15 +139,14 @@ def show_history(
 
     `slotwise history history.db`
     """
-    with exit_codes():
-        rates = estimate_rates(read_history(database))
-        if as_json:
-            print_json(_plain(rates))
-        elif not rates.by_phase:
-            print("no measurements yet")
-        else:
-            rows = [*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]
-            print("\n".join(map(printable, rows)))
+    rates = estimate_rates(read_history(database))
+    if as_json:
+        print_json(_plain(rates))
+    elif not rates.by_phase:
+        print("no measurements yet")
+    else:
+        rows = [*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]
+        print("\n".join(map(printable, rows)))
 
 
 def _plain(rates: Rates) -> dict[str, Any]:
@@ -184,25 +176,21 @@ def _plain(rates: Rates) -> dict[str, Any]:
 
 def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("program", "phase", "MB/s a slot", "spread", "tasks")]
-    for (program, phase), rate in rates.by_phase.items():
-        pace = number(1 / rate.seconds_per_byte / MEGA)
-        rows.append((program, phase, pace, _spread(rate.spread, rate.count), count(rate.count)))
+    for phase, rate in rates.by_phase.items():
+        rows.append((*phase, number(1 / rate.seconds_per_byte / MEGA), *_measured(rate)))
     return rows
 
 
 def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("host", "stated", "speed", "spread", "tasks")]
-    for speed in rates.speeds:
-        speeds = number(speed.stated), number(speed.speed)
-        rows.append(
-            (speed.host, *speeds, _spread(speed.spread, speed.count), count(speed.count))
-        )
+    for host in rates.speeds:
+        rows.append((host.host, number(host.stated), number(host.speed), *_measured(host)))
     return rows
 
 
-def _spread(spread: float, tasks: int) -> str:
-    """Format the spread; empty for one task, because 0 % would suggest certainty."""
-    return percent(spread if tasks > 1 else None)
+def _measured(rate: Rate | Speed) -> tuple[str, str]:
+    """The spread and the number of tasks; for one task, 0 % would suggest certainty."""
+    return percent(rate.spread if rate.count > 1 else None), count(rate.count)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
@@ -245,24 +233,23 @@ def show_dataflow(
     from slotwise.insight.report.dataflow.texts import dataflow_lines, dataflow_plain
     from slotwise.insight.report.page import BEGIN
 
-    with exit_codes():
-        graphs = _graphs(what, job)
-        if svg is not None:
-            if len(graphs) > 1:
-                raise InputError(
-                    f"--svg holds one picture, and {what} has {len(graphs)} dataflows:"
-                    f" {', '.join(graphs)}; add --job, or use --html"
-                )
-            _write(svg, svg_of(*graphs.values()), MARK)
-        if html is not None:
-            drawn = [(name, svg_of(staged)) for name, staged in graphs.items()]
-            _write(html, page_of(drawn), BEGIN)
-        for name, staged in graphs.items():
-            if as_json:
-                print_json({"job": name, **dataflow_plain(staged)})
-            elif svg is None and html is None:
-                print(printable(f"dataflow {name}"))
-                print("\n".join(map(printable, dataflow_lines(staged))))
+    graphs = _graphs(what, job)
+    if svg is not None:
+        if len(graphs) > 1:
+            raise InputError(
+                f"--svg holds one picture, and {what} has {len(graphs)} dataflows:"
+                f" {', '.join(graphs)}; add --job, or use --html"
+            )
+        _write(svg, svg_of(*graphs.values()), MARK)
+    if html is not None:
+        drawn = [(name, svg_of(staged)) for name, staged in graphs.items()]
+        _write(html, page_of(drawn), BEGIN)
+    for name, staged in graphs.items():
+        if as_json:
+            print_json({"job": name, **dataflow_plain(staged)})
+        elif svg is None and html is None:
+            print(printable(f"dataflow {name}"))
+            print("\n".join(map(printable, dataflow_lines(staged))))
 
 
 def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,6 @@ from slotwise.cli.commands import (
 )
 from slotwise.cli.options import (
     AggregateName,
-    Application,
     Json,
     OutputOptions,
     Penalty,
@@ -30,16 +28,13 @@ from slotwise.cli.options import (
     objective_asked,
     parse_slots,
 )
-from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
+    Application,
     cluster_left_out,
     errors,
-    exit_codes,
     print_json,
     results_shown,
-    show_message,
     show_plan,
-    show_task_plan,
     show_unknown,
 )
 from slotwise.cli.trace import trace
@@ -103,16 +98,9 @@ DaskSlots = Annotated[
 History = Annotated[
     Path | None,
     typer.Option(
-        metavar="DB", help="Estimate programs by this database of earlier runs, and add to it."
-    ),
-]
-
-Known = Annotated[
-    Path | None,
-    typer.Option(
-        "--history",
         metavar="DB",
-        help="Estimate programs and hosts by this database, written by `run --history`.",
+        help="Estimate programs and hosts by this database of earlier runs, to which live runs"
+        " add theirs.",
     ),
 ]
 
@@ -126,8 +114,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        with exit_codes():
-            print(f"slotwise {__version__}")
+        print(f"slotwise {__version__}")
         raise typer.Exit()
 
 
@@ -163,7 +150,7 @@ def _plan(
             " number of phases; about a second or less].",
         ),
     ] = None,
-    history: Known = None,
+    history: History = None,
     as_json: Json = False,
 ) -> None:
     """Print the malleable schedule of a static problem, its value, lower bound and gap.
@@ -177,32 +164,29 @@ def _plan(
     """
     from slotwise import plans  # Other commands do not need the planners.
 
-    with exit_codes():
-        source = read_source(file).with_options(history=history)
-        budget: dict[str, Any] = {
-            "budget_seconds": budget_seconds,
-            "budget_steps": budget_steps,
-        }
-        plan: Plan | TaskPlan
-        if scheduler is None:
-            aim = objective_asked(source, objective, aggregate)
-            plan = plans.plan(
-                source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
-            )
-        elif allocator or objective or aggregate:
-            raise InputError(
-                "--scheduler places whole tasks for the sum of weighted completion times;"
-                " leave out --allocator, --objective and --aggregate"
-            )
-        else:
-            plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
-        show_unknown(source, history)
-        if as_json:
-            print_json(plan.to_plain())
-        elif isinstance(plan, Plan):
-            show_plan(plan)
-        else:
-            show_task_plan(plan)
+    source = read_source(file).with_options(history=history)
+    budget: dict[str, Any] = {
+        "budget_seconds": budget_seconds,
+        "budget_steps": budget_steps,
+    }
+    plan: Plan | TaskPlan
+    if scheduler is None:
+        aim = objective_asked(source, objective, aggregate)
+        plan = plans.plan(
+            source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
+        )
+    elif allocator or objective or aggregate:
+        raise InputError(
+            "--scheduler places whole tasks for the sum of weighted completion times;"
+            " leave out --allocator, --objective and --aggregate"
+        )
+    else:
+        plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
+    show_unknown(source)
+    if as_json:
+        print_json(plan.to_plain())
+    else:
+        show_plan(plan)
 
 
 @app.command(name="simulate", epilog=EXAMPLE)
@@ -212,7 +196,7 @@ def _simulate(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
-    history: Known = None,
+    history: History = None,
     scheduling: Scheduling,
     truth: SimulationOptions,
     output: OutputOptions,
@@ -221,9 +205,8 @@ def _simulate(
 
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
-    with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file)
-        output.check(file)
+    with results_shown(file, output) as (source, results):
+        source = source.with_options(history=history)
         result = api.simulate(
             source,
             scheduler,
@@ -233,7 +216,7 @@ def _simulate(
             **scheduling.options(source, output.log),
         )
         results.append(result)
-        show_unknown(source.with_options(history=history), history)
+        show_unknown(source)
 
 
 @app.command(name="run")
@@ -259,9 +242,7 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
-    with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file)
-        output.check(file)
+    with results_shown(file, output) as (source, results):
         options = scheduling.options(source, output.log)
         note = cluster_left_out(source, emulate_hosts, dask)
         with Progress(errors(), f"{scheduler}, live", note=note) as progress:
@@ -289,13 +270,7 @@ def _compare(
     slots: SlotsText = None,
     emulate_hosts: EmulateHosts = False,
     overwrite: Overwrite = False,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DB",
-            help="Estimate by this database of earlier runs; with --live, add to it.",
-        ),
-    ] = None,
+    history: History = None,
     scheduling: Scheduling,
     truth: SimulationOptions,
     output: OutputOptions,
@@ -306,14 +281,14 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with exit_codes(), results_shown(output.as_json, output.report) as results:
-        source = read_source(file)
+    with results_shown(file, output) as (source, results):
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
-        output.check(file)
         if live:
             truth.refuse_live()
+        else:
+            source = source.with_options(history=history)
         options = scheduling.options(source, output.log)
         titles = [f"{name}, live" for name in names]
         note = cluster_left_out(source, emulate_hosts)
@@ -330,7 +305,7 @@ def _compare(
                 **options,
             )
         if not live:
-            show_unknown(source.with_options(history=history), history)
+            show_unknown(source)
 
 
 app.command(name="report")(report_logs)
@@ -342,14 +317,6 @@ app.command(name="history")(show_history)
 
 def main() -> None:
     """The `slotwise` command, once its modules are loaded."""
-    guard_streams()
     gc.freeze()  # Imported modules stay in memory.
     gc.set_threshold(COLLECTED_FROM)
-    try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()
-    except StdoutError as error:  # Of output outside of commands, such as help.
-        show_message(f"slotwise: {error}", style="red")
-        sys.exit(2)
+    app()

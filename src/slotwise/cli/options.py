@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.models import CommandFunctionType
 
 from slotwise.backends.simulated.simulation import Outage, Simulation
-from slotwise.core.errors import InputError
+from slotwise.core.errors import SHORTER, InputError
 from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Preemption
-from slotwise.core.state import ATTEMPTS_MAX
 from slotwise.insight.report.page import check_report
-from slotwise.policy.scheduler import ASSIGNERS, EPOCH_SECONDS
-from slotwise.running import Options
+from slotwise.running import Options, RunOptions
 from slotwise.sources import Slots, Source
-
-
-class _Command(TyperCommand):
-    """A command whose help has no type for options without a value."""
-
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
-
-
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
-
-
-class Application(typer.Typer):
-    """Commands in a group."""
-
-    def __init__(self, **named: Any) -> None:
-        super().__init__(cls=_Group, **named)
-
-    def command(
-        self, name: str | None = None, **named: Any
-    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """A decorator for a function that becomes a command."""
-        return super().command(name, cls=_Command, **named)
-
-
-def _without_types(parameters: Any) -> Any:
-    for one in parameters:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return parameters
-
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 SlotsText = Annotated[
@@ -74,88 +38,85 @@ Penalty = Annotated[
 AggregateName = Annotated[str | None, typer.Option("--aggregate", help="sum or max.")]
 
 
-@dataclass(frozen=True)
-class Scheduling:
-    """How a run is scheduled, on either backend."""
+def _described(name: str, kind: Any = None, form: str = "") -> Any:
+    """The annotation of an option for a field of `RunOptions`, of its type or another one."""
+    own, about, *least = get_args(HINTS[name])
+    option = typer.Option(help=about + form, min=least[0] if least else None)
+    return Annotated[own if kind is None else kind, option]
 
-    assigner: Annotated[str, typer.Option(help=f"{', '.join(ASSIGNERS)}.")] = "greedy"
-    waits: Annotated[
-        str | None,
-        typer.Option(
-            help="Waits of delay or flow in seconds, for slots in the rack and any slot: 5,10."
-        ),
-    ] = None
-    levels: Annotated[
-        str | None,
-        typer.Option(
-            help="For delay and flow: persist or restart, after a launch away from its input."
-        ),
-    ] = None
-    core_cost: Annotated[
-        float | None,
-        typer.Option(help="For flow: the cost of a byte between racks, within a rack it is 1."),
-    ] = None
-    move_within: Annotated[
-        float | None,
-        typer.Option(
-            help="For flow: seconds for which a task may still move to a slot near its input."
-        ),
-    ] = None
-    preempt: Annotated[
-        str | None,
-        typer.Option(
-            help="When pools reclaim slots, in seconds: least=5,fair=30; also fraction=0.5,"
-            " grace=2."
-        ),
-    ] = None
-    slow_start: Annotated[
-        float | None,
-        typer.Option(help="Fraction of maps done before reduces may begin to copy: 0.05."),
-    ] = None
-    split_copies: Annotated[
-        bool | None, typer.Option(help="Copy in separate slots, not in those that compute.")
-    ] = None
-    budget_seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Seconds that flex, flowflex or dmrs-best may search per decision."
-        ),
-    ] = None
-    epoch: Annotated[float, typer.Option(help="Seconds between allocation decisions.")] = (
-        EPOCH_SECONDS
-    )
-    attempts: Annotated[int, typer.Option(min=1, help="Maximum attempts of a task.")] = (
-        ATTEMPTS_MAX
-    )
-    objective: Penalty = None
-    aggregate: AggregateName = None
+
+HINTS = get_type_hints(RunOptions, include_extras=True)
+
+FORMS: dict[str, dict[str, Any]] = {
+    name: {SHORTER.get(name, name): _described(name)} for name in HINTS
+}
+FORMS |= {
+    "waits": {"waits": _described("waits", str | None, " For example 5,10.")},
+    "objective": {"objective": Penalty, "aggregate": AggregateName},
+    "preemption": {
+        "preempt": _described(
+            "preemption",
+            str | None,
+            " In seconds: least=5,fair=30; also fraction=0.5, grace=2.",
+        )
+    },
+    "shuffle": {
+        "slow_start": Annotated[
+            float | None,
+            typer.Option(help="Fraction of maps done before reduces may begin to copy: 0.05."),
+        ],
+        "split_copies": Annotated[
+            bool | None,
+            typer.Option(help="Copy in separate slots, not in those that compute."),
+        ],
+    },
+    "log": {},
+    "progress": {},
+}
+"""The options for each field of `RunOptions`; some have other types on the command line."""
+
+
+class Scheduling:
+    """How a run is scheduled, on either backend: the options for `RunOptions`."""
+
+    def __init__(self, **given: Any) -> None:
+        self._given = given
+
+    @staticmethod
+    def parameters() -> Iterator[tuple[str, Any, Any]]:
+        """The name, annotation and default of each option."""
+        for one in fields(RunOptions):
+            for name, annotation in FORMS[one.name].items():
+                yield name, annotation, one.default
 
     def options(self, source: Source, log: Path | None) -> Options:
         """The options for this workload, in the form that slotwise.api takes."""
-        return Options(
-            assigner=self.assigner,
-            waits=parse_waits(self.waits),
-            levels=self.levels,
-            core_cost=self.core_cost,
-            move_within=self.move_within,
-            preemption=parse_preemption(self.preempt),
-            shuffle=self._shuffle(source),
-            budget_seconds=self.budget_seconds,
-            epoch_seconds=self.epoch,
-            attempts_max=self.attempts,
-            objective=objective_asked(source, self.objective, self.aggregate),
-            log=log,
-        )
+        given = self._given
+        same = {name: given[option] for name, forms in FORMS.items() for option in forms}
+        asked = {"slow_start": given["slow_start"], "split": given["split_copies"]}
+        changed = {key: value for key, value in asked.items() if value is not None}
+        options: Any = same | {
+            "waits": parse_waits(given["waits"]),
+            "objective": objective_asked(source, given["objective"], given["aggregate"]),
+            "preemption": parse_preemption(given["preempt"]),
+            "shuffle": replace(source.shuffle or Shuffle(), **changed) if changed else None,
+            "log": log,
+        }
+        return options  # type: ignore[no-any-return]
 
-    def _shuffle(self, source: Source) -> Shuffle | None:
-        """The workload's shuffle with the given options applied; None without options."""
-        asked = {"slow_start": self.slow_start, "split": self.split_copies}
-        given: dict[str, Any] = {key: v for key, v in asked.items() if v is not None}
-        return replace(source.shuffle or Shuffle(), **given) if given else None
+
+class OptionGroup:
+    """Options as the fields of a dataclass, with their annotations and defaults."""
+
+    @classmethod
+    def parameters(cls) -> Iterator[tuple[str, Any, Any]]:
+        """The name, annotation and default of each option."""
+        hints = get_type_hints(cls, include_extras=True)
+        return ((one.name, hints[one.name], one.default) for one in fields(cls))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class SimulationOptions:
+class SimulationOptions(OptionGroup):
     """How the simulated cluster differs from the data that the scheduler gets."""
 
     seed: Annotated[
@@ -224,10 +185,10 @@ class SimulationOptions:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(OptionGroup):
     """Where a command writes, and the format of its output."""
 
-    log: Annotated[Path | None, typer.Option(help="File for the log (JSON Lines).")] = None
+    log: Annotated[Path | None, typer.Option(help=get_args(HINTS["log"])[1])] = None
     report: Annotated[Path | None, typer.Option(help="File for a report (HTML).")] = None
     as_json: Json = False
 
@@ -245,39 +206,29 @@ class OutputOptions:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter that is a group by all options of the group."""
     hints = get_type_hints(command, include_extras=True)
-    parameters = inspect.signature(command).parameters
-    groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
-    known = {name: tuple(f.name for f in fields(group)) for name, group in groups.items()}
+    flat: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        kind = hints[parameter.name]
+        options = [(parameter.name, kind, parameter.default)]
+        if hasattr(kind, "parameters"):
+            options = list(kind.parameters())
+            groups[parameter.name] = kind, [name for name, *_ in options]
+        flat += [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
+            for name, annotation, default in options
+        ]
 
     @wraps(command)
     def with_groups(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{option: given.pop(option) for option in known[name]})
+        for name, (group, options) in groups.items():
+            given[name] = group(**{option: given.pop(option) for option in options})
         command(**given)
 
-    flat: list[inspect.Parameter] = []
-    for name, parameter in parameters.items():
-        if name in groups:
-            flat += _options_of(groups[name])
-        else:
-            flat.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
     with_groups.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return with_groups
-
-
-def _options_of(group: Any) -> list[inspect.Parameter]:
-    """The options of a group as parameters; each has a default."""
-    hints = get_type_hints(group, include_extras=True)
-    assert all(option.default is not MISSING for option in fields(group))
-    return [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=option.default,
-            annotation=hints[option.name],
-        )
-        for option in fields(group)
-    ]
 
 
 def objective_asked(
@@ -297,16 +248,21 @@ def objective_asked(
 # Parsers of options that are strings.
 
 
+@contextmanager
+def _expected(option: str, text: str, expected: str) -> Iterator[None]:
+    """Turn a ValueError about the text of an option into an InputError."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"{option} is {text!r}; expected {expected}") from error
+
+
 def parse_waits(text: str | None) -> tuple[float, float] | None:
     """Parse two numbers of seconds: 5,10. Raises InputError."""
     if text is None:
         return None
-    try:
-        rack, any_ = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(
-            f"--waits is {text!r}; expected two numbers of seconds, as in 5,10"
-        ) from error
+    with _expected("--waits", text, "two numbers of seconds, as in 5,10"):
+        rack, any_ = map(float, text.split(","))
     return rack, any_
 
 
@@ -314,21 +270,13 @@ def parse_slots(text: str | None) -> Slots | None:
     """Parse a number of slots, or numbers by kind: map=2,reduce=1. Raises InputError."""
     if text is None:
         return None
-    try:
-        if "=" not in text:
-            slots: Slots = int(text)
-            is_good = int(text) >= 1
-        else:
-            slots = {kind: int(count) for kind, count in _pairs(text)}
-            is_good = min(slots.values()) >= 0 < max(slots.values())
-    except ValueError:
-        is_good = False
-    if not is_good:
-        raise InputError(
-            f"--slots is {text!r}; expected a number >= 1, or numbers by kind,"
-            " as in map=2,reduce=1"
-        )
-    return slots
+    expected = "a number >= 1, or numbers by kind, as in map=2,reduce=1"
+    with _expected("--slots", text, expected):
+        kinds = {kind: int(count) for kind, count in _pairs(text)} if "=" in text else {}
+        counts = kinds.values() or [int(text)]
+        if not min(counts) >= 0 < max(counts):
+            raise ValueError
+    return kinds or max(counts)
 
 
 PREEMPT_KEYS = {
@@ -345,10 +293,8 @@ def parse_preemption(text: str | None) -> Preemption | None:
     if text is None:
         return None
     example = "as in least=5,fair=30,fraction=0.5,grace=2"
-    try:
+    with _expected("--preempt", text, f"numbers, {example}"):
         given = {key: float(value) for key, value in _pairs(text)}
-    except ValueError as error:
-        raise InputError(f"--preempt is {text!r}; expected numbers, {example}") from error
     for key in given:
         if key not in PREEMPT_KEYS:
             known = ", ".join(PREEMPT_KEYS)
@@ -365,14 +311,11 @@ def parse_outage(text: str) -> Outage:
     """Parse a host, and start and length of its outage: h1=60+30. Raises InputError."""
     host, _, times = text.rpartition("=")
     at, _, seconds = times.partition("+")
-    try:
+    with _expected("--outage", text, "a host, an instant and seconds, as in h1=60+30"):
         if not host:
             raise ValueError
-        return Outage(host, float(at), float(seconds))
-    except ValueError as error:
-        raise InputError(
-            f"--outage is {text!r}; expected a host, an instant and seconds, as in h1=60+30"
-        ) from error
+        outage = Outage(host, float(at), float(seconds))
+    return outage
 
 
 def parse_speeds(options: Iterable[str]) -> dict[str, float]:
@@ -380,15 +323,11 @@ def parse_speeds(options: Iterable[str]) -> dict[str, float]:
     speeds: dict[str, float] = {}
     for text in options:
         host, _, speed = text.rpartition("=")
-        try:
+        expected = "each host once with its speed, as in h1=0.5"
+        with _expected("--true-speed", text, expected):
             if not host or host in speeds:
                 raise ValueError
             speeds[host] = float(speed)
-        except ValueError as error:
-            raise InputError(
-                f"--true-speed is {text!r}; expected each host once with its speed,"
-                " as in h1=0.5"
-            ) from error
     return speeds
 
 

@@ -10,7 +10,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
 from pathlib import Path
@@ -20,22 +20,61 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandFunctionType
 
 from slotwise import api
 from slotwise.backends.local.backend import names_hosts
 from slotwise.backends.signals import ENDING
+from slotwise.cli.options import OutputOptions
 from slotwise.cli.streams import leave
 from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
 from slotwise.insight.report.tables import comparison_table, jobs_table
 from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
-from slotwise.sources import Source
+from slotwise.sources import Source, read_source
 
 FILE_WIDTH = 10_000
 """The maximum width of tables in pipes and files, in columns."""
 
 MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
+
+
+class _Command(TyperCommand):
+    """A command whose help has no type for options without a value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        with exit_codes():
+            return super().invoke(ctx)
+
+
+class Application(typer.Typer):
+    """Commands in a group; errors that a user can cause become messages and exit codes."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(cls=_Group, **named)
+
+    def command(
+        self, name: str | None = None, **named: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """A decorator for a function that becomes a command."""
+        return super().command(name, cls=_Command, **named)
+
+
+def _without_types(parameters: Any) -> Any:
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return parameters
 
 
 @contextmanager
@@ -82,15 +121,15 @@ def _first_signal_interrupts() -> Iterator[None]:
         signal.signal(number, leave)
 
 
-def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
+def _finish(results: Sequence[Result], output: OutputOptions) -> None:
     """Print results, write the report, and exit with 1 if a job failed."""
     try:
-        _print_results(results, as_json)
+        _print_results(results, output.as_json)
         sys.stdout.flush()
     finally:  # The report is written even if printing fails.
-        if report is not None:
-            api.write_report(results, report)
-            show_message(f"report: {report}")
+        if output.report is not None:
+            api.write_report(results, output.report)
+            show_message(f"report: {output.report}")
     if any(result.failed for result in results):
         for result in results:
             for name, reason in result.failed.items():
@@ -113,20 +152,21 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 
 @contextmanager
-def results_shown(as_json: bool, report: Path | None) -> Iterator[list[Result]]:
-    """Show the results that the block adds to the list, and exit with 1 if a job failed.
+def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, list[Result]]]:
+    """Read a workload, and show the results that the block adds to the list.
 
-    If a run is stopped, lost or not fully recorded, show the results so far before the error
-    message.
+    Exits with 1 if a job failed. If a run is stopped, lost or not fully recorded, shows the
+    results so far before the error message.
     """
-    results: list[Result] = []
+    source, results = read_source(file), list[Result]()
+    output.check(file)
     try:
-        yield results
+        yield source, results
     except RunStopped as stop:
         with suppress(typer.Exit):
-            _finish([*stop.earlier, stop.result], as_json, report)
+            _finish([*stop.earlier, stop.result], output)
         raise
-    _finish(results, as_json, report)
+    _finish(results, output)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
@@ -148,24 +188,28 @@ def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = Non
     )
 
 
-def show_unknown(source: Source, history: Path | None) -> None:
-    """Print a notice about work that is guessed because the history has no record of it.
-
-    The history has been applied to the source.
-    """
-    if history is None:
-        return
-    if unknown := source.unknown():
+def show_unknown(source: Source) -> None:
+    """Print a notice about work that is guessed because the history has no record of it."""
+    if source.history is not None and (unknown := source.unknown()):
         names = ", ".join(map(str, unknown))
         show_message(
-            f"slotwise: history {str(history)!r} has no record of {names}: this work is"
+            f"slotwise: history {str(source.history)!r} has no record of {names}: this work is"
             " estimated from rates that the program states; run it once with --history"
         )
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: Plan | TaskPlan) -> None:
     """Print a plan as text."""
     print(plan.summary())
+    if isinstance(plan, Plan):
+        _show_effort(plan)
+    completion = plan.schedule.completion() if isinstance(plan, Plan) else plan.completion
+    for job, at in sorted(completion.items(), key=lambda item: item[1]):
+        print(f"  {at:12.3f} s  {printable(job)}")
+
+
+def _show_effort(plan: Plan) -> None:
+    """Print what could find a better plan."""
     if plan.may_improve:
         assert plan.short_of is not None
         by_clock = isinf(plan.short_of)
@@ -177,18 +221,9 @@ def show_plan(plan: Plan) -> None:
         print(f"the search spent its budget; {more} could find better")
     elif plan.allocator == "flex" and not plan.is_whole and not plan.is_exact:
         print(
-            "flex decided anew whenever a phase ended, and no budget changes that; --allocator"
+            "flex decided again whenever a phase ended, and no budget changes that; --allocator"
             " flowflex searches for a better plan"
         )
-    for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {printable(job)}")
-
-
-def show_task_plan(plan: TaskPlan) -> None:
-    """Print a plan of whole tasks as text."""
-    print(plan.summary())
-    for job, at in sorted(plan.completion.items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {printable(job)}")
 
 
 def print_json(plain: Any) -> None:

@@ -8,8 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from slotwise.cli.options import Application
-from slotwise.cli.terminal import exit_codes
+from slotwise.cli.terminal import Application
 from slotwise.core.errors import InputError
 from slotwise.core.files import is_same_file, refuse_foreign
 from slotwise.workload.generators import draw_changes
@@ -64,21 +63,20 @@ def _swim(
 
     `slotwise trace import swim FB-2010_samples_24_times_1hr_0.tsv -o day.yaml --first 1000`
     """
-    with exit_codes():
-        if is_same_file(output, file):
-            raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
-        refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
-        rates = SwimRates()
-        jobs = read_swim(file, rates, first=first)
-        cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)
-        latest = max(job.arrival for job in jobs)
-        rng = np.random.default_rng(seed)
-        write_workload(
-            jobs,
-            output,
-            cluster=cluster,
-            replicas=replicas,
-            block_bytes=rates.block_bytes,
-            changes=draw_changes(cluster, host_changes, latest, rng),
-        )
-        print(output)
+    if is_same_file(output, file):
+        raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
+    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    rates = SwimRates()
+    jobs = read_swim(file, rates, first=first)
+    cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)
+    latest = max(job.arrival for job in jobs)
+    rng = np.random.default_rng(seed)
+    write_workload(
+        jobs,
+        output,
+        cluster=cluster,
+        replicas=replicas,
+        block_bytes=rates.block_bytes,
+        changes=draw_changes(cluster, host_changes, latest, rng),
+    )
+    print(output)

@@ -43,23 +43,18 @@ def plan_dataflow(
     overwrite: bool = False,
     work_dir: str | Path | None = None,
     base_dir: str | Path | None = None,
-    arrival: float = 0.0,
-    pool: str = "default",
-    weight: float = 1.0,
-    deadline: float | None = None,
-    steps: tuple[tuple[float, float], ...] = (),
-    penalty: str | None = None,
-    priority: str = "normal",
     slots_min: int = 0,
     slots_max: int | None = None,
     cluster: Cluster | None = None,
+    **about: Any,
 ) -> StagedExecution:
     """Check a dataflow job and prepare it to run. Nothing is written yet.
 
     `flow` is a Dataflow, the place of one ("app.py:flow"), or the value of `dataflow` in a
     workload file. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory
-    of a channel that spills. `slots_min` and `slots_max` apply to each phase. Raises InputError
-    for invalid arguments, and for a bundle that `cluster` can never hold.
+    of a channel that spills. `slots_min` and `slots_max` apply to each phase. `about` holds the
+    other fields of the `Job`. Raises InputError for invalid arguments, and for a bundle that
+    `cluster` can never hold.
     """
     if not isinstance(memory_bytes, int) or memory_bytes < MIN_MEMORY_BYTES:
         raise InputError(
@@ -76,20 +71,11 @@ def plan_dataflow(
     if cluster is not None:
         for stage in staged.stages:
             check_fits(stage, cluster)
-    job = Job(
-        job_id,
-        tuple(
-            _phase(stage, _homes(staged, stage, cluster), slots_min, slots_max)
-            for stage in staged.stages
-        ),
-        arrival,
-        pool,
-        weight,
-        deadline,
-        steps,
-        penalty,
-        priority,
+    phases = tuple(
+        _phase(stage, _homes(staged, stage, cluster), slots_min, slots_max)
+        for stage in staged.stages
     )
+    job = Job(job_id, phases, **about)
     work = Path(work_dir or temporary_folder()).absolute() / work_folder_name()
     numbers = {stage.name: number for number, stage in enumerate(staged.stages)}
     layout = DataflowLayout(str(work), place, work_dir is not None, numbers)

@@ -56,18 +56,12 @@ def plan_mapreduce(
     overwrite: bool = False,
     work_dir: str | Path | None = None,
     base_dir: str | Path | None = None,
-    arrival: float = 0.0,
-    pool: str = "default",
-    weight: float = 1.0,
-    deadline: float | None = None,
-    steps: tuple[tuple[float, float], ...] = (),
-    penalty: str | None = None,
-    priority: str = "normal",
     slots: int = 1,
     slots_min: int = 0,
     slots_max: int | None = None,
     shuffle: Shuffle | None = None,
     cluster: Cluster | None = None,
+    **about: Any,
 ) -> StagedExecution:
     """Check a MapReduce job and prepare it to run. Nothing is written yet.
 
@@ -78,7 +72,8 @@ def plan_mapreduce(
     (default: the system's directory for temporary files). `slots_min` and `slots_max` apply to
     each phase, `slots` to each task of map and reduce. The phases are map and, unless
     `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
-    sample before them. Raises InputError or MissingExtraError for invalid arguments.
+    sample before them. `about` holds the other fields of the `Job`. Raises InputError or
+    MissingExtraError for invalid arguments.
 
     With `shuffle`, reduces begin to copy before all maps are done, and copying may be a
     separate phase, reduce-copy. Without it, reduces wait for the maps and read map output in
@@ -103,17 +98,8 @@ def plan_mapreduce(
     sizes = _sizes(source, splits, count, samples)
     held = held_by(input_hosts, source.files, base_dir)
     homes = blocks([bytes_on_hosts(split, held) for split in splits], cluster)
-    job = Job(
-        job_id,
-        _phases(made, sizes, homes, count, (slots_min, slots_max), slots),
-        arrival,
-        pool,
-        weight,
-        deadline,
-        steps,
-        penalty,
-        priority,
-    )
+    phases = _phases(made, sizes, homes, count, (slots_min, slots_max), slots)
+    job = Job(job_id, phases, **about)
     if shuffle is not None:
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
