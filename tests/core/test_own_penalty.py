@@ -28,7 +28,9 @@ JOBS = (
 def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The penalties of the page, added to those of penalty.py."""
     namespace = dict(vars(penalties)) | {"Curve": Curve}
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```python\n(def .*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), namespace)
     added = {name: namespace[name] for name in ("patience", "fading", "overdue")}

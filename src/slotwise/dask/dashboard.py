@@ -20,6 +20,7 @@ from bokeh.models import (
     HTMLTemplateFormatter,
     NumberFormatter,
     Range1d,
+    StringFormatter,
     TableColumn,
 )
 from bokeh.plotting import figure
@@ -47,15 +48,15 @@ LEGEND = (
 )
 
 COLUMNS = (
-    ("name", "computation", 150, None),
-    ("pool", "pool", 90, None),
-    ("state", "state", 70, None),
+    ("name", "computation", 150, StringFormatter()),
+    ("pool", "pool", 90, StringFormatter()),
+    ("state", "state", 70, StringFormatter()),
     ("seconds", "seconds", 70, NumberFormatter(format="0,0.0")),
     ("progress", "progress", 120, HTMLTemplateFormatter(template=PROGRESS)),
-    ("tasks", "done", 90, None),
-    ("running", "slots", 50, None),
+    ("tasks", "done", 90, StringFormatter()),
+    ("running", "slots", 50, StringFormatter()),
     ("entitled", "entitled", 70, NumberFormatter(format="0,0.0")),
-    ("reason", "why it does not hold more", 560, None),
+    ("reason", "why it does not hold more", 560, StringFormatter()),
 )
 
 
@@ -118,9 +119,7 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
     table = DataTable(
         source=rows,
         columns=[
-            TableColumn(field=field, title=title, width=width)
-            if formatter is None
-            else TableColumn(field=field, title=title, width=width, formatter=formatter.clone())
+            TableColumn(field=field, title=title, width=width, formatter=formatter.clone())
             for field, title, width, formatter in COLUMNS
         ],
         index_position=None,
@@ -174,16 +173,13 @@ def _facts(status: GateStatus) -> str:
     gate += f", objective {escape(status.objective)}"
     if status.is_open:
         gate = f'<b style="color:{BAD}">The gate is open: Dask runs all tasks without it.</b>'
+    more = f" {status.more:,} more computations are not listed." if status.more else ""
     return (
         f"<p>{gate}. {status.used:,} of {status.slots:,} slots used, {status.held:,} tasks"
         f" held. {status.completed:,} computations completed with value {status.value:,.4g};"
-        f" lower bound {status.lower_bound:,.4g}.{_more(status)}</p>"
+        f" lower bound {status.lower_bound:,.4g}.{more}</p>"
         f'<p style="color:{MUTED}">{LEGEND}</p>'
     )
-
-
-def _more(status: GateStatus) -> str:
-    return f" {status.more:,} more computations are not listed." if status.more else ""
 
 
 def _steps(name: str, samples: Sequence[PoolSample], now: float) -> dict[str, list[float]]:

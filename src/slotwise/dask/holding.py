@@ -222,33 +222,26 @@ class TaskHolds:
 
     def on_secession(self, callback: Callable[[Key], None]) -> None:
         """Call `callback` with the key of each task that secedes from its thread."""
-        handler = self._handlers["long-running"] = self._scheduler.stream_handlers[
-            "long-running"
-        ]
-
-        def handle(key: Key, **details: Any) -> None:
-            handler(key=key, **details)
-            callback(key)
-
-        self._scheduler.stream_handlers["long-running"] = handle
+        self._after("long-running", lambda details: callback(details["key"]))
 
     def on_worker_status(self, callback: Callable[[], None]) -> None:
         """Call `callback` when a worker is paused, continued, or becomes ready."""
-        handler = self._handlers["worker-status-change"] = self._scheduler.stream_handlers[
-            "worker-status-change"
-        ]
+        self._after("worker-status-change", lambda details: callback())
+
+    def _after(self, operation: str, callback: Callable[[Mapping[str, Any]], None]) -> None:
+        handlers = self._scheduler.stream_handlers
+        handler = self._handlers[operation] = handlers[operation]
 
         def handle(**details: Any) -> None:
             handler(**details)
-            callback()
+            callback(details)
 
-        self._scheduler.stream_handlers["worker-status-change"] = handle
+        handlers[operation] = handle
 
     def note_submitters(self) -> None:
         """Let `submitting_task` return the task that has sent a graph."""
-        handler = self._handlers["update-graph"] = self._scheduler.stream_handlers[
-            "update-graph"
-        ]
+        handlers = self._scheduler.stream_handlers
+        handler = self._handlers["update-graph"] = handlers["update-graph"]
 
         async def handle(**details: Any) -> None:
             token = _SUBMITTING.set(details.get("submitting_task"))
@@ -257,7 +250,7 @@ class TaskHolds:
             finally:
                 _SUBMITTING.reset(token)
 
-        self._scheduler.stream_handlers["update-graph"] = handle
+        handlers["update-graph"] = handle
 
     @property
     def submitting_task(self) -> Key | None:

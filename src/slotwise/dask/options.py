@@ -166,14 +166,8 @@ class GateOptions:
             pools.check_holds_jobs(rule.pool)
         objective = build_objective(entry.objective)
         due_after(objective)
-        return cls(
-            entry.scheduler,
-            objective,
-            tuple(pools.values()),
-            tuple(entry.rules),
-            entry.ahead,
-            entry.log,
-        )
+        built = {"objective": objective, "pools": tuple(pools.values())}
+        return cls(**dict(entry) | built | {"rules": tuple(entry.rules)})
 
     def submitter(
         self, client: str, annotation: Mapping[str, Any], address: str = ""

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from slotwise.core.cluster import ANY_KIND
 from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, HostResized, JobArrived, TaskFinished
@@ -90,13 +92,7 @@ class GateStatus:
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> GateStatus:
         """The status from the result of `to_plain`."""
-        pools, samples = _pools(plain["pools"]), plain["samples"]
-        given = {
-            "pools": pools,
-            "samples": tuple(PoolSample(**s | {"pools": _pools(s["pools"])}) for s in samples),
-            "computations": tuple(ComputationStatus(**one) for one in plain["computations"]),
-        }
-        return cls(**dict(plain) | given)
+        return TypeAdapter(cls).validate_python(plain)
 
     def __str__(self) -> str:
         state = "open: Dask runs all tasks without it" if self.is_open else "at work"
@@ -246,10 +242,6 @@ def _why_nothing(state: State, path: Sequence[PoolState], scheduler: str) -> str
         names = ", ".join(name for name, slots in least.items() if slots > 0)
         return f"the min shares of other pools take all slots: {names}"
     return f"{scheduler} gives the slots to others now"
-
-
-def _pools(plain: Mapping[str, Any]) -> dict[str, PoolShare]:
-    return {name: PoolShare(**share) for name, share in plain.items()}
 
 
 def _row(one: ComputationStatus) -> tuple[str, ...]:
