@@ -294,7 +294,8 @@ def test_a_killed_copier_starts_again(books: Path, output_of: Run, shuffle: Shuf
         start(execution, workers, 0, early, attempt=2)
         run_map(execution, 0, attempt=3)
         run_map(execution, 2)
-        (outcome,) = workers.wait(TIMEOUT)
+        (reply,) = workers.wait(TIMEOUT)
+        outcome = reply.opened(unpickles=False)
         assert outcome.status == "done", outcome.value
         execution.finished(early, 0, 2, outcome.value)
         assert 0 < execution.waited(early, 0, 2) <= outcome.seconds
