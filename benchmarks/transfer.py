@@ -64,9 +64,9 @@ def one(
     workers: Workers, slot: int, key: str, function: Callable[..., object], *arguments: object
 ) -> Any:
     workers.start(slot, key, function, arguments)
-    (reply,) = workers.wait()
+    reply = workers.wait()[0].opened()
     assert reply.status == "done", reply.value
-    return reply.opened().value
+    return reply.value
 
 
 def make(megabytes: int) -> None:

@@ -77,9 +77,9 @@ def call(
 ) -> Reply:
     """Run one task to its end."""
     workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
-    (outcome,) = workers.wait(TIMEOUT)
+    outcome = workers.wait(TIMEOUT)[0].opened()
     assert outcome.status == "done", outcome.value
-    return outcome.opened()
+    return outcome
 
 
 Looped = tuple[float, float]
