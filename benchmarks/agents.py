@@ -135,7 +135,7 @@ def by_agents() -> Iterator[Gated]:
     try:
         for host in source.connect():
             slots.add(host)
-        with Workers(slots) as workers:
+        with slots as workers:
             yield gated_by(workers)
     finally:
         source.close()
@@ -144,7 +144,7 @@ def by_agents() -> Iterator[Gated]:
 @contextmanager
 def by_processes() -> Iterator[Gated]:
     """Worker processes of this one."""
-    with Workers(Processes(HOSTS * SLOTS)) as workers:
+    with Processes(HOSTS * SLOTS) as workers:
         yield gated_by(workers)
 
 

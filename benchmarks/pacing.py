@@ -86,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of a task")
     options = parser.parse_args()
-    with Workers(Processes(1 + len(SPEEDS), speeds=(1.0, *SPEEDS))) as workers:
+    with Processes(1 + len(SPEEDS), speeds=(1.0, *SPEEDS)) as workers:
         trial = 1_000_000
         run(workers, 0, trial)
         a_second = trial / run(workers, 0, trial)[0]
@@ -111,7 +111,7 @@ def main() -> None:
 def check() -> Iterator[Result]:
     """How far the part of the time in which a task runs is from the stated speed, at most."""
     off = []
-    with Workers(Processes(1 + len(SPEEDS), speeds=(1.0, *SPEEDS))) as workers:
+    with Processes(1 + len(SPEEDS), speeds=(1.0, *SPEEDS)) as workers:
         trial = 1_000_000
         run(workers, 0, trial)
         a_second = trial / run(workers, 0, trial)[0]

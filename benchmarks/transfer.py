@@ -25,7 +25,7 @@ ROUNDS = 7
 
 def main() -> None:
     print(f"{'MB':>5} {'mapped, ms':>11} {'pickled, ms':>12} {'ratio':>6}")
-    with Workers(Processes(2)) as workers:
+    with Processes(2) as workers:
         folders = TransferFolders()
         folders.open("benchmark")
         for megabytes in (0, *MEGABYTES):  # The first warms up.
@@ -64,9 +64,9 @@ def one(
     workers: Workers, slot: int, key: str, function: Callable[..., object], *arguments: object
 ) -> Any:
     workers.start(slot, key, function, arguments)
-    (reply,) = workers.wait()
+    reply = workers.wait()[0].opened()
     assert reply.status == "done", reply.value
-    return reply.opened().value
+    return reply.value
 
 
 def make(megabytes: int) -> None:

@@ -26,7 +26,6 @@ from rich.console import Console
 from rich.table import Table
 
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 
 TASKS, ROUNDS, SLOTS = 10_000, 3, 2
 SPAWN = multiprocessing.get_context("spawn")  # Forking with the pools' threads is unsafe.
@@ -52,7 +51,7 @@ class Slotwise:
     """Our workers."""
 
     def __init__(self, slots: int) -> None:
-        self._workers = Workers(Processes(slots))
+        self._workers = Processes(slots)
         self._free = list(range(slots))
 
     def submit(self, function: Callable[[int], object], number: int) -> None:

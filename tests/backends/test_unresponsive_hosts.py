@@ -102,11 +102,11 @@ class Disturbed:
     def send(self, number: signal.Signals, host: str) -> None:
         """Send a signal to the only worker of a host."""
         with suppress(ProcessLookupError):
-            os.killpg(self.backend._workers.slots.pids()[self.slot(host)], number)
+            os.killpg(self.backend._processes.pids()[self.slot(host)], number)
 
     def is_done(self, host: str) -> bool:
         """Whether the task on a host had ended before the stop, but was not reported."""
-        worker = self.backend._workers.slots._workers[self.slot(host)]
+        worker = self.backend._processes._workers[self.slot(host)]
         channel, status = worker.channel, Path(f"/proc/{worker.pid}/stat")
         while status.read_text().rpartition(")")[2].split()[0] != "T":
             time.sleep(0.001)

@@ -143,10 +143,10 @@ def test_a_task_that_ends_within_its_grace_is_done(play: Play) -> None:
     assert isinstance(event, TaskFinished)
     assert event.seconds >= 0.05
     assert one.results["p"] == {0: "done"}
-    pids = stage.backend._workers.slots.pids()
+    pids = stage.backend._processes.pids()
     stage.backend._zero -= 2 * LONG  # Its clock is past the grace.
     assert stage.backend.wait(stage.backend.now + 0.05) == []
-    assert stage.backend._workers.slots.pids() == pids
+    assert stage.backend._processes.pids() == pids
 
 
 def test_steps_done_before_a_stop_are_not_repeated(play: Play, tmp_path: Path) -> None:

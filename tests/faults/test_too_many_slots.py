@@ -12,7 +12,6 @@ import pytest
 
 from slotwise import Session
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 from slotwise.core.errors import InputError, SlotwiseError
 
 
@@ -46,7 +45,7 @@ def test_workers_that_had_started_are_ended(
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] + 20, hard))
     try:
         with pytest.raises(SlotwiseError, match="of 100 worker processes could be started"):
-            Workers(Processes(100))
+            Processes(100)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     after = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))

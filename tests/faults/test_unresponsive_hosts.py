@@ -240,7 +240,7 @@ def test_a_task_that_continues_after_its_job_has_ended_leaves_nothing(
     phase = PhaseId("j", "map")
     with LocalBackend([job], Cluster(HOSTS, grace=0.1)) as backend:
         assert [type(event) for event in backend.wait(1.0)] == [JobArrived, JobsClosed]
-        slow = backend._workers.slots.pids()[1:]
+        slow = backend._processes.pids()[1:]
         send(signal.SIGSTOP, slow)
         backend.perform(Launch(phase, 0, 1, "slow", Locality.ANY))
         await_event(backend, TaskFailed)

@@ -39,10 +39,23 @@ def upper(lines: Iterator[str]) -> Iterator[str]:
 upper.__module__ = "__main__"
 
 
+def counted_unpickling(monkeypatch: pytest.MonkeyPatch) -> list[Reply]:
+    """The replies whose results are unpickled from now on."""
+    opened: list[Reply] = []
+    real = Reply.opened
+
+    def record(reply: Reply, *, unpickles: bool) -> Reply:
+        if unpickles:
+            opened.append(reply)
+        return real(reply, unpickles=unpickles)
+
+    monkeypatch.setattr(Reply, "opened", record)
+    return opened
+
+
 def test_no_result_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a program with a sample, a dataflow, a command and tasks that sleep."""
-    opened: list[Reply] = []
-    monkeypatch.setattr(Reply, "opened", lambda reply: opened.append(reply) or reply)
+    opened = counted_unpickling(monkeypatch)
     text = tmp_path / "text"
     text.write_text("".join(f"line {n * 7919 % 1000}\n" for n in range(1000)))
     flow = slotwise.Dataflow()
@@ -60,14 +73,11 @@ def test_no_result_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_results_of_calls_are_for_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are unpickled when they come."""
-    opened: list[Reply] = []
-    real = Reply.opened
-    monkeypatch.setattr(Reply, "opened", lambda reply: opened.append(reply) or real(reply))
+    opened = counted_unpickling(monkeypatch)
     calls = slotwise.Calls(Job("calls", (Phase("p", Tasks(2, 1.0)),)), lambda task: [task])
     slotwise.run(calls, "fair", slots=1)
     assert calls.results["p"] == {0: [0], 1: [1]}
-    assert all(reply.is_pickled for reply in opened)
-    assert len(opened) == 2
+    assert [reply.status for reply in opened] == ["done", "done"]
 
 
 def test_a_report_passes_without_code() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError
 from slotwise.core.job import Shuffle
@@ -260,7 +259,7 @@ def run_map(execution: StagedExecution, task: int, attempt: int = 1) -> None:
 
 
 def start(
-    execution: StagedExecution, workers: Workers, slot: int, phase: str, attempt: int = 1
+    execution: StagedExecution, workers: Processes, slot: int, phase: str, attempt: int = 1
 ) -> None:
     """Start an attempt of task 0 of a phase in a slot."""
     arguments = execution.arguments(phase, 0, attempt)
@@ -284,7 +283,7 @@ def test_a_killed_copier_starts_again(books: Path, output_of: Run, shuffle: Shuf
     early = COPY_PHASE if shuffle.split else "reduce"
     work = Path(execution.runner.layout.work_dir)
 
-    with Workers(Processes(2)) as workers:
+    with Processes(2) as workers:
         start(execution, workers, 0, early)
         run_map(execution, 1)
         await_file(work / f"{early}-0-1" / "copied")
@@ -295,7 +294,8 @@ def test_a_killed_copier_starts_again(books: Path, output_of: Run, shuffle: Shuf
         start(execution, workers, 0, early, attempt=2)
         run_map(execution, 0, attempt=3)
         run_map(execution, 2)
-        (outcome,) = workers.wait(TIMEOUT)
+        (reply,) = workers.wait(TIMEOUT)
+        outcome = reply.opened(unpickles=False)
         assert outcome.status == "done", outcome.value
         execution.finished(early, 0, 2, outcome.value)
         assert 0 < execution.waited(early, 0, 2) <= outcome.seconds
@@ -326,7 +326,7 @@ def test_a_copier_ends_when_it_is_asked_to_stop(books: Path, shuffle: Shuffle) -
 
     execution = plan_mapreduce("j", Asked, "*.txt", "out", base_dir=books, shuffle=shuffle)
     early = COPY_PHASE if shuffle.split else "reduce"
-    with Workers(Processes(1)) as workers:
+    with Processes(1) as workers:
         start(execution, workers, 0, early)
         await_file(execution.runner.layout.copied_file(early, 0, 1))
         workers.request_stop(0, time.monotonic() + 2 * TIMEOUT)

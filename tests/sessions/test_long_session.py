@@ -159,7 +159,7 @@ class Users:
         workers = self.session._intake.loop.backend._workers
 
         def kill_one() -> None:
-            pids = [worker.pid for worker in workers.slots._workers.values() if worker.ready]
+            pids = [worker.pid for worker in workers._workers.values() if worker.ready]
             if pids:
                 with suppress(ProcessLookupError):
                     os.kill(self.random.choice(pids), signal.SIGKILL)

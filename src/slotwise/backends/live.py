@@ -12,7 +12,7 @@ from typing import Self
 from slotwise.backends.executing import Executing
 from slotwise.backends.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.backends.local.unresponsive import ResponseChange, ResponseMonitor
-from slotwise.backends.local.workers import Reply, Slots, Workers
+from slotwise.backends.local.workers import Reply, UserCodeError, Workers
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import GiveUp, Launch, Preempt
 from slotwise.core.events import (
@@ -60,23 +60,28 @@ class LiveBackend(ABC):
     is_local = True
 
     def __init__(
-        self, executions: Iterable[Execution], cluster: Cluster, slots: Slots, *, is_open: bool
+        self,
+        executions: Iterable[Execution],
+        cluster: Cluster,
+        workers: Workers,
+        *,
+        is_open: bool,
     ) -> None:
-        """Start the hosts of `cluster`. `slots` is empty, and is closed with the backend."""
+        """Start the hosts of `cluster`. `workers` has no slots yet and is closed with it."""
         given = list(executions)
         self._arrivals = Arrivals(given, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
         self._slots = SlotTable()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
         self._drained: set[str] = set()  # hosts to remove when their last task has ended
-        self._workers = Workers(slots)
+        self._workers = workers
         try:
             for execution in given:
                 execution.open()
             for host in cluster.hosts:
                 self._slots.add(host, self._begin_host(host))
         except BaseException:
-            slots.close()
+            workers.close()
             for execution in given:
                 execution.close(succeeded=False)
             raise
@@ -293,7 +298,12 @@ class LiveBackend(ABC):
         slot = self._slots.take(launch, width)
         self._monitor.take_stopped(slot)
         key, runner = start.runner_key, start.runner
-        self._workers.start(slot, key, runner, start.arguments, start.kept, sleeps=start.sleeps)
+        try:
+            self._workers.start(
+                slot, key, runner, start.arguments, start.kept, sleeps=start.sleeps
+            )
+        except UserCodeError as error:
+            self._jobs.failed(self._release(slot), self._placed(str(error), launch.host))
 
     def _stop(self, preempt: Preempt) -> None:
         """Kill an attempt, or ask it to stop. No effect if it has just ended by itself.
@@ -377,8 +387,7 @@ class LiveBackend(ABC):
             self._free_abandoned(outcome.slot)
             return
         launch = self._release(outcome.slot)
-        if outcome.is_pickled and self._jobs.unpickles(launch):
-            outcome = outcome.opened()
+        outcome = outcome.opened(unpickles=self._jobs.unpickles(launch))
         if outcome.status == "stopped":
             assert isinstance(outcome.value, bytes | bytearray)
             work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed

@@ -17,7 +17,7 @@ from agent_processes import TOKEN, Loopback
 from backends.local.calling import TIMEOUT, exists
 from slotwise.backends.agents import slots as agent_slots
 from slotwise.backends.agents.slots import AgentHost, AgentSlots, check_python, connect
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.workers import Reply, UserCodeError
 from slotwise.core.cluster import Cluster, Host
 from slotwise.jobs.hosts import messages
 from slotwise.jobs.hosts.auth import RefusedError
@@ -38,16 +38,16 @@ def loopback() -> Iterator[Loopback]:
 
 
 @pytest.fixture
-def workers(loopback: Loopback) -> Iterator[Workers]:
+def workers(loopback: Loopback) -> Iterator[AgentSlots]:
     """The slots of these agents: 0, 1 and 2."""
     agents = AgentSlots()
     for host in loopback.connect():
         agents.add(host)
-    with Workers(agents) as workers:
+    with agents as workers:
         yield workers
 
 
-def replies(workers: Workers, count: int = 1) -> list[Reply]:
+def replies(workers: AgentSlots, count: int = 1) -> list[Reply]:
     """The next replies, by slot."""
     found: list[Reply] = []
     until = time.monotonic() + TIMEOUT
@@ -77,7 +77,7 @@ def pid_file(path: Path) -> Callable[[], None]:
     return run
 
 
-def test_tasks_run_in_the_slots_of_all_hosts(workers: Workers) -> None:
+def test_tasks_run_in_the_slots_of_all_hosts(workers: AgentSlots) -> None:
     """Each slot is a process of its own."""
     for slot in range(3):
         workers.start(slot, "pid", os.getpid, ())
@@ -86,7 +86,7 @@ def test_tasks_run_in_the_slots_of_all_hosts(workers: Workers) -> None:
     assert len({reply.value for reply in found} - {os.getpid()}) == 3
 
 
-def test_an_error_of_a_task_is_its_reply(workers: Workers) -> None:
+def test_an_error_of_a_task_is_its_reply(workers: AgentSlots) -> None:
     """As on this machine."""
     workers.start(2, "int", int, ("x",))
     (reply,) = replies(workers)
@@ -94,7 +94,7 @@ def test_an_error_of_a_task_is_its_reply(workers: Workers) -> None:
     assert "invalid literal" in str(reply.value)
 
 
-def test_large_arguments_and_results_pass(workers: Workers) -> None:
+def test_large_arguments_and_results_pass(workers: AgentSlots) -> None:
     """More than fits into the buffers of sockets, in both directions at once."""
     data = os.urandom(20_000_000)
     for slot in range(3):
@@ -102,7 +102,7 @@ def test_large_arguments_and_results_pass(workers: Workers) -> None:
     assert all(reply.value == data[::-1] for reply in replies(workers, 3))
 
 
-def test_a_killed_task_is_not_heard_of(workers: Workers, tmp_path: Path) -> None:
+def test_a_killed_task_is_not_heard_of(workers: AgentSlots, tmp_path: Path) -> None:
     """Its process ends; its slot takes the next task at once."""
     workers.start(0, "sleep", pid_file(tmp_path / "pid"), ())
     while not (tmp_path / "pid").exists():
@@ -115,7 +115,7 @@ def test_a_killed_task_is_not_heard_of(workers: Workers, tmp_path: Path) -> None
 
 
 def test_the_result_of_a_killed_task_does_not_pass_for_that_of_the_next(
-    workers: Workers, loopback: Loopback, tmp_path: Path
+    workers: AgentSlots, loopback: Loopback, tmp_path: Path
 ) -> None:
     """The agent finds the result of one, the order to kill it and the next task all at once."""
 
@@ -141,7 +141,7 @@ def test_the_result_of_a_killed_task_does_not_pass_for_that_of_the_next(
     assert replies(workers)[0].value == 2
 
 
-def test_a_worker_that_dies_loses_its_task(workers: Workers) -> None:
+def test_a_worker_that_dies_loses_its_task(workers: AgentSlots) -> None:
     """The slot goes on with another process."""
     workers.start(1, "die", lambda: os.kill(os.getpid(), signal.SIGKILL), ())
     (reply,) = replies(workers)
@@ -150,7 +150,7 @@ def test_a_worker_that_dies_loses_its_task(workers: Workers) -> None:
     assert replies(workers)[0].value == 2
 
 
-def test_a_task_is_asked_to_stop(workers: Workers) -> None:
+def test_a_task_is_asked_to_stop(workers: AgentSlots) -> None:
     """It keeps a value, with which its next attempt begins."""
 
     def runs() -> str:
@@ -173,7 +173,7 @@ def test_a_task_is_asked_to_stop(workers: Workers) -> None:
     assert replies(workers)[0].value == "again from half"
 
 
-def test_progress_is_reported(workers: Workers) -> None:
+def test_progress_is_reported(workers: AgentSlots) -> None:
     """With the beats of the agent."""
 
     def runs() -> None:
@@ -191,21 +191,19 @@ def test_progress_is_reported(workers: Workers) -> None:
 
 
 def test_a_lost_agent_is_noticed_and_its_processes_end(
-    workers: Workers, loopback: Loopback, tmp_path: Path
+    workers: AgentSlots, loopback: Loopback, tmp_path: Path
 ) -> None:
     """Killed by -9: the kernel ends its workers; the other host goes on."""
     workers.start(0, "sleep", pid_file(tmp_path / "pid"), ())
     while not (tmp_path / "pid").exists():
         workers.wait(0.01)
     loopback.agents["a"].kill()
-    agents = workers.slots
-    assert isinstance(agents, AgentSlots)
     gone: list[str] = []
     end = time.monotonic() + TIMEOUT
     while not gone:
         assert time.monotonic() < end
         workers.wait(0.1)
-        gone = agents.take_disconnected()
+        gone = workers.take_disconnected()
     assert gone == ["a"]
     workers.remove([0, 1])
     until(lambda: not exists(int((tmp_path / "pid").read_text())))
@@ -218,7 +216,7 @@ def test_a_lost_manager_ends_the_workers(loopback: Loopback, tmp_path: Path) -> 
     host = loopback.connect()[0]
     agents = AgentSlots()
     agents.add(host)
-    workers = Workers(agents)
+    workers = agents
     workers.start(0, "sleep", pid_file(tmp_path / "pid"), ())
     while not (tmp_path / "pid").exists():
         workers.wait(0.01)
@@ -226,13 +224,13 @@ def test_a_lost_manager_ends_the_workers(loopback: Loopback, tmp_path: Path) -> 
     until(lambda: not exists(int((tmp_path / "pid").read_text())))
     agents = AgentSlots()
     agents.add(loopback.connect_to("a"))
-    with Workers(agents) as workers:
+    with agents as workers:
         workers.start(0, "len", len, ("abc",))
         assert replies(workers)[0].value == 3
 
 
 def test_a_frozen_agent_counts_as_stopped(
-    workers: Workers, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    workers: AgentSlots, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it is heard of again."""
     monkeypatch.setattr(agent_slots, "SILENT_SECONDS", 1.5)
@@ -298,14 +296,12 @@ def test_an_address_without_agent_is_refused() -> None:
 
 
 def test_data_that_cannot_be_sent_fail_their_task(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
+    workers: AgentSlots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection goes on."""
     monkeypatch.setattr(messages, "MAX_DATA", 1_000)
-    workers.start(0, "len", len, (b"x" * 2_000,))
-    (reply,) = replies(workers)
-    assert reply.status == "error"
-    assert "the task cannot be sent to a worker process: 2," in str(reply.value)
+    with pytest.raises(UserCodeError, match="cannot be sent to a worker process: 2,"):
+        workers.start(0, "len", len, (b"x" * 2_000,))
     workers.start(0, "len", len, (b"x" * 20,))
     assert replies(workers)[0].value == 20
 
@@ -319,7 +315,7 @@ def test_the_limit_of_a_message() -> None:
 def test_a_manager_whose_connection_was_lost_is_served_again(loopback: Loopback) -> None:
     """Its agent may not have heard of the loss; the end of the old one does not end it."""
     agents = AgentSlots()
-    with Workers(agents) as workers:
+    with agents as workers:
         (slots,) = [agents.add(host) for host in loopback.connect() if host.name == "b"]
         workers.start(slots[0], "sleep", time.sleep, (600,))
         workers.wait(0.1)
@@ -352,7 +348,7 @@ def test_an_agent_answers_for_its_own_slots_only(message: list[object]) -> None:
     for name, (mine, _) in zip("ab", ends, strict=True):
         slots.add(AgentHost(name, 1, MessageStream(mine)))
     slots.learn("key", b"")
-    slots.start(1, "key", b"")
+    slots.start_pickled(1, "key", b"")
     send(ends[0][1], message)
     assert slots.wait(TIMEOUT) == []
     assert slots.take_disconnected() == ["a"]

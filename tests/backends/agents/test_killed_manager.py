@@ -18,7 +18,6 @@ CLUSTER = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
 MANAGER = """\
 import sys
 from slotwise.backends.agents.slots import AgentSlots, connect
-from slotwise.backends.local.workers import Workers
 
 token, place, *listen = sys.argv[1:]
 
@@ -34,7 +33,7 @@ def run(task):
 agents = AgentSlots()
 for number, port in zip(listen[::2], listen[1::2], strict=True):
     agents.add(connect(port, (number, int(port)), bytes.fromhex(token)))
-with Workers(agents) as workers:
+with agents as workers:
     for slot in range(len(listen) // 2):
         workers.start(slot, "run", run, (slot,))
     workers.wait()

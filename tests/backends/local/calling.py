@@ -8,23 +8,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Reply, UserCodeError
 
 TIMEOUT = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
 
 
-def one(workers: Workers) -> Reply:
+def one(workers: Processes) -> Reply:
     """The only outcome of the next wait."""
     (outcome,) = workers.wait(TIMEOUT)
     return outcome.opened()
 
 
 def call(
-    workers: Workers, function: Callable[..., object], *arguments: object, slot: int = 0
+    workers: Processes, function: Callable[..., object], *arguments: object, slot: int = 0
 ) -> Reply:
-    """Runs one task to its end."""
-    workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
+    """Runs one task to its end; one that cannot be sent has an error at once."""
+    try:
+        workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
+    except UserCodeError as error:
+        return Reply(slot, "error", str(error))
     return one(workers)
 
 

@@ -12,7 +12,6 @@ from backends.local.calling import exists
 from backends.local.scene import Play, Scene
 from slotwise.backends.local.backend import LocalBackend
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.events import JobArrived
 from slotwise.core.job import Job, Phase, Tasks
@@ -20,12 +19,12 @@ from slotwise.jobs.calls import Calls
 
 
 @pytest.fixture
-def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
+def workers(request: pytest.FixtureRequest) -> Iterator[Processes]:
     """`SLOTS` slots, or two if the module has none; no process is left afterwards."""
-    pool = Workers(Processes(getattr(request.module, "SLOTS", 2)))
+    pool = Processes(getattr(request.module, "SLOTS", 2))
     try:
         yield pool
-        pids = pool.slots.pids()
+        pids = pool.pids()
     finally:
         pool.close()
     assert not any(exists(pid) for pid in pids)
@@ -65,6 +64,6 @@ def play(frequent_checks: None) -> Iterator[Play]:
 
     yield make
     for scene in scenes:
-        pids = scene.backend._workers.slots.pids()
+        pids = scene.backend._processes.pids()
         scene.backend.close()
         assert not any(map(exists, pids))

@@ -36,7 +36,7 @@ class Scene:
     def pids(self, host: str) -> list[int]:
         """The worker processes of a host."""
         slots = {"a": slice(0, 2), "b": slice(2, 3)}[host]
-        return list(self.backend._workers.slots.pids()[slots])
+        return list(self.backend._processes.pids()[slots])
 
     def signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
         """Stop, continue or end processes with all of their groups."""

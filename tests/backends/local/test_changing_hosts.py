@@ -13,7 +13,6 @@ from backends.local.calling import TIMEOUT, await_end, call, exists
 from backends.local.scene import Scene, let_go, marking, wait_for_marks
 from slotwise.backends.local.backend import LocalBackend
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import SlotwiseError
 from slotwise.core.events import (
@@ -48,10 +47,10 @@ def kinds(events: list[Any]) -> list[type]:
 
 def test_an_added_host_runs_tasks(scene: Scene, tmp_path: Path) -> None:
     """Also one of another speed; its workers are its own."""
-    before = set(scene.backend._workers.slots.pids())
+    before = set(scene.backend._processes.pids())
     scene.backend.put(HostAdded(0.0, Host("c", {"task": 1}, speed=0.5)))
     scene.await_events(HostAdded)
-    (pid,) = {*scene.backend._workers.slots.pids()} - before
+    (pid,) = {*scene.backend._processes.pids()} - before
     scene.launch(0, "c")
     let_go(tmp_path, [pid])
     scene.await_events(TaskFinished)
@@ -141,33 +140,33 @@ def test_a_job_that_is_committed_is_not_lost_with_its_host() -> None:
 
 def test_slots_are_added_and_removed() -> None:
     """Numbers of slots are not used again, and the others keep theirs."""
-    with Workers(Processes(2)) as workers:
-        first, second = workers.slots.pids()
-        assert workers.slots.add([1.0, 0.5]) == [2, 3]
+    with Processes(2) as workers:
+        first, second = workers.pids()
+        assert workers.add([1.0, 0.5]) == [2, 3]
         assert call(workers, len, "abc", slot=3).value == 3
         workers.start(0, "key", len, ("ab",))
         workers.remove([0, 2])
         await_end(first)
-        assert workers.slots.pids()[0] == second
-        assert workers.slots.add([1.0]) == [4]
+        assert workers.pids()[0] == second
+        assert workers.add([1.0]) == [4]
         assert call(workers, len, "abcd", slot=4).value == 4
         assert call(workers, len, "a", slot=1).value == 1
 
 
 def test_slots_that_cannot_be_added_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers that were started before the failure are ended."""
-    with Workers(Processes(1)) as workers:
-        start, count = workers.slots._new_worker, iter(range(9))
+    with Processes(1) as workers:
+        start, count = workers._new_worker, iter(range(9))
 
         def new_worker(slot: int) -> object:
             if next(count) == 1:
                 raise OSError(24, "Too many open files")
             return start(slot)
 
-        before = workers.slots.pids()
-        monkeypatch.setattr(workers.slots, "_new_worker", new_worker)
+        before = workers.pids()
+        monkeypatch.setattr(workers, "_new_worker", new_worker)
         with pytest.raises(SlotwiseError, match="only 1 of 3 worker processes"):
-            workers.slots.add([1.0] * 3)
+            workers.add([1.0] * 3)
         monkeypatch.undo()
-        assert workers.slots.pids() == before
+        assert workers.pids() == before
         assert call(workers, len, "abc").value == 3

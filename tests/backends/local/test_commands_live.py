@@ -130,7 +130,7 @@ def test_a_given_up_job_leaves_no_process_and_no_file(start: Start, tmp_path: Pa
 def test_the_command_dies_with_its_worker(start: Start, tmp_path: Path) -> None:
     """Whatever kills the group of the worker kills the command."""
     backend = start(f"cd {tmp_path}; echo $$ > pid; touch ready; sleep 1000")
-    (worker,) = backend._workers.slots.pids()
+    (worker,) = backend._processes.pids()
     assert os.getpgid(int((tmp_path / "pid").read_text())) == worker
     backend.close()
     wait_for(ends(tmp_path / "pid"))

@@ -7,10 +7,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
+from backends.local.scene import PHASE, Play
 from slotwise.backends.local.backend import LocalBackend
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.decisions import Launch, Locality
-from slotwise.core.events import TaskFinished
+from slotwise.core.decisions import Launch, Locality, Preempt
+from slotwise.core.events import TaskFailed, TaskFinished
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.jobs.calls import Calls
 
@@ -51,3 +52,14 @@ def test_any_worker_of_a_host_runs_any_kind() -> None:
             events += backend.wait(backend.now + 20)
     assert [type(event) for event in events] == [TaskFinished] * 2
     assert len(set(calls.results["p"].values())) == 2
+
+
+def test_a_task_that_cannot_be_sent_fails_and_frees_its_slot(play: Play) -> None:
+    """It fails at its launch, so that a later preemption has no effect."""
+    generator = (letter for letter in "ab")
+    scene = play(lambda _: generator)
+    for attempt in (1, 2):
+        scene.launch(0, "b", attempt)
+        scene.backend.perform(Preempt(PHASE, 0, attempt, "b"))
+        (event,) = scene.await_events(TaskFailed)
+        assert "the task cannot be sent to a worker process: " in event.reason

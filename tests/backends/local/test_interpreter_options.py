@@ -27,11 +27,11 @@ if __name__ == "__main__":
     if "agent" in sys.argv:
         from agent_processes import Loopback
         from slotwise.backends.agents.slots import AgentSlots
-        from slotwise.backends.local.workers import Workers
+        from slotwise.backends.local.processes import Processes
 
         cluster = Cluster((Host("host", {"task": 1}),))
         loopback, slots = Loopback(cluster), AgentSlots()
-        with Workers(slots) as workers:
+        with slots as workers:
             slots.add(*loopback.connect())
             workers.start(0, "settings", settings, ())
             (reply,) = workers.wait(100)

@@ -17,7 +17,7 @@ from slotwise import task as running
 from slotwise.backends.local import pacing
 from slotwise.backends.local.backend import LocalBackend
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.workers import Reply
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.jobs.calls import Sleep
@@ -29,12 +29,12 @@ SPEEDS = (1.0, 0.5, 0.25)
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
+def workers() -> Iterator[Processes]:
     """A slot for each speed; all processes are gone afterwards."""
-    pool = Workers(Processes(len(SPEEDS), speeds=SPEEDS))
+    pool = Processes(len(SPEEDS), speeds=SPEEDS)
     try:
         yield pool
-        pids = pool.slots.pids()
+        pids = pool.pids()
     finally:
         pool.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -62,24 +62,24 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def wait_for_stop(workers: Workers, slot: int) -> None:
+def wait_for_stop(workers: Processes, slot: int) -> None:
     """Block until the worker of a slot is stopped; it runs a task that does not end."""
 
     def is_stopped() -> bool:
         assert workers.wait(0.001) == []
-        return state(workers.slots.pids()[slot]) == "T"
+        return state(workers.pids()[slot]) == "T"
 
     wait_for(is_stopped)
 
 
 def call(
-    workers: Workers, function: Callable[..., object], *arguments: object, slot: int
+    workers: Processes, function: Callable[..., object], *arguments: object, slot: int
 ) -> Reply:
     """Run one task to its end."""
     workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
-    (outcome,) = workers.wait(TIMEOUT)
+    outcome = workers.wait(TIMEOUT)[0].opened()
     assert outcome.status == "done", outcome.value
-    return outcome.opened()
+    return outcome
 
 
 Looped = tuple[float, float]
@@ -111,13 +111,13 @@ def looping(loops: int, stopped_least: float = 0.0) -> Callable[[], Looped]:
     return work
 
 
-def loop(workers: Workers, slot: int, loops: int, stopped_least: float = 0.0) -> Looped:
+def loop(workers: Processes, slot: int, loops: int, stopped_least: float = 0.0) -> Looped:
     """Run a loop to its end; its seconds, and those for which it was not stopped."""
     seconds, ran = call(workers, looping(loops, stopped_least), slot=slot).value  # type: ignore[misc]
     return seconds, ran
 
 
-def test_a_slow_slot_runs_a_part_of_the_time(workers: Workers) -> None:
+def test_a_slow_slot_runs_a_part_of_the_time(workers: Processes) -> None:
     """The same loop on slots of speed 1, 1/2 and 1/4, in one run.
 
     The time for which a task is stopped is measured: how much a processor does in the rest
@@ -137,7 +137,7 @@ def test_a_slow_slot_runs_a_part_of_the_time(workers: Workers) -> None:
         wait_for(is_right)
 
 
-def test_the_seconds_of_a_task_include_its_stops(workers: Workers) -> None:
+def test_the_seconds_of_a_task_include_its_stops(workers: Processes) -> None:
     """The stops are in them, so that seconds times speed is the work."""
     before = time.monotonic()
     outcome = call(workers, looping(100_000, stopped_least=0.1), slot=2)
@@ -147,9 +147,9 @@ def test_the_seconds_of_a_task_include_its_stops(workers: Workers) -> None:
     assert outcome.started + outcome.seconds <= time.monotonic()
 
 
-def test_short_tasks_are_slowed_too(workers: Workers) -> None:
+def test_short_tasks_are_slowed_too(workers: Processes) -> None:
     """Many tasks, each shorter than a run between two stops, are stopped for twice as long."""
-    pids = workers.slots.pids()
+    pids = workers.pids()
     seconds = ran = 0.0
 
     def are_slowed() -> bool:
@@ -160,19 +160,19 @@ def test_short_tasks_are_slowed_too(workers: Workers) -> None:
         return seconds > 2.5 * ran
 
     wait_for(are_slowed)
-    assert workers.slots.pids() == pids
+    assert workers.pids() == pids
 
 
-def test_an_idle_worker_is_not_slowed(workers: Workers) -> None:
+def test_an_idle_worker_is_not_slowed(workers: Processes) -> None:
     """Before its first task, between tasks; while it has one, it is."""
-    assert "T" not in watch(workers.slots.pids()[2], 0.15)
+    assert "T" not in watch(workers.pids()[2], 0.15)
     loop(workers, 2, 300_000)
-    assert "T" not in watch(workers.slots.pids()[2], 0.15)
+    assert "T" not in watch(workers.pids()[2], 0.15)
     workers.start(2, "sleep", time.sleep, (600,))
     wait_for_stop(workers, 2)
 
 
-def test_children_of_a_task_are_slowed_with_it(workers: Workers, tmp_path: Path) -> None:
+def test_children_of_a_task_are_slowed_with_it(workers: Processes, tmp_path: Path) -> None:
     """Children of a task are slowed with it; a worker of full speed is never stopped."""
 
     def work(path: str) -> None:
@@ -203,7 +203,7 @@ def test_children_of_a_task_are_slowed_with_it(workers: Workers, tmp_path: Path)
         assert workers.wait(TIMEOUT)[0].status == "done"
 
 
-def test_a_task_that_starts_many_children_makes_progress(workers: Workers) -> None:
+def test_a_task_that_starts_many_children_makes_progress(workers: Processes) -> None:
     """One that is stopped while it starts a child cannot take the stop; it is continued."""
 
     def work(count: int) -> int:
@@ -214,7 +214,7 @@ def test_a_task_that_starts_many_children_makes_progress(workers: Workers) -> No
     assert call(workers, work, 40, slot=2).value == 40
 
 
-def test_a_paused_worker_gets_a_stop_request(workers: Workers) -> None:
+def test_a_paused_worker_gets_a_stop_request(workers: Processes) -> None:
     """A task on a slow host ends by itself and keeps its work."""
 
     def work() -> None:
@@ -255,26 +255,26 @@ def test_a_paused_worker_with_a_message_is_continued_at_once(
     assert sent == [signal.SIGSTOP, signal.SIGCONT] * 2
 
 
-def test_a_slow_worker_can_be_killed_at_any_moment(workers: Workers) -> None:
+def test_a_slow_worker_can_be_killed_at_any_moment(workers: Processes) -> None:
     """Stopped or not, it is dead and replaced, and the next task is slowed as well."""
     for wait in (0.0, 0.05, 0.1, 0.13):
-        old = workers.slots.pids()[2]
+        old = workers.pids()[2]
         workers.start(2, "sleep", time.sleep, (600,))
         workers.wait(wait)
         workers.kill(2)
-        assert workers.slots.pids()[2] != old
+        assert workers.pids()[2] != old
     workers.start(2, "sleep", time.sleep, (600,))
     wait_for_stop(workers, 2)
-    old = workers.slots.pids()[2]
+    old = workers.pids()[2]
     workers.kill(2)
-    assert workers.slots.pids()[2] != old
+    assert workers.pids()[2] != old
     loop(workers, 2, 100_000, stopped_least=0.1)
 
 
-def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
+def test_a_slow_worker_killed_from_outside_is_replaced(workers: Processes) -> None:
     """Even while the pacer has it stopped."""
     workers.start(2, "sleep", time.sleep, (600,))
-    pid = workers.slots.pids()[2]
+    pid = workers.pids()[2]
     wait_for_stop(workers, 2)
     os.kill(pid, signal.SIGKILL)
     (outcome,) = workers.wait(TIMEOUT)
@@ -287,14 +287,13 @@ def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None
 MANAGER = """
 import sys, time
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
-workers = Workers(Processes(4, speeds=[0.001, 0.02, 0.5, 1.0]))
+workers = Processes(4, speeds=[0.001, 0.02, 0.5, 1.0])
 for slot in range(4):
     workers.start(slot, "sleep", time.sleep, (600,))
 until = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < until:
     workers.wait(0.02)
-print(*workers.slots.pids(), flush=True)
+print(*workers.pids(), flush=True)
 while True:
     workers.wait(None)
 """
@@ -328,7 +327,7 @@ def test_only_slow_slots_need_a_thread() -> None:
     """One for all of them, which ends with them; without any there is none."""
     before = threading.active_count()
     for speeds, more in (((1.0, 1.0), 0), ((0.5, 0.5), 1)):
-        with Workers(Processes(2, speeds=speeds)):
+        with Processes(2, speeds=speeds):
             assert threading.active_count() == before + more
         assert threading.active_count() == before
 

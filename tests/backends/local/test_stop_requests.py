@@ -11,24 +11,25 @@ from pathlib import Path
 
 from backends.local.calling import TIMEOUT, one
 from slotwise import task as running
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Reply
 from tiers import examples
 
 SLOTS = 1
 
 
-def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
+def begun(workers: Processes, function: Callable[..., object], fifo: str) -> None:
     """Starts a task with the path of a pipe; returns when it has written into it."""
     workers.start(0, f"begun {time.monotonic_ns()}", function, (fifo,))
     Path(fifo).read_text()
 
 
-def ask_to_stop(workers: Workers, seconds: float = 600.0) -> None:
+def ask_to_stop(workers: Processes, seconds: float = 600.0) -> None:
     """Asks the task to stop within the given seconds."""
     workers.request_stop(0, time.monotonic() + seconds)
 
 
-def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -> Reply:
+def call(workers: Processes, function: Callable[..., object], kept: bytes = b"") -> Reply:
     """Runs a task to its end."""
     workers.start(0, f"call {time.monotonic_ns()}", function, (), kept)
     return one(workers)
@@ -37,7 +38,7 @@ def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -
 # How a task learns of a request
 
 
-def test_a_task_can_ask_whether_it_should_stop(workers: Workers, fifo: str) -> None:
+def test_a_task_can_ask_whether_it_should_stop(workers: Processes, fifo: str) -> None:
     """It sees the request and its time; if it continues and succeeds, it is done."""
 
     def ask(fifo: str) -> tuple[bool, float, float]:
@@ -56,7 +57,7 @@ def test_a_task_can_ask_whether_it_should_stop(workers: Workers, fifo: str) -> N
     assert call(workers, running.stop_requested).value is False
 
 
-def test_a_hook_is_called_once_for_several_requests(workers: Workers, fifo: str) -> None:
+def test_a_hook_is_called_once_for_several_requests(workers: Processes, fifo: str) -> None:
     """The hook gets the seconds left; the task continues; a new instant is seen at once."""
 
     def work(fifo: str) -> list[float]:
@@ -79,7 +80,7 @@ def test_a_hook_is_called_once_for_several_requests(workers: Workers, fifo: str)
 
 
 def test_an_error_in_a_hook_is_shown_and_the_task_continues(
-    workers: Workers, fifo: str
+    workers: Processes, fifo: str
 ) -> None:
     """Even an exit: an error in a hook does not fail the task."""
 
@@ -105,7 +106,7 @@ def test_an_error_in_a_hook_is_shown_and_the_task_continues(
     assert "SystemExit: no luck" in shown
 
 
-def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> None:
+def test_a_request_before_the_start_of_a_task_reaches_it(workers: Processes) -> None:
     """Even if its process does not run Python yet: the hook is called when it is set."""
 
     def work() -> tuple[bool, int]:
@@ -113,7 +114,7 @@ def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> No
         running.on_stop_request(seen.append)
         return running.stop_requested(), len(seen)
 
-    (pid,) = workers.slots.pids()
+    (pid,) = workers.pids()
     os.kill(pid, signal.SIGSTOP)
     workers.start(0, "key", work, ())
     ask_to_stop(workers)
@@ -121,7 +122,7 @@ def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> No
     assert one(workers).value == (True, 1)
 
 
-def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
+def test_a_task_that_blocks_is_woken_up(workers: Processes, fifo: str) -> None:
     """In a sleep, in a read that never ends, in a lock that nobody releases."""
 
     def asleep(fifo: str) -> None:
@@ -151,7 +152,7 @@ def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
 # What a task keeps
 
 
-def test_a_kept_value_goes_to_the_next_attempt_only(workers: Workers, fifo: str) -> None:
+def test_a_kept_value_goes_to_the_next_attempt_only(workers: Processes, fifo: str) -> None:
     """A value of a class of the task; an attempt that gets nothing finds nothing."""
 
     def work(fifo: str) -> None:
@@ -176,7 +177,7 @@ def test_a_kept_value_goes_to_the_next_attempt_only(workers: Workers, fifo: str)
     assert call(workers, lambda: running.kept("nothing")).value == "nothing"
 
 
-def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
+def test_large_values_are_kept(workers: Processes, fifo: str) -> None:
     """Large values are passed to the manager and to the next attempt without unpickling."""
     times = examples(40_000, slow=400_000)
 
@@ -195,7 +196,7 @@ def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
     assert again.value is True
 
 
-def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
+def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Processes, fifo: str) -> None:
     """It is an error of the task, and so is a stop without a request; the text says so."""
 
     def work(fifo: str) -> None:
@@ -214,7 +215,7 @@ def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: st
     assert "RuntimeError: this task was not asked to stop" in str(outcome.value)
 
 
-def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo: str) -> None:
+def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Processes, fifo: str) -> None:
     """It keeps nothing; its cleanup has run."""
 
     def work(fifo: str) -> None:

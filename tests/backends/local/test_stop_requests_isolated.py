@@ -16,16 +16,15 @@ from backends.local.calling import TIMEOUT, one
 from backends.local.test_stop_requests import SLOTS, ask_to_stop, begun, call
 from slotwise import task as running
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 from tiers import examples
 
 __all__ = ["SLOTS"]
 
 
-def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> None:
+def test_sigterm_from_elsewhere_has_no_effect(workers: Processes, fifo: str) -> None:
     """A stray signal affects neither an idle worker nor a task."""
     assert call(workers, lambda: 1).value == 1
-    os.kill(workers.slots.pids()[0], signal.SIGTERM)
+    os.kill(workers.pids()[0], signal.SIGTERM)
 
     def work(fifo: str) -> bool:
         running.on_stop_request(lambda seconds: running.stop())
@@ -34,15 +33,15 @@ def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> No
         return running.stop_requested()
 
     begun(workers, work, fifo)
-    os.kill(workers.slots.pids()[0], signal.SIGTERM)
+    os.kill(workers.pids()[0], signal.SIGTERM)
     Path(fifo).write_text("")
     assert one(workers).value is False
 
 
 def test_a_starting_worker_survives_sigterm() -> None:
     """A signal does no harm from the first instant of a worker."""
-    with Workers(Processes(1)) as workers:
-        (pid,) = workers.slots.pids()
+    with Processes(1) as workers:
+        (pid,) = workers.pids()
         until = time.monotonic() + 0.2
         while time.monotonic() < until:
             os.kill(pid, signal.SIGTERM)
@@ -53,7 +52,7 @@ def test_a_starting_worker_survives_sigterm() -> None:
     ("hook", "times"), [(True, examples(5, slow=40)), (False, examples(100, slow=400))]
 )
 def test_a_request_at_the_end_of_a_task_affects_no_other_task(
-    hook: bool, times: int, workers: Workers
+    hook: bool, times: int, workers: Processes
 ) -> None:
     """Requests at the start and end of tasks: each task is whole; the next is not affected."""
 
@@ -76,7 +75,7 @@ def test_a_request_at_the_end_of_a_task_affects_no_other_task(
         number = len(seen)
         workers.start(0, "work", work, (number,))
         assert one(workers).value == number  # The worker that runs it is ready.
-        pids = workers.slots.pids()
+        pids = workers.pids()
         workers.start(0, "work", work, (number,))
         until = time.monotonic() + delay
         while time.monotonic() < until:
@@ -86,14 +85,14 @@ def test_a_request_at_the_end_of_a_task_affects_no_other_task(
         seen.append(outcome.status)
         delay *= 1.2 if outcome.status == "stopped" else 0.8
         assert outcome.value == number or outcome.status == "stopped"
-        assert (workers.slots.pids() == pids) == (not hook or outcome.status == "done")
+        assert (workers.pids() == pids) == (not hook or outcome.status == "done")
         workers.start(0, "innocent", innocent, ())
         assert one(workers).value == (False, None)
     assert set(seen) == {"done", "stopped"}
 
 
 def test_a_task_that_stops_during_an_import_leaves_no_broken_process(
-    workers: Workers, fifo: str
+    workers: Processes, fifo: str
 ) -> None:
     """A half-imported module does not affect the next attempt."""
     folder = str(Path(fifo).parent)
@@ -121,7 +120,7 @@ def test_a_task_that_stops_during_an_import_leaves_no_broken_process(
     assert call(workers, lambda: work("")).value == "half"
 
 
-def test_a_task_that_fails_while_it_stops_has_stopped(workers: Workers, fifo: str) -> None:
+def test_a_task_that_fails_while_it_stops_has_stopped(workers: Processes, fifo: str) -> None:
     """An error while a stopped task unwinds does not make it fail."""
 
     def work(fifo: str) -> None:
@@ -140,7 +139,7 @@ def test_a_task_that_fails_while_it_stops_has_stopped(workers: Workers, fifo: st
     assert call(workers, running.kept, bytes(stopped.value)).value == "place"  # type: ignore[call-overload]
 
 
-def test_signals_do_not_corrupt_large_results_and_arguments(workers: Workers) -> None:
+def test_signals_do_not_corrupt_large_results_and_arguments(workers: Processes) -> None:
     """Signals arrive constantly while frames of megabytes go both ways."""
     large = bytes(range(256)) * 80_000
     over = threading.Event()
@@ -151,7 +150,7 @@ def test_signals_do_not_corrupt_large_results_and_arguments(workers: Workers) ->
             ask_to_stop(workers)
 
     assert call(workers, lambda: 1).value == 1
-    (pid,) = workers.slots.pids()
+    (pid,) = workers.pids()
     thread = threading.Thread(target=disturb)
     thread.start()
     try:
@@ -164,7 +163,7 @@ def test_signals_do_not_corrupt_large_results_and_arguments(workers: Workers) ->
 
 
 def test_a_signal_handler_of_user_code_is_limited_to_its_task(
-    workers: Workers, fifo: str
+    workers: Processes, fifo: str
 ) -> None:
     """It is called instead of the hook; the next task has its hook again."""
 
@@ -192,7 +191,7 @@ def test_a_signal_handler_of_user_code_is_limited_to_its_task(
     assert one(workers).status == "stopped"
 
 
-def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
+def test_a_forked_child_ends_by_sigterm(workers: Processes) -> None:
     """Processes that user code forks can be terminated normally."""
 
     def fork() -> int:
@@ -216,7 +215,7 @@ def test_outside_of_a_task_requests_have_defaults() -> None:
         running.stop()
 
 
-def test_a_stopped_sleep_continues_where_it_was(workers: Workers) -> None:
+def test_a_stopped_sleep_continues_where_it_was(workers: Processes) -> None:
     """Of ten minutes most are kept; the next attempt adds what it sleeps; the last one ends."""
     kept = pickle.dumps(500.0)
     for _ in range(2):

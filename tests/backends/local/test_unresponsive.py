@@ -76,7 +76,7 @@ def test_within_the_grace_tasks_continue_unaffected(
     On a slow host the pauses by pacing neither make it unresponsive nor end that state.
     """
     scene = play(marking(tmp_path), grace=600.0, speed=speed)
-    while not all(worker.ready for worker in scene.backend._workers.slots._workers.values()):
+    while not all(worker.ready for worker in scene.backend._processes._workers.values()):
         assert scene.events_until(scene.backend.now + 0.01) == []
     begun = scene.backend.now
     for task in range(2):
@@ -226,7 +226,7 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
     scene.signal(signal.SIGSTOP, scene.pids("b"))
     scene.await_events(TaskFailed)
     let_go(tmp_path, scene.pids("b"))
-    channel = scene.backend._workers.slots._workers[2].channel
+    channel = scene.backend._processes._workers[2].channel
     scene.signal(signal.SIGCONT, scene.pids("b"))
     assert select.select([channel], [], [], TIMEOUT)[0], "its reply is there before we look"
     assert [type(event) for event in scene.await_events(HostJoined)] == [HostJoined]
@@ -275,7 +275,7 @@ def test_unresponsive_hosts_cost_no_processor_time(
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
-    scene.signal(signal.SIGSTOP, scene.backend._workers.slots.pids())
+    scene.signal(signal.SIGSTOP, scene.backend._processes.pids())
     events = scene.await_events(TaskFailed)
     assert [type(event) for event in events].count(HostLost) == 2
     waits: list[float] = []
@@ -293,6 +293,6 @@ def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
         scene = play(marking(tmp_path), grace=grace)
         scene.launch(0, "a")
         scene.launch(1, "b")
-        scene.signal(signal.SIGSTOP, scene.backend._workers.slots.pids())
+        scene.signal(signal.SIGSTOP, scene.backend._processes.pids())
         scene.await_events(kind)
         scene.backend.perform(GiveUp("j", "enough"))

@@ -68,10 +68,10 @@ def test_a_stuck_idle_worker_is_replaced(play: Play, tmp_path: Path) -> None:
     scene.launch(0, "a")
     wait_for_marks(tmp_path, 1)
     ((slot, idle),) = scene.backend._slots._idle.items()
-    pids = scene.backend._workers.slots.pids()
+    pids = scene.backend._processes.pids()
     scene.signal(signal.SIGSTOP, [pids[idle[0]]])
-    while scene.backend._workers.slots.pids()[idle[0]] == pids[idle[0]]:
+    while scene.backend._processes.pids()[idle[0]] == pids[idle[0]]:
         scene.events_until(scene.backend.now + 0.1)
-    assert scene.backend._workers.slots.pids()[slot] == pids[slot]
+    assert scene.backend._processes.pids()[slot] == pids[slot]
     let_go(tmp_path, scene.pids("a"))
     scene.await_events(TaskFinished)

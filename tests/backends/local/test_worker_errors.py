@@ -16,15 +16,16 @@ from pathlib import Path
 import pytest
 
 from backends.local.calling import TIMEOUT, await_end, call, one
+from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import DONE, FORGET, REPLY
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.workers import Reply
 from slotwise.jobs.execution import LostInputError
 from slotwise.jobs.hosts.files import MissingFilesError
 
 
-def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
+def test_an_error_comes_as_the_traceback_of_user_code(workers: Processes) -> None:
     """The text begins with the user's frames; the worker lives on."""
-    pids = workers.slots.pids()
+    pids = workers.pids()
 
     def divide(x: int) -> float:
         return 1 / x
@@ -36,10 +37,10 @@ def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
     assert frames[0].endswith("in divide")
     assert last == "ZeroDivisionError: division by zero"
     assert call(workers, divide, 1).value == 1.0
-    assert workers.slots.pids() == pids
+    assert workers.pids() == pids
 
 
-def test_a_base_exception_is_an_error_of_the_task(workers: Workers) -> None:
+def test_a_base_exception_is_an_error_of_the_task(workers: Processes) -> None:
     """A cancelled coroutine raises no Exception; its worker survives."""
 
     def cancelled() -> None:
@@ -54,7 +55,7 @@ def test_a_base_exception_is_an_error_of_the_task(workers: Workers) -> None:
     )
 
 
-def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Workers) -> None:
+def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Processes) -> None:
     """Whatever an exception holds, its message arrives."""
 
     def fail() -> None:
@@ -65,7 +66,7 @@ def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Workers) -
     assert "ValueError: ('held up', <unlocked _thread.lock" in str(outcome.value)
 
 
-def test_lost_input_arrives_whatever_its_cause(workers: Workers) -> None:
+def test_lost_input_arrives_whatever_its_cause(workers: Processes) -> None:
     """With distributed, exceptions are pickled with their causes; one here cannot be read."""
 
     def fail() -> None:
@@ -78,9 +79,9 @@ def test_lost_input_arrives_whatever_its_cause(workers: Workers) -> None:
     assert outcome.value.outputs == ((1, 2),)
 
 
-def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) -> None:
+def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Processes) -> None:
     """Runner, arguments and result: the text says which, and the worker lives on."""
-    pids = workers.slots.pids()
+    pids = workers.pids()
     lock, generator = threading.Lock(), (x for x in "ab")
     for function, arguments, begin in [
         (
@@ -98,7 +99,7 @@ def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) 
         outcome = call(workers, function, *arguments)
         assert outcome.status == "error"
         assert str(outcome.value).startswith(begin)
-    assert workers.slots.pids() == pids
+    assert workers.pids() == pids
 
 
 class Unreadable:
@@ -108,9 +109,9 @@ class Unreadable:
         return (eval, ("1 / 0",))
 
 
-def test_values_that_cannot_be_unpickled_are_errors_of_the_task(workers: Workers) -> None:
+def test_values_that_cannot_be_unpickled_are_errors_of_the_task(workers: Processes) -> None:
     """Arguments fail in the worker, results in the manager; both live on."""
-    pids = workers.slots.pids()
+    pids = workers.pids()
     arguments = call(workers, lambda x: x, Unreadable())
     assert str(arguments.value) == (
         "the arguments of the task cannot be read in a worker process:"
@@ -129,7 +130,7 @@ def test_values_that_cannot_be_unpickled_are_errors_of_the_task(workers: Workers
         "error",
         "the result of the task cannot be read: ZeroDivisionError: division by zero",
     )
-    assert workers.slots.pids() == pids
+    assert workers.pids() == pids
 
 
 class Leaving:
@@ -144,9 +145,11 @@ class Leaving:
 
 
 @pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
-def test_an_exit_during_unpickling_is_an_error_of_the_task(workers: Workers, kind: str) -> None:
+def test_an_exit_during_unpickling_is_an_error_of_the_task(
+    workers: Processes, kind: str
+) -> None:
     """A result cannot end the manager; nor can an argument, or a function, that is pickled."""
-    pids = workers.slots.pids()
+    pids = workers.pids()
     result = call(workers, lambda: Leaving(f"raise {kind}('bye')"))
     assert result.status == "error"
     assert result.value == f"the result of the task cannot be read: {kind}: bye"
@@ -156,12 +159,12 @@ def test_an_exit_during_unpickling_is_an_error_of_the_task(workers: Workers, kin
     ):
         sent = call(workers, function, *arguments)
         assert sent.value == f"the task cannot be sent to a worker process: {kind}: bye"
-    assert workers.slots.pids() == pids
+    assert workers.pids() == pids
     assert call(workers, lambda: 1).value == 1
 
 
 def test_an_interrupt_while_a_result_is_read_goes_through(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
+    workers: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal at that moment interrupts the manager, whatever the result is."""
     loads, left = pickle.loads, [1]
@@ -178,22 +181,24 @@ def test_an_interrupt_while_a_result_is_read_goes_through(
 
 
 @pytest.mark.parametrize("text", [b"\0", b"hello", b"\xff" * 100, b"x" * 1_000_000])
-def test_writing_to_the_channel_is_an_error_of_the_task(workers: Workers, text: bytes) -> None:
+def test_writing_to_the_channel_is_an_error_of_the_task(
+    workers: Processes, text: bytes
+) -> None:
     """It is not taken for a reply, and later tasks are not affected: the worker is replaced."""
-    dead, other = workers.slots.pids()
+    dead, other = workers.pids()
     outcome = call(workers, lambda: os.write(int(sys.argv[1]), text))
     assert outcome.status == "error"
     assert "wrote to the channel between its worker process and slotwise" in str(outcome.value)
-    assert workers.slots.pids()[0] != dead
-    assert workers.slots.pids()[1] == other
+    assert workers.pids()[0] != dead
+    assert workers.pids()[1] == other
     assert call(workers, lambda: 1).value == 1
 
 
 def test_writing_to_the_channel_between_tasks_fails_no_task(
-    workers: Workers, fifo: str
+    workers: Processes, fifo: str
 ) -> None:
     """A thread that a task left writes to the channel: only the worker is replaced."""
-    dead, _ = workers.slots.pids()
+    dead, _ = workers.pids()
 
     def leave() -> None:
         def write() -> None:
@@ -207,15 +212,15 @@ def test_writing_to_the_channel_between_tasks_fails_no_task(
     with open(fifo, "w") as file:
         file.write("go")
     until = time.monotonic() + TIMEOUT
-    while workers.slots.pids()[0] == dead:
+    while workers.pids()[0] == dead:
         assert workers.wait(0.05) == []
         assert time.monotonic() < until
     assert call(workers, lambda: 1).value == 1
 
 
-def test_reading_from_the_channel_replaces_the_worker(workers: Workers, fifo: str) -> None:
+def test_reading_from_the_channel_replaces_the_worker(workers: Processes, fifo: str) -> None:
     """The start of the next request is unknown: the worker ends and is replaced."""
-    dead, _ = workers.slots.pids()
+    dead, _ = workers.pids()
 
     def read() -> None:
         with open(fifo, "w"):
@@ -224,10 +229,10 @@ def test_reading_from_the_channel_replaces_the_worker(workers: Workers, fifo: st
     workers.start(0, "reads", read, ())
     with open(fifo):
         # What is left of this request is no whole frame.
-        workers.slots._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
+        workers._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
     assert one(workers).status == "done"
     until = time.monotonic() + TIMEOUT
-    while workers.slots.pids()[0] == dead:
+    while workers.pids()[0] == dead:
         assert workers.wait(0.05) == []
         assert time.monotonic() < until
     assert call(workers, lambda: 1).value == 1
@@ -238,7 +243,7 @@ def reply(length: int) -> bytes:
     return REPLY.pack(bytes.fromhex(sys.argv[4]), DONE, 0.0, 0.0, length)
 
 
-def test_a_result_without_bound_is_an_error_of_the_task(workers: Workers) -> None:
+def test_a_result_without_bound_is_an_error_of_the_task(workers: Processes) -> None:
     """It does not fit into memory; the manager continues."""
     outcome = call(workers, lambda: os.write(int(sys.argv[1]), reply(2**60)))
     assert (outcome.status, outcome.value) == (
@@ -268,23 +273,23 @@ def test_a_result_without_bound_is_an_error_of_the_task(workers: Workers) -> Non
     ],
 )
 def test_a_task_that_ends_its_process_is_lost(
-    workers: Workers, end: Callable[[], object], words: str
+    workers: Processes, end: Callable[[], object], words: str
 ) -> None:
     """Exit, crash, kill, even in mid-message: replaced, and the other slot goes on.
 
     A task that ends its process itself has failed. A kill may come from outside: it is lost.
     """
-    dead, other = workers.slots.pids()
+    dead, other = workers.pids()
     workers.start(1, "other", lambda: 1, ())
     assert one(workers).value == 1
     outcome = call(workers, end)
     status = "lost" if words == "was killed by signal 9" else "exited"
     assert outcome == Reply(0, status, f"worker process {dead} {words}")
-    assert workers.slots.pids()[1] == other
-    assert call(workers, lambda: os.getpid()).value == workers.slots.pids()[0] != dead
+    assert workers.pids()[1] == other
+    assert call(workers, lambda: os.getpid()).value == workers.pids()[0] != dead
 
 
-def test_a_child_left_behind_by_a_crash_is_killed(workers: Workers, fifo: str) -> None:
+def test_a_child_left_behind_by_a_crash_is_killed(workers: Processes, fifo: str) -> None:
     """A forked child holds no channel open, and does not outlive its worker."""
 
     def fork() -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from backends.local.calling import TIMEOUT, await_end, call, exists, one
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.workers import Reply
 from slotwise.core.errors import SlotwiseError
 from tiers import examples
 
@@ -35,7 +34,7 @@ def busy() -> Callable[[str], None]:
 # What comes back
 
 
-def test_each_slot_runs_its_own_task(workers: Workers) -> None:
+def test_each_slot_runs_its_own_task(workers: Processes) -> None:
     """A result comes with its slot, and from the process that belongs to the slot."""
     for slot in (0, 1):
         workers.start(slot, "pid", lambda: os.getpid(), ())
@@ -43,11 +42,11 @@ def test_each_slot_runs_its_own_task(workers: Workers) -> None:
     while len(outcomes) < 2:
         outcomes += [reply.opened() for reply in workers.wait(TIMEOUT)]
     assert {(o.slot, o.status, o.value) for o in outcomes} == {
-        (slot, "done", pid) for slot, pid in enumerate(workers.slots.pids())
+        (slot, "done", pid) for slot, pid in enumerate(workers.pids())
     }
 
 
-def test_times_are_on_the_clock_of_the_manager(workers: Workers) -> None:
+def test_times_are_on_the_clock_of_the_manager(workers: Processes) -> None:
     """Start and run time, taken in the worker, lie within what the manager saw."""
     before = time.monotonic()
     outcome = call(workers, lambda: time.sleep(0.05))
@@ -55,7 +54,7 @@ def test_times_are_on_the_clock_of_the_manager(workers: Workers) -> None:
     assert 0.05 <= outcome.seconds <= time.monotonic() - outcome.started
 
 
-def test_wait_ends_at_its_timeout(workers: Workers) -> None:
+def test_wait_ends_at_its_timeout(workers: Processes) -> None:
     """Without a reply the list is empty, and not before the time-out."""
     before = time.monotonic()
     assert workers.wait(0.05) == []
@@ -64,7 +63,7 @@ def test_wait_ends_at_its_timeout(workers: Workers) -> None:
     assert workers.wait(-1) == []
 
 
-def test_a_runner_is_kept_until_it_is_forgotten(workers: Workers) -> None:
+def test_a_runner_is_kept_until_it_is_forgotten(workers: Processes) -> None:
     """The first runner of a key serves all its tasks; after `forget` a new one is taken."""
     workers.start(0, "key", lambda x: x + 1, (1,))
     assert one(workers).value == 2
@@ -75,7 +74,7 @@ def test_a_runner_is_kept_until_it_is_forgotten(workers: Workers) -> None:
     assert one(workers).value == 101
 
 
-def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: str) -> None:
+def test_more_is_forgotten_than_fits_into_the_channel(workers: Processes, fifo: str) -> None:
     """A busy worker reads no requests; those that pile up reach it later and in order."""
     keys = [
         f"{number} of a long name {'x' * 200}" for number in range(examples(800, slow=1500))
@@ -91,7 +90,7 @@ def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: st
     assert call(workers, lambda: "next").value == "next"
 
 
-def test_large_data_go_both_ways(workers: Workers) -> None:
+def test_large_data_go_both_ways(workers: Processes) -> None:
     """Data larger than a pipe goes to a worker and back while the other slot keeps working."""
     large = bytes(range(256)) * examples(80_000, slow=400_000)
     workers.start(0, "large", lambda data: data[::-1], (large,))
@@ -105,11 +104,10 @@ def test_the_main_module_is_not_imported_again(tmp_path: Path) -> None:
     script.write_text(
         "import helper_beside_the_script\n"
         "from slotwise.backends.local.processes import Processes\n"
-        "from slotwise.backends.local.workers import Workers\n"
         "class Point:\n"
         "    def __init__(self, x): self.x = x\n"
         "def double(point): return Point(helper_beside_the_script.double(point.x))\n"
-        "with Workers(Processes(1)) as workers:\n"
+        "with Processes(1) as workers:\n"
         "    workers.start(0, 'key', double, (Point(21),))\n"
         "    (outcome,) = workers.wait(120)\n"
         "point = outcome.opened().value\n"
@@ -123,24 +121,26 @@ def test_the_main_module_is_not_imported_again(tmp_path: Path) -> None:
 # What others do to a worker
 
 
-def test_an_idle_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
+def test_an_idle_worker_killed_from_outside_is_replaced(workers: Processes) -> None:
     """No task is lost, whether the manager sees its end first or sends it a task."""
     for see_first in (True, False):
-        dead = workers.slots.pids()[0]
+        dead = workers.pids()[0]
         assert call(workers, lambda: os.getpid()).value == dead
         os.kill(dead, signal.SIGKILL)
         os.waitid(os.P_PID, dead, os.WEXITED | os.WNOWAIT)
         if see_first:
             assert workers.wait(0) == []
-            assert workers.slots.pids()[0] != dead
+            assert workers.pids()[0] != dead
         outcome = call(workers, lambda: os.getpid())
-        assert (outcome.status, outcome.value) == ("done", workers.slots.pids()[0])
+        assert (outcome.status, outcome.value) == ("done", workers.pids()[0])
         assert outcome.value != dead
 
 
-def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(workers: Workers) -> None:
+def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(
+    workers: Processes,
+) -> None:
     """Its progress is unknown, so it is reported as lost."""
-    dead = workers.slots.pids()[0]
+    dead = workers.pids()[0]
     os.kill(dead, signal.SIGSTOP)
     workers.start(0, "key", lambda data: None, (bytes(10_000_000),))
     os.kill(dead, signal.SIGKILL)
@@ -149,10 +149,10 @@ def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(workers: Wo
 
 
 def test_kill_ends_a_task_with_its_children_and_reports_nothing(
-    workers: Workers, fifo: str
+    workers: Processes, fifo: str
 ) -> None:
     """The slot is free at once; worker and child are gone, and waited for."""
-    stopped = workers.slots.pids()[0]
+    stopped = workers.pids()[0]
     workers.start(0, "busy", busy(), (fifo,))
     child = int(Path(fifo).read_text())
     workers.kill(0)
@@ -162,26 +162,19 @@ def test_kill_ends_a_task_with_its_children_and_reports_nothing(
     assert not exists(stopped)
 
 
-def test_kill_drops_an_outcome_that_was_not_reported(workers: Workers) -> None:
-    """A task that could not be sent and was then killed is not reported."""
-    workers.start(0, "key", print, (threading.Lock(),))
-    workers.kill(0)
-    assert workers.wait(0) == []
-
-
 def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
     """Without a Python that starts, replacing would go on forever."""
-    with Workers(Processes(1, environment={"PYTHONHOME": "/nowhere"})) as workers:
+    with Processes(1, environment={"PYTHONHOME": "/nowhere"}) as workers:
         with pytest.raises(SlotwiseError, match="3 in a row ended before they were ready"):
             workers.wait(TIMEOUT)
-        pids = workers.slots.pids()
+        pids = workers.pids()
     assert not any(exists(pid) for pid in pids)
 
 
 # What is around a worker
 
 
-def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
+def test_a_waiting_worker_has_imported_little(workers: Processes) -> None:
     """Little of our package is imported, and numpy only when needed."""
     ours = {
         "slotwise",
@@ -203,7 +196,7 @@ def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
     assert call(workers, Reply, 0, "done", 1).value == Reply(0, "done", 1)
 
 
-def test_a_worker_inherits_no_other_files(workers: Workers) -> None:
+def test_a_worker_inherits_no_other_files(workers: Processes) -> None:
     """Open are its channel, its lifeline, the shared word and the three standard streams."""
 
     def others() -> list[str]:
@@ -219,9 +212,7 @@ def test_a_worker_inherits_no_other_files(workers: Workers) -> None:
 
 def test_environment_of_a_worker() -> None:
     """One thread for numerics and one hash seed, unless the caller says otherwise."""
-    with Workers(
-        Processes(2, environment={"MKL_NUM_THREADS": "2", "COLOUR": "blue"})
-    ) as workers:
+    with Processes(2, environment={"MKL_NUM_THREADS": "2", "COLOUR": "blue"}) as workers:
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "COLOUR")
         got = call(workers, lambda: [os.environ.get(name) for name in names]).value
         assert got == [os.environ.get("OMP_NUM_THREADS", "1"), "2", "blue"]
@@ -245,15 +236,14 @@ def test_output_of_user_code_goes_to_stderr() -> None:
 MANAGER = """
 import os, subprocess, time
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Workers
 
 def busy():
     child = subprocess.Popen(["sleep", "600"])
     print(os.getpid(), child.pid)
     while True: pass
 
-with Workers(Processes(2)) as workers:
-    print(*workers.slots.pids(), flush=True)
+with Processes(2) as workers:
+    print(*workers.pids(), flush=True)
     workers.start(0, "key", {function}, ())
     workers.wait()
 """
@@ -277,7 +267,7 @@ def test_workers_die_with_their_manager() -> None:
     await_end(*map(int, pids))
 
 
-def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
+def test_an_interrupt_leaves_all_closable(workers: Processes) -> None:
     """Ctrl-C during `wait` is raised there; `close` then ends the busy worker at once."""
 
     def interrupt() -> None:
@@ -287,9 +277,9 @@ def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
     workers.start(0, "key", interrupt, ())
     with pytest.raises(KeyboardInterrupt):
         workers.wait(TIMEOUT)
-    pids, before = workers.slots.pids(), time.monotonic()
+    pids, before = workers.pids(), time.monotonic()
     workers.close()
     assert time.monotonic() - before < TIMEOUT, "it does not wait for the task"
     assert not any(exists(pid) for pid in pids)
     workers.close()
-    assert workers.slots.pids() == ()
+    assert workers.pids() == ()

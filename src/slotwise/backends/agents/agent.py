@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
-from slotwise.backends.local.processes import Answer, Processes
+from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
+from slotwise.backends.local.workers import Reply
 from slotwise.core.errors import SlotwiseError
 from slotwise.jobs.hosts.auth import (
     RefusedError,
@@ -314,7 +315,7 @@ class Service:
         if what == "start":
             slot, attempt, key, task, kept, sleeps = details
             self._attempts[slot] = attempt
-            processes.start(slot, key, task, kept, sleeps=sleeps)
+            processes.start_pickled(slot, key, task, kept, sleeps=sleeps)
         elif what == "learn":
             processes.learn(*details)
         elif what == "forget":
@@ -335,10 +336,11 @@ class Service:
             if self._attempts.get(slot) == attempt:
                 processes.request_stop(slot, time.monotonic() + seconds)
 
-    def _pass_on(self, answer: Answer) -> None:
+    def _pass_on(self, answer: Reply) -> None:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
             slot, status, body, _, seconds = answer
+            assert isinstance(body, bytes | bytearray | str)
             if status == "error":
                 self._check_folder()  # If it was removed, the task is not at fault.
             if reason := too_large(len(body)):

@@ -14,8 +14,8 @@ from typing import get_args
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.arrivals import Wakeup
 from slotwise.backends.local.process import interpreter_options
-from slotwise.backends.local.processes import Answer, Status, milliseconds
-from slotwise.backends.local.workers import UserCodeError
+from slotwise.backends.local.processes import milliseconds
+from slotwise.backends.local.workers import Reply, Status, UserCodeError, Workers
 from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
 from slotwise.jobs.hosts.sockets import join_address
@@ -53,7 +53,7 @@ class AgentHost:
     awaited: int = select.POLLIN
 
     def slot(self, local: int) -> int:
-        """The manager's number of a slot. An agent answers for its own slots only."""
+        """The manager's number of a slot. An agent replies for its own slots only."""
         if not 0 <= local < self.slots:
             raise ValueError(f"it has no slot {local}")
         return self.first + local
@@ -91,7 +91,7 @@ def check_python(theirs: str) -> None:
         )
 
 
-class AgentSlots:
+class AgentSlots(Workers):
     """The slots of all agents; a task in each at a time.
 
     Messages carry the number of their attempt, so that late ones of killed attempts are
@@ -100,6 +100,7 @@ class AgentSlots:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._poll = select.poll()
         self._wakeup = Wakeup()
         self._poll.register(self._wakeup.channel, select.POLLIN)
@@ -108,7 +109,6 @@ class AgentSlots:
         self._disconnected: list[str] = []
         self.addresses: dict[str, str] = {}  # by host, where its agent listens
         self.why: dict[str, str] = {}  # by host, why its agent has disconnected
-        self._runners: dict[str, bytes] = {}
         self._running: dict[int, int] = {}  # by slot, the number of the attempt
         self._progress: dict[int, tuple[float, float | None]] = {}
         self._attempts = 0
@@ -146,17 +146,10 @@ class AgentSlots:
             if (host.name, host.address) == (other.name, other.address):
                 self._leave(host)
 
-    def learn(self, key: str, runner: bytes) -> None:
-        """Register the pickled runner of a key, for tasks that are started later."""
-        self._runners[key] = runner
-
-    def start(
+    def start_pickled(
         self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
     ) -> None:
-        """Start a task in a free slot, with the next `wait`.
-
-        UserCodeError for more data than can be sent.
-        """
+        """See `Workers`."""
         if reason := too_large(len(task) + len(kept)):
             raise UserCodeError(reason)
         host = self._host_of[slot]
@@ -170,13 +163,10 @@ class AgentSlots:
             ["start", slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
         )
 
-    def wait(self, timeout: float | None = None) -> list[Answer]:
-        """Block until some tasks or hosts have ended, or `wake` is called.
-
-        At most `timeout` seconds; None means forever. Pending messages are sent first.
-        """
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        """See `Workers`."""
         until = None if timeout is None else time.monotonic() + timeout
-        answers: list[Answer] = []
+        replies: list[Reply] = []
         while True:
             self._flush()
             left = None if until is None else until - time.monotonic()
@@ -186,29 +176,27 @@ class AgentSlots:
                     self._wakeup.reset()
                     is_woken = True
                 elif event & ~select.POLLOUT:
-                    is_woken |= not self._receive(self._hosts[channel], answers)
-            if is_woken or answers or (until is not None and time.monotonic() >= until):
-                return answers
+                    is_woken |= not self._receive(self._hosts[channel], replies)
+            if is_woken or replies or (until is not None and time.monotonic() >= until):
+                return replies
 
     def wake(self) -> None:
-        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
+        """See `Workers`."""
         self._wakeup.ring()
 
     def request_stop(self, slot: int, until: float) -> None:
-        """Ask the task in a slot to stop before `until` (as `time.monotonic()`)."""
+        """See `Workers`."""
         if slot in self._running:
             host, seconds = self._host_of[slot], until - time.monotonic()
             host.stream.send(["tell", slot - host.first, self._running[slot], seconds])
 
     def kill(self, slot: int) -> None:
-        """Stop the task in a slot by SIGKILL; `wait` reports nothing. The slot is free then."""
+        """See `Workers`."""
         host = self._host_of[slot]
         self._running.pop(slot, None)
         host.stream.send(["kill", slot - host.first])
 
-    def forget(self, key: str) -> None:
-        """Drop the runner of a key: its job is over."""
-        self._runners.pop(key, None)
+    def _forget(self, key: str) -> None:
         for host in self._hosts.values():
             if key in host.keys:
                 host.keys.remove(key)
@@ -246,19 +234,19 @@ class AgentSlots:
                 self._poll.modify(channel, events)
                 host.awaited = events
 
-    def _receive(self, host: AgentHost, answers: list[Answer]) -> bool:
+    def _receive(self, host: AgentHost, replies: list[Reply]) -> bool:
         """Handle the messages of an agent; False if it has disconnected."""
         host.last_message_at = time.monotonic()
         try:
             for message in host.stream.receive():
-                self._handle(host, message, answers)
+                self._handle(host, message, replies)
         except (EOFError, AssertionError, ValueError, TypeError, LookupError):
             self._disconnected.append(host.name)
             self._leave(host)
             return False
         return True
 
-    def _handle(self, host: AgentHost, message: Message, answers: list[Answer]) -> None:
+    def _handle(self, host: AgentHost, message: Message, replies: list[Reply]) -> None:
         what, *details = message
         if what == "answer":
             local, attempt, status, body, seconds = details
@@ -267,7 +255,7 @@ class AgentSlots:
                 raise ValueError("it is not an answer")
             if self._running.get(slot) == attempt:
                 del self._running[slot]
-                answers.append(Answer(slot, status, body, 0.0, seconds))
+                replies.append(Reply(slot, status, body, 0.0, seconds))
         elif what == "beat":
             stopped, reports = details
             host.stopped = frozenset(stopped)

@@ -1,8 +1,8 @@
 """The slots of this machine: one worker process each, used for many tasks, killable at once.
 
-Tasks and results are bytes in this module; `workers.py` pickles them. One thread, no fork, no
-re-import of the user's main module. docs/decisions/0002-worker-processes.md explains why no
-existing pool is used.
+Tasks and results are bytes in this module; its base in `workers.py` pickles them. One thread,
+no fork, no re-import of the user's main module. docs/decisions/0002-worker-processes.md
+explains why no existing pool is used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import resource
 import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.arrivals import Wakeup
@@ -31,6 +31,7 @@ from slotwise.backends.local.worker import (
     TASK,
     TORN,
 )
+from slotwise.backends.local.workers import Reply, Workers
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
@@ -69,26 +70,7 @@ UNREADABLE: dict[type[BaseException], str] = {
 """Why nothing more can be received from a worker."""
 
 
-Status = Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
-"""How a task in a slot has ended."""
-
-
-class Answer(NamedTuple):
-    """The outcome of the task in a slot, not unpickled. Times as in `Reply`.
-
-    `body` is the pickle of the value of a `Reply`, or the value if it is bytes; the JSON of an
-    error; or a sentence, for a task that is lost or has exited, and for a reply that cannot be
-    received (unreadable).
-    """
-
-    slot: int
-    status: Status
-    body: Pickle | str
-    started: float = 0.0
-    seconds: float = 0.0
-
-
-class Processes:
+class Processes(Workers):
     """One worker process for each slot; each runs one task at a time.
 
     A worker that dies for any reason is replaced at once, and so is one whose task was stopped
@@ -114,6 +96,7 @@ class Processes:
         speeds: Sequence[float] | None = None,
         stdout: int = 2,
     ) -> None:
+        super().__init__()
         speeds = speeds or [1.0] * slots
         assert len(speeds) == slots
         self._speeds: dict[int, float] = {}  # by slot
@@ -124,7 +107,6 @@ class Processes:
         self._stdout = stdout
         self.options = interpreter_options()
         self._environment = DEFAULTS | os.environ | dict(environment or {})
-        self._runners: dict[str, bytes] = {}
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
         self._wakeup = Wakeup()
@@ -167,7 +149,7 @@ class Processes:
         return added
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
+        """See `Workers`."""
         removed = set(slots)
         for slot in sorted(removed):
             self._end(slot)
@@ -175,19 +157,10 @@ class Processes:
             if self._throttle is not None:
                 self._throttle.forget(slot)
 
-    def learn(self, key: str, runner: bytes) -> None:
-        """Register the pickled runner of a key, for tasks that are started later."""
-        self._runners[key] = runner
-
-    def start(
+    def start_pickled(
         self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
     ) -> None:
-        """Start a task in a free slot, without waiting for it to begin.
-
-        Its runner is sent once to each worker. `kept` is the pickle of the value that an
-        earlier attempt kept. Errors are reported by `wait`. A task that `sleeps` adapts to the
-        speed of its slot itself, and is not slowed.
-        """
+        """See `Workers`."""
         assert not self._workers[slot].busy
         if not self._send(slot, key, task, kept):
             # The worker died while idle, so no task is lost.
@@ -197,13 +170,10 @@ class Processes:
             self._to_throttle.add(slot)
             self._throttle_if_ready(slot)
 
-    def wait(self, timeout: float | None = None) -> list[Answer]:
-        """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
-
-        None means forever. A call costs one system call, and one for each task that has ended.
-        """
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        """See `Workers`."""
         until = None if timeout is None else time.monotonic() + timeout
-        answers: list[Answer] = []
+        replies: list[Reply] = []
         if self._dying:
             self._dying = [worker for worker in self._dying if not worker.is_reaped()]
         while True:
@@ -216,10 +186,10 @@ class Processes:
                 elif channel in self._others:
                     self._others[channel](event)
                     is_woken = True
-                elif answer := self._serve(self._by_channel[channel], event):
-                    answers.append(answer)
-            if is_woken or answers or (until is not None and time.monotonic() >= until):
-                return answers
+                elif reply := self._serve(self._by_channel[channel], event):
+                    replies.append(reply)
+            if is_woken or replies or (until is not None and time.monotonic() >= until):
+                return replies
 
     def attend(self, channel: int, events: int, callback: Callable[[int], None]) -> None:
         """Let `wait` call `callback` for events of another channel, and return after that.
@@ -233,15 +203,11 @@ class Processes:
             self._poll.unregister(channel)
 
     def wake(self) -> None:
-        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
+        """See `Workers`."""
         self._wakeup.ring()
 
     def request_stop(self, slot: int, until: float) -> None:
-        """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
-
-        It does not kill the task; use `kill`. It affects neither a task that has just ended nor
-        the next one. A further call gives the task the new instant.
-        """
+        """See `Workers`."""
         if self._workers[slot].busy:
             self._workers[slot].request_stop(until)
             if self._throttle is not None:
@@ -249,16 +215,10 @@ class Processes:
                 self._throttle.nudge(slot)
 
     def kill(self, slot: int) -> None:
-        """Stop the task in a slot by SIGKILL to all its processes; `wait` reports nothing.
-
-        The slot is free on return: a task can be started before the new worker is ready.
-        """
+        """See `Workers`."""
         self._replace(slot)
 
-    def forget(self, key: str) -> None:
-        """Drop the runner of a key, whose job is over, here and in all workers."""
-        if self._runners.pop(key, None) is None:
-            return
+    def _forget(self, key: str) -> None:
         for worker in self._workers.values():
             if key in worker.keys:
                 worker.keys.remove(key)
@@ -273,7 +233,7 @@ class Processes:
         return is_stopped(pid, by_us=False)
 
     def progress(self, slot: int) -> tuple[float, float | None] | None:
-        """The progress that the task in a slot has reported: the amount done and the total."""
+        """See `Workers`."""
         return self._workers[slot].progress()
 
     def pids(self) -> tuple[int, ...]:
@@ -281,7 +241,7 @@ class Processes:
         return tuple(worker.pid for worker in self._workers.values())
 
     def close(self) -> None:
-        """Kill all workers and the processes that user code started, and wait for their end."""
+        """See `Workers`."""
         if self._throttle is not None:
             self._throttle.close()
         ending = [*self._dying, *self._workers.values()]
@@ -307,7 +267,7 @@ class Processes:
             self._watch(worker)
         return alive
 
-    def _serve(self, slot: int, event: int) -> Answer | None:
+    def _serve(self, slot: int, event: int) -> Reply | None:
         """Send the rest of a request to a worker, or receive a part of its reply."""
         worker = self._workers[slot]
         if event & select.POLLOUT:
@@ -332,11 +292,11 @@ class Processes:
         self._stop_throttling(slot, started, started + seconds)
         if what == TORN:
             self._replace(slot)
-        return Answer(slot, STATUSES[what], body, started, seconds)
+        return Reply(slot, STATUSES[what], body, started, seconds)
 
     def _replace_dead_worker(
         self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
-    ) -> Answer | None:
+    ) -> Reply | None:
         """Replace an unusable worker; returns the answer for its task, if it had one."""
         worker = self._workers[slot]
         self._stop_throttling(slot)
@@ -347,7 +307,7 @@ class Processes:
                 f" ready; the last one: {sentence}; see stderr for their messages"
             )
         self._replace(slot, unready)
-        return Answer(slot, status, sentence) if worker.busy else None
+        return Reply(slot, status, sentence) if worker.busy else None
 
     def _replace(self, slot: int, unready: int = 0) -> None:
         """Kill the worker of a slot, if alive, and start another without waiting."""
