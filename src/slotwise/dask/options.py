@@ -15,7 +15,7 @@ import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, Positive, Seconds
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
@@ -31,9 +31,7 @@ from slotwise.workload.schema import (
     ObjectiveEntry,
     Place,
     PoolEntry,
-    Positive,
     Priority,
-    Seconds,
 )
 from slotwise.workload.text import Lines, complaint, parse_text, place, read_text, short
 from slotwise.workload.workload import Workload
