@@ -86,11 +86,6 @@ class GateEntry(Entry):
             raise ValueError(f"unknown; expected one of {', '.join(ALLOCATORS)}")
         return value
 
-    @field_validator("objective", mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"penalty": value} if isinstance(value, str) else value
-
 
 class AnnotationEntry(Entry):
     """The annotation by `dask.annotate(slotwise={...})`."""

@@ -214,10 +214,18 @@ class PreemptionEntry(Entry):
 
 
 class ObjectiveEntry(Entry):
-    """A penalty and its aggregation: sum, or max (the default for makespan)."""
+    """A penalty and its aggregation: sum, or max (the default for makespan).
+
+    The name of a penalty alone stands for the penalty with its default aggregation.
+    """
 
     penalty: str = "response"
     aggregate: Literal["sum", "max"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"penalty": value} if isinstance(value, str) else value
 
     @field_validator("penalty")
     @classmethod
