@@ -70,6 +70,14 @@ def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
     assert read.folder == tmp_path
 
 
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_name_of_a_penalty_is_an_objective(penalty: str) -> None:
+    """With the aggregate that the penalty has by default."""
+    job = "{id: a, deadline: 9, steps: [[1, 1]], phases: [{name: m, work: 1}]}"
+    text = f"slotwise: 1\nobjective: {penalty}\njobs: [{job}]"
+    assert parse_workload(text).objective == Objective.named(penalty)
+
+
 @pytest.mark.parametrize(
     "number", ["1200", "1200.0", "1.2e3", "1.2E+3", "12e2", "+1200", "01200"]
 )

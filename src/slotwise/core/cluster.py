@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
+from typing import Annotated
 
 from slotwise.core.errors import (
+    POSITIVE,
     InputError,
+    Limits,
+    Positive,
+    Seconds,
     check_all,
+    check_limits,
     check_name,
-    check_positive,
-    check_time,
     check_type,
     is_whole,
     shown,
@@ -24,6 +28,13 @@ ANY_KIND = "task"
 
 MAX_SLOTS = 10_000_000
 """The largest number of slots of one kind; a larger one is taken for a typing error."""
+
+Slots = Annotated[
+    int, Limits(1, MAX_SLOTS, f"give a whole number from 1 to {MAX_SLOTS}", whole=True)
+]
+Count = Annotated[
+    int, Limits(0, MAX_SLOTS, f"give a whole number from 0 to {MAX_SLOTS}", whole=True)
+]
 
 GRACE_SECONDS = 30.0
 """Default seconds that a host may not respond before its tasks are planned elsewhere."""
@@ -39,7 +50,7 @@ class Host:
     name: str
     slots: Mapping[str, int]
     rack: str = "rack"
-    speed: float = 1.0
+    speed: Positive = 1.0
     addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -55,7 +66,7 @@ class Host:
                 f"host {self.name!r}: slots is {shown(self.slots)}; give whole numbers by kind,"
                 " such as {'task': 2}"
             )
-        check_positive(f"host {self.name!r}: speed", self.speed)
+        check_limits(f"host {self.name!r}", self)
         for kind, count in self.slots.items():
             if count < 0:
                 raise InputError(
@@ -84,8 +95,8 @@ class Cluster:
     """
 
     hosts: tuple[Host, ...] = field(default=())
-    heartbeat: float = 0.0
-    grace: float = GRACE_SECONDS
+    heartbeat: Seconds = 0.0
+    grace: Seconds = GRACE_SECONDS
     kinds: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -95,8 +106,7 @@ class Cluster:
                 f"cluster: hosts is {hosts!r:.80}; give a tuple of Host, or a number of slots"
                 " to Cluster.of_slots"
             )
-        for name in "heartbeat", "grace":
-            check_time(f"cluster: {name}", getattr(self, name))
+        check_limits("cluster", self)
         check_type("cluster: kinds", self.kinds, frozenset, "give a frozenset of texts")
         names = [host.name for host in self.hosts]
         if len(set(names)) < len(names):
@@ -271,6 +281,11 @@ def _short(name: str) -> str:
 
 # The network of a cluster: the bandwidth between hosts and racks.
 
+Bandwidth = Annotated[
+    float, replace(POSITIVE, remedy=f"{POSITIVE.remedy} bytes a second", or_infinite=True)
+]
+"""Bytes a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -280,11 +295,9 @@ class Network:
     share each of these fairly.
     """
 
-    host: float = inf
-    rack: float = inf
-    core: float = inf
+    host: Bandwidth = inf
+    rack: Bandwidth = inf
+    core: Bandwidth = inf
 
     def __post_init__(self) -> None:
-        for name in ("host", "rack", "core"):
-            if getattr(self, name) != inf:
-                check_positive(f"network: {name}, bytes a second,", getattr(self, name))
+        check_limits("network", self)

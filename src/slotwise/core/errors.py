@@ -16,9 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
+from math import inf
 from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 
 class SlotwiseWarning(UserWarning):
@@ -169,15 +172,90 @@ def check_range(
         raise InputError(f"{what} is {shown(value)}; {remedy}")
 
 
-def check_positive(what: str, value: object) -> None:
-    """InputError unless it is a positive number whose sums and products do not overflow."""
-    remedy = f"give a number > 0, from {MIN_NUMBER:g} to {MAX_NUMBER:g}"
-    check_range(what, value, MIN_NUMBER, MAX_NUMBER, remedy)
+# Limits that the annotation of a field states once, for Python and for workload files.
 
 
-def check_time(what: str, value: object) -> None:
-    """InputError unless it is a number of seconds that instants can be as large as."""
-    check_range(what, value, 0, MAX_TIME, f"give seconds >= 0, at most {MAX_TIME:g}")
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The least and the most that a field may be, and the remedy for another value.
+
+    whole        only whole numbers
+    or_infinite  infinity, too, in Python
+    """
+
+    least: float
+    most: float
+    remedy: str
+    whole: bool = False
+    or_infinite: bool = False
+
+    def admit(self, value: Any) -> bool:
+        """Whether the value is within the limits. An integer may have any number of digits."""
+        if not isinstance(value, WHOLE if self.whole else NUMBER) or isinstance(value, bool):
+            return False
+        number: Any = value  # Type checks know no order of numbers.Real.
+        return self.least <= number <= self.most or (self.or_infinite and number == inf)
+
+    def check(self, what: str, value: object) -> None:
+        """InputError for a value outside the limits."""
+        if not self.admit(value):
+            raise InputError(f"{what} is {shown(value)}; {self.remedy}")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The schema of the type with these limits; JSON schemas show them, too."""
+        schema = handler(source)
+        if self.least != MIN_NUMBER:
+            return schema | {"ge": self.least, "le": self.most}
+        # A plain dictionary, because the core must not import pydantic.
+        return {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": self._not_minute},
+            "schema": schema | {"gt": 0, "le": self.most},
+        }
+
+    def _not_minute(self, value: float) -> float:
+        if value < self.least:
+            raise ValueError(f"expected a number >= {self.least}")
+        return value
+
+
+TIME = Limits(0, MAX_TIME, f"give seconds >= 0, at most {MAX_TIME:g}")
+"""Seconds that instants can be as large as."""
+
+POSITIVE = Limits(
+    MIN_NUMBER, MAX_NUMBER, f"give a number > 0, from {MIN_NUMBER:g} to {MAX_NUMBER:g}"
+)
+"""A positive number whose sums and products do not overflow."""
+
+Seconds = Annotated[float, TIME]
+Positive = Annotated[float, POSITIVE]
+Part = Annotated[float, Limits(0, 1, "give a part from 0 to 1")]
+
+
+@cache
+def _limits_of(cls: Any) -> tuple[tuple[str, Any, Limits, bool], ...]:
+    """The fields with limits, the usual type of each, and whether it may be None."""
+    found = []
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
+        for limits in getattr(kinds[0], "__metadata__", ()):
+            if isinstance(limits, Limits):
+                usual = int if limits.whole else float
+                found.append((name, usual, limits, len(kinds) > 1))
+    return tuple(found)
+
+
+def check_limits(what: str, value: Any) -> None:
+    """InputError if a field of a dataclass is outside the limits of its annotation."""
+    for name, usual, limits, is_optional in _limits_of(value.__class__):
+        given: Any = getattr(value, name)
+        if given.__class__ is usual and limits.least <= given <= limits.most:
+            continue  # The usual case: fast.
+        if not (is_optional and given is None) and not limits.admit(given):
+            raise InputError(f"{what}: {name} is {shown(given)}; {limits.remedy}")
+
+
+check_positive, check_time = POSITIVE.check, TIME.check
 
 
 def shown(value: object) -> str:

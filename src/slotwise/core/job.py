@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, NamedTuple, TypeVar, dataclass_transform
 
-from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
+from slotwise.core.cluster import ANY_KIND, Cluster, Count, Host, Slots
 from slotwise.core.errors import (
     MAX_NUMBER,
     MAX_SECONDS,
     MAX_TIME,
     InputError,
+    Limits,
+    Part,
+    Positive,
+    Seconds,
+    check_limits,
     check_name,
-    check_positive,
-    check_range,
-    check_time,
     is_number,
     is_whole,
     shown,
@@ -42,6 +44,8 @@ MAX_COMMANDS = 100_000
 MAX_BYTES = 10**15
 """The maximum number of bytes of a block: sums of many stay precise."""
 
+Bytes = Annotated[int, Limits(0, MAX_BYTES, "give a whole number of bytes >= 0", whole=True)]
+
 
 class PhaseId(NamedTuple):
     """The name of one phase of one job."""
@@ -58,19 +62,12 @@ class Block:
     """A piece of input and the hosts that hold a copy of it."""
 
     hosts: frozenset[str]
-    size_bytes: int = 0
+    size_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.hosts, frozenset):  # A list or a set is accepted, too.
-            object.__setattr__(self, "hosts", _names("hosts of a block", self.hosts))
-        check_range(
-            "size_bytes of a block",
-            self.size_bytes,
-            0,
-            MAX_BYTES,
-            "give a whole number of bytes >= 0",
-            whole=True,
-        )
+            object.__setattr__(self, "hosts", _names("block: hosts", self.hosts))
+        check_limits("block", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +156,13 @@ class Phase:
     tasks: Tasks
     kind: str = "task"
     after: frozenset[str] = frozenset()
-    slots_min: int = 0
-    slots_max: int | None = None
-    slow_start: float = 1.0
-    copy: float = 0.0
+    slots_min: Count = 0
+    slots_max: Slots | None = None
+    slow_start: Part = 1.0
+    copy: Seconds = 0.0
     continues: str | None = None
     grows: bool = False
-    slots: int = 1
+    slots: Slots = 1
     gang: bool = False
     gated: bool = False
 
@@ -176,16 +173,7 @@ class Phase:
             raise InputError(
                 f"phase {self.name!r}: tasks is {self.tasks!r}; give Tasks(number, work)"
             )
-        for what in ("slots_min", "slots_max", "slots"):
-            value = getattr(self, what)
-            if not is_whole(value) and not (what == "slots_max" and value is None):
-                raise InputError(
-                    f"phase {self.name!r}: {what} is {shown(value)}; give a whole number"
-                )
-            if value is not None and value > MAX_SLOTS:
-                raise InputError(
-                    f"phase {self.name!r}: {what} is {shown(value)}; give at most {MAX_SLOTS}"
-                )
+        check_limits(f"phase {self.name!r}", self)
         for what in ("grows", "gang", "gated"):
             if not isinstance(getattr(self, what), bool):
                 raise InputError(
@@ -195,25 +183,16 @@ class Phase:
         # One name, a list or a set is accepted, too.
         after = _names(f"phase {self.name!r}: after", self.after)
         object.__setattr__(self, "after", after)
-        if self.slots_min < 0:
+        if self.slots_max is not None and self.slots_max < self.slots_min:
             raise InputError(
-                f"phase {self.name!r}: slots_min is {self.slots_min}; it must be >= 0"
+                f"phase {self.name!r}: slots_min is {self.slots_min}, above slots_max"
+                f" {self.slots_max}; lower one or raise the other"
             )
-        if self.slots_max is not None and self.slots_max < max(1, self.slots_min):
-            raise InputError(
-                f"phase {self.name!r}: slots_max is {self.slots_max}; it must be at least"
-                f" {max(1, self.slots_min)} (slots_min is {self.slots_min})"
-            )
-        if self.slots < 1:
-            raise InputError(f"phase {self.name!r}: slots is {self.slots}; it must be >= 1")
         if self.slots_max is not None and self.slots_max < self.slots:
             raise InputError(
                 f"phase {self.name!r}: slots_max is {self.slots_max}, and each task occupies"
-                f" {self.slots} slots; give it at least {self.slots}"
+                f" {self.slots} slots; lower slots or raise slots_max"
             )
-        slow_start = f"phase {self.name!r}: slow_start"
-        check_range(slow_start, self.slow_start, 0, 1, "give a part from 0 to 1")
-        check_time(f"phase {self.name!r}: copy", self.copy)
         if (self.slow_start < 1 or self.copy) and not self.after:
             raise InputError(
                 f"phase {self.name!r} copies from no phase; list earlier phases in `after`"
@@ -298,10 +277,10 @@ class Job:
 
     id: str
     phases: tuple[Phase, ...]
-    arrival: float = 0.0
+    arrival: Seconds = 0.0
     pool: str = "default"
-    weight: float = 1.0
-    deadline: float | None = None
+    weight: Positive = 1.0
+    deadline: Seconds | None = None
     steps: tuple[tuple[float, float], ...] = field(default=())
     penalty: str | None = None
     priority: str = "normal"
@@ -391,10 +370,7 @@ class Job:
             check_name(f"job {shown(self.id)}: {what}", getattr(self, what))
         if self.penalty is not None:
             check_name(f"job {self.id!r}: penalty", self.penalty)
-        check_time(f"job {self.id!r}: arrival", self.arrival)
-        check_positive(f"job {self.id!r}: weight", self.weight)
-        if self.deadline is not None:
-            check_time(f"job {self.id!r}: deadline", self.deadline)
+        check_limits(f"job {self.id!r}", self)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:
             if not isinstance(phase, Phase) or not isinstance(self.phases, Iterable):
@@ -488,18 +464,13 @@ class Shuffle:
     copies_per_job   copies that a job may run at once; None: the number of reduce slots
     """
 
-    slow_start: float = 1.0
+    slow_start: Part = 1.0
     split: bool = False
-    copies_per_slot: int = 2
-    copies_per_job: int | None = None
+    copies_per_slot: Slots = 2
+    copies_per_job: Slots | None = None
 
     def __post_init__(self) -> None:
-        check_range("shuffle: slow_start", self.slow_start, 0, 1, "give a part from 0 to 1")
-        remedy = f"give a whole number from 1 to {MAX_SLOTS}"
-        for name in ("copies_per_slot", "copies_per_job"):
-            value = getattr(self, name)
-            if name == "copies_per_slot" or value is not None:
-                check_range(f"shuffle: {name}", value, 1, MAX_SLOTS, remedy, whole=True)
+        check_limits("shuffle", self)
 
     def cluster(self, cluster: Cluster) -> Cluster:
         """The cluster, with slots for copying added if `split` and it has none yet."""

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, reduce
 from math import inf
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
 from slotwise.core.errors import (
     MIN_NUMBER,
+    TIME,
     InputError,
+    Limits,
+    Positive,
+    Seconds,
+    check_limits,
     check_name,
-    check_positive,
     check_range,
-    check_time,
     check_type,
     is_number,
     shown,
@@ -24,6 +27,12 @@ from slotwise.core.job import Job, Phase
 
 PoolPolicy = Literal["fair", "fifo"]
 JobWeights = Literal["stated", "size"]
+Wait = Annotated[float, replace(TIME, or_infinite=True)]
+"""Seconds; infinity means never."""
+Fraction = Annotated[float, Limits(MIN_NUMBER, 1, "it must be above 0 and at most 1")]
+
+
+JobsMax = Annotated[int, Limits(1, inf, "give a whole number >= 1", whole=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +51,13 @@ class Preemption:
     What nobody states has the value of `TimeOuts`.
     """
 
-    least_after: float | None = None
-    fair_after: float | None = None
-    fraction: float | None = None
-    grace: float | None = None
+    least_after: Wait | None = None
+    fair_after: Wait | None = None
+    fraction: Fraction | None = None
+    grace: Seconds | None = None
 
     def __post_init__(self) -> None:
-        for name in ("least_after", "fair_after"):
-            seconds = getattr(self, name)
-            if seconds is not None and seconds != inf:
-                check_time(f"preemption: {name}", seconds)
-        if self.fraction is not None:
-            what, remedy = "preemption: fraction", "it must be above 0 and at most 1"
-            check_range(what, self.fraction, MIN_NUMBER, 1, remedy)
-        if self.grace is not None:
-            check_time("preemption: grace", self.grace)
+        check_limits("preemption", self)
 
     def stated(self) -> dict[str, float]:
         """What is not inherited, by name."""
@@ -91,12 +92,12 @@ class Pool:
     """
 
     name: str = "default"
-    weight: float = 1.0
+    weight: Positive = 1.0
     slots_min: Mapping[str, int] = field(default_factory=dict)
     slots_max: Mapping[str, int] = field(default_factory=dict)
     policy: PoolPolicy = "fair"
     parent: str | None = None
-    jobs_max: int | None = None
+    jobs_max: JobsMax | None = None
     job_weights: JobWeights = "stated"
     preemption: Preemption | None = None
 
@@ -104,7 +105,7 @@ class Pool:
         check_name("the name of a pool", self.name)
         if self.parent is not None:
             check_name(f"pool {self.name!r}: parent", self.parent)
-        check_positive(f"pool {self.name!r}: weight", self.weight)
+        check_limits(f"pool {self.name!r}", self)
         for name, known in ("policy", PoolPolicy), ("job_weights", JobWeights):
             if getattr(self, name) not in get_args(known):
                 raise InputError(
@@ -135,9 +136,6 @@ class Pool:
                     f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
                     f" slots_max {max_share}; lower one or raise the other"
                 )
-        if self.jobs_max is not None:
-            what = f"pool {self.name!r}: jobs_max"
-            check_range(what, self.jobs_max, 1, inf, "give a whole number >= 1", whole=True)
 
     @property
     def kinds(self) -> frozenset[str]:

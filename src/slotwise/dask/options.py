@@ -15,7 +15,7 @@ import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, Positive, Seconds
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
@@ -31,9 +31,7 @@ from slotwise.workload.schema import (
     ObjectiveEntry,
     Place,
     PoolEntry,
-    Positive,
     Priority,
-    Seconds,
 )
 from slotwise.workload.text import Lines, complaint, parse_text, place, read_text, short
 from slotwise.workload.workload import Workload
@@ -87,11 +85,6 @@ class GateEntry(Entry):
         if value not in tuple(ALLOCATORS):
             raise ValueError(f"unknown; expected one of {', '.join(ALLOCATORS)}")
         return value
-
-    @field_validator("objective", mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"penalty": value} if isinstance(value, str) else value
 
 
 class AnnotationEntry(Entry):

@@ -205,7 +205,11 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
         _at((*where, "pool"), lines, lambda job=job: pools.check_holds_jobs(job.pool))
-        made = _at(where, lines, lambda job=job: _job(job, served, block_bytes))
+        phases = tuple(
+            _at((*where, "phases", at), lines, lambda one=one: _phase(one, served, block_bytes))
+            for at, one in enumerate(job.phases or ())
+        )
+        made = _at(where, lines, lambda job=job, phases=phases: _job(job, phases, served))
         jobs.append(made)
         stated = made if isinstance(made, Job) else _stated(job)
         # A missing deadline or step is reported at the penalty of the job, if it has one.
@@ -358,9 +362,10 @@ def _stated(entry: JobEntry) -> Job:
     return Job(phases=(Phase("any", Tasks(1)),), **_properties(entry))
 
 
-def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | Described:
-    if entry.phases is not None:
-        phases = tuple(_phase(phase, cluster, block_bytes) for phase in entry.phases)
+def _job(
+    entry: JobEntry, phases: tuple[Phase, ...], cluster: Cluster | None
+) -> Job | Described:
+    if phases:
         return Job(phases=phases, **_properties(entry))
     if entry.dataflow is not None:
         given = {key: getattr(entry, key) for key in DATAFLOW_KEYS}

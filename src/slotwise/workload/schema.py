@@ -14,21 +14,15 @@ from pydantic import (
     model_validator,
 )
 
-from slotwise.core.cluster import GRACE_SECONDS, MAX_SLOTS
-from slotwise.core.errors import MAX_NUMBER, MAX_TIME, MIN_NUMBER
-from slotwise.core.job import MAX_BYTES, MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES
+from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
+from slotwise.core.errors import MAX_NUMBER, Part, Positive, Seconds
+from slotwise.core.job import MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES, Bytes
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
 
 # Types of values and strict validation, common to all entries of a workload file.
-
-
-def _not_minute(value: float) -> float:
-    if value < MIN_NUMBER:
-        raise ValueError(f"expected a number >= {MIN_NUMBER}")
-    return value
 
 
 def _source_of_hosts(value: str) -> str:
@@ -51,12 +45,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
 HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
 InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
-Seconds = Annotated[float, Field(ge=0, le=MAX_TIME)]
 Cost = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
-Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER), AfterValidator(_not_minute)]
-Part = Annotated[float, Field(ge=0, le=1)]
-Slots = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
-Count = Annotated[int, Field(ge=0, le=MAX_SLOTS)]
 
 
 class Entry(BaseModel):
@@ -195,7 +184,7 @@ class PlacementEntry(Entry):
 
     replicas: Annotated[int, Field(ge=1)] = 3
     policy: Policy = "racks"
-    block_bytes: Annotated[int, Field(ge=0, le=MAX_BYTES)] = 0
+    block_bytes: Bytes = 0
 
 
 class NetworkEntry(Entry):
@@ -225,10 +214,18 @@ class PreemptionEntry(Entry):
 
 
 class ObjectiveEntry(Entry):
-    """A penalty and its aggregation: sum, or max (the default for makespan)."""
+    """A penalty and its aggregation: sum, or max (the default for makespan).
+
+    The name of a penalty alone stands for the penalty with its default aggregation.
+    """
 
     penalty: str = "response"
     aggregate: Literal["sum", "max"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"penalty": value} if isinstance(value, str) else value
 
     @field_validator("penalty")
     @classmethod
@@ -290,16 +287,6 @@ class PhaseEntry(Entry):
                 raise ValueError(
                     f"work is {self.work} but its tasks add up to {total}; leave work out"
                 )
-        if self.slots_max is not None and self.slots_min > self.slots_max:
-            raise ValueError(
-                f"slots_min is {self.slots_min}, above slots_max {self.slots_max};"
-                " lower one or raise the other"
-            )
-        if self.slots_max is not None and self.slots_max < self.slots:
-            raise ValueError(
-                f"slots_max is {self.slots_max}, and each task occupies {self.slots} slots;"
-                " lower slots or raise slots_max"
-            )
         if self.gang and self.tasks is None:
             raise ValueError("a gang starts all of its tasks together; give their number")
         return self

@@ -7,19 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from slotwise.core.cluster import Cluster, Network
 from slotwise.core.errors import (
     InputError,
+    Limits,
     check_all,
+    check_limits,
     check_path,
     check_range,
     check_type,
     shown,
 )
 from slotwise.core.events import HostChange
-from slotwise.core.job import MAX_BYTES, Job, Shuffle
+from slotwise.core.job import Bytes, Job, Shuffle
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
 from slotwise.core.pools import Pool, Preemption
@@ -124,6 +126,9 @@ class DataflowJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+Replicas = Annotated[int, Limits(1, inf, "expected a whole number >= 1", whole=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """How input is distributed over hosts in a simulation.
@@ -133,14 +138,12 @@ class Placement:
     block_bytes  bytes that each task reads, over the network if its host holds no copy
     """
 
-    replicas: int = 3
+    replicas: Replicas = 3
     policy: Policy = "racks"
-    block_bytes: int = 0
+    block_bytes: Bytes = 0
 
     def __post_init__(self) -> None:
-        for name, least, most in ("replicas", 1, inf), ("block_bytes", 0, MAX_BYTES):
-            value, remedy = getattr(self, name), f"expected a whole number >= {least}"
-            check_range(f"placement: {name}", value, least, most, remedy, whole=True)
+        check_limits("placement", self)
 
 
 Described = ProgramJob | CommandJob | DataflowJob
