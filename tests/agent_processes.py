@@ -19,9 +19,9 @@ from slotwise.backends.agents.agent import BEAT_SECONDS, AgentConfig, line_for
 from slotwise.backends.agents.backend import AgentsBackend
 from slotwise.backends.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.backends.executing import Pickle
+from slotwise.backends.inbox import Entry
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local import worker
-from slotwise.backends.local.arrivals import Entry
 from slotwise.backends.local.backend import LocalBackend
 from slotwise.core.cluster import Cluster, Host
 from slotwise.jobs.execution import Execution

@@ -44,7 +44,7 @@ class Changing(LocalBackend):
     def wait(self, until: float | None) -> Sequence[Event]:
         """Also put the changes that are due."""
         while self.left and self.left[0].at <= self.now:
-            self.put(self.left.pop(0))
+            self.inbox.put(self.left.pop(0))
         at = [self.left[0].at] if self.left else []
         return super().wait(min(at + ([] if until is None else [until]), default=None))
 

@@ -111,22 +111,22 @@ def _drive_open(fake: FakeCluster, workload: Path, log: Path) -> None:
             (job,) = details
             execution: Any = arriving(jobs[job], now, str)
             execution.open()
-            backend.put(execution)
+            backend.inbox.put(execution)
         elif what == "cancel":
-            backend.put(JobCancelled(now, *details))
+            backend.inbox.put(JobCancelled(now, *details))
         elif what == "change":
-            backend.put(JobChanged(now, *details))
+            backend.inbox.put(JobChanged(now, *details))
         elif what == "pools":
-            backend.put(PoolsChanged(now, tuple(Pool(**pool) for pool in details[0])))
+            backend.inbox.put(PoolsChanged(now, tuple(Pool(**pool) for pool in details[0])))
         elif what == "objective":
-            backend.put(ObjectiveChanged(now, *details))
+            backend.inbox.put(ObjectiveChanged(now, *details))
         elif what == "drain":
-            backend.put(HostDrained(now, *details))
+            backend.inbox.put(HostDrained(now, *details))
         elif what == "remove":
-            backend.put(HostRemoved(now, *details))
+            backend.inbox.put(HostRemoved(now, *details))
         else:
             assert what == "close"
-            backend.put(JobsClosed(now))
+            backend.inbox.put(JobsClosed(now))
 
     with (
         LogFile(log, header) as record,

@@ -70,7 +70,7 @@ def test_an_interrupted_close_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) 
 def test_jobs_that_end_while_others_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop forgets each job of calls before the next one is cancelled."""
     session = Session(1)
-    put = session._intake.put
+    put = session._intake.inbox.put
 
     def put_and_wait(entry: Any) -> None:
         put(entry)
@@ -79,7 +79,7 @@ def test_jobs_that_end_while_others_are_cancelled(monkeypatch: pytest.MonkeyPatc
             assert time.monotonic() < until
             time.sleep(0.001)
 
-    monkeypatch.setattr(session._intake, "put", put_and_wait)
+    monkeypatch.setattr(session._intake.inbox, "put", put_and_wait)
     executors = [session.executor() for _ in range(3)]
     stuck = [executor.submit(time.sleep, 1000.0) for executor in executors]
     session.close(cancels=True)

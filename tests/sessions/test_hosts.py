@@ -162,7 +162,7 @@ def test_each_call_of_an_executor_may_occupy_two_slots(tmp_path: Path, marks: Pa
         ):
             with pytest.raises(InputError, match=says):
                 session.executor(slots=slots)
-        with pytest.raises(InputError, match="give it at least 2"):
+        with pytest.raises(InputError, match="raise slots_max to at least 2"):
             session.executor(slots=2, slots_max=1)
 
 

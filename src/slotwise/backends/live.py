@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from slotwise.backends.executing import Executing
-from slotwise.backends.local.arrivals import Arrivals, Ask, Entry, StopTask
+from slotwise.backends.inbox import Ask, Inbox, StopTask
 from slotwise.backends.local.unresponsive import ResponseChange, ResponseMonitor
 from slotwise.backends.local.workers import Reply, UserCodeError, Workers
 from slotwise.core.cluster import Cluster, Host
@@ -49,11 +49,13 @@ class LiveBackend(ABC):
     new attempt that cannot start is reported as lost. `Executing` stores results and commits
     jobs. `close` kills all processes and removes the output of unfinished jobs.
 
-    If `is_open`, jobs, requests and changes of hosts may be `put` until `JobsClosed`, which
-    ends the run. Worker processes are started for added hosts, and killed on removed ones.
+    If `is_open`, the `inbox` takes jobs, requests and changes of hosts until `JobsClosed`,
+    which ends the run. Worker processes are started for added hosts, and killed on removed
+    ones.
 
     SlotwiseError if the worker processes cannot be started.
 
+    inbox     what other threads ask of the loop
     is_local  whether all hosts are this machine
     """
 
@@ -69,7 +71,7 @@ class LiveBackend(ABC):
     ) -> None:
         """Start the hosts of `cluster`. `workers` has no slots yet and is closed with it."""
         given = list(executions)
-        self._arrivals = Arrivals(given, is_open=is_open)
+        self.inbox = Inbox(given, workers.wake, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
         self._slots = SlotTable()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
@@ -110,14 +112,6 @@ class LiveBackend(ABC):
         """Seconds since the backend was created."""
         return time.monotonic() - self._zero
 
-    def put(self, entry: Entry) -> None:
-        """Add a job, whose `open` was called, a request or an action to the inbox.
-
-        May be called from any thread until `close`, if the backend is open.
-        """
-        self._arrivals.put(entry)
-        self._workers.wake()
-
     def on_event(self, event: Request | HostChange) -> None:
         """Apply an event raised by a function that was passed by `Ask`, in this turn."""
         if isinstance(event, HostChange):
@@ -128,7 +122,7 @@ class LiveBackend(ABC):
 
     def answer_all(self) -> None:
         """Call the functions that are left in the inbox after the end of the run."""
-        for entry in self._arrivals.take(self.now):
+        for entry in self.inbox.take(self.now):
             if isinstance(entry, Ask):
                 entry.function()
 
@@ -148,9 +142,9 @@ class LiveBackend(ABC):
         once.
         """
         due = inf if until is None else until
-        due = min(due, self._arrivals.next_at)
+        due = min(due, self.inbox.next_at)
         while True:
-            wake = min(due, self._monitor.next_check, self._arrivals.next_at)
+            wake = min(due, self._monitor.next_check, self.inbox.next_at)
             if self._ends:
                 wake = min([wake, *self._due_ends().values()])
             timeout = 0.0 if self._events else max(0.0, wake - self.now)
@@ -184,7 +178,7 @@ class LiveBackend(ABC):
         A function of `Ask` sees the state after all earlier entries. Its own events, like a
         change of hosts, are applied to the state before the next entry is taken.
         """
-        for entry in self._arrivals.take(now):
+        for entry in self.inbox.take(now):
             if isinstance(entry, HostChange):
                 self._change_hosts(entry)
                 return
@@ -196,7 +190,7 @@ class LiveBackend(ABC):
                     self._kill(slot)
             elif isinstance(entry, Ask):
                 if self._events:  # These are applied to the state first.
-                    self._arrivals.put_back(entry)
+                    self.inbox.put_back(entry)
                 else:
                     entry.function()
                 return

@@ -191,7 +191,7 @@ class Phase:
         if self.slots_max is not None and self.slots_max < self.slots:
             raise InputError(
                 f"phase {self.name!r}: slots_max is {self.slots_max}, and each task occupies"
-                f" {self.slots} slots; lower slots or raise slots_max"
+                f" {self.slots} slots; lower slots, or raise slots_max to at least {self.slots}"
             )
         if (self.slow_start < 1 or self.copy) and not self.after:
             raise InputError(

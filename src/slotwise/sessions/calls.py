@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
-from slotwise.backends.local.arrivals import Entry, StopTask
+from slotwise.backends.inbox import Inbox, StopTask
 from slotwise.backends.local.call_stream import (
     Call,
     CallFiles,
@@ -42,14 +42,11 @@ class CallHost(Control, Protocol):
 
     lock: threading.RLock
     files: CallFiles
+    inbox: Inbox
 
     @property
     def now(self) -> float:
         """Seconds since the session began."""
-        ...
-
-    def put(self, entry: Entry) -> None:
-        """Put an entry into the inbox of the loop; the caller holds the lock."""
         ...
 
     def begin(self, calls: OpenCalls) -> None:
@@ -129,20 +126,20 @@ class OpenCalls(CallStream):
         future.job, future.task = self.job.id, self.count
         self.of_task[self.count] = future
         if self.append(call):
-            self._host.put(self)
+            self._host.inbox.put(self)
 
     def end(self) -> None:
         """Accept no more calls; the caller holds the lock. Idempotent."""
         if self._is_open and self.count:
             self._is_open = False
             # Put again, since an interrupt may have prevented this for the last call.
-            self._host.put(self)
-            self._host.put(PhaseClosed(self._host.now, self.phase))
+            self._host.inbox.put(self)
+            self._host.inbox.put(PhaseClosed(self._host.now, self.phase))
             self._end_if_cancelled()
 
     def cancelled(self, task: int) -> None:
         """Stop a call that was cancelled; the caller holds the lock."""
-        self._host.put(StopTask(self.phase, task))
+        self._host.inbox.put(StopTask(self.phase, task))
         self._cancelled.add(task)
         self._end_if_cancelled()
 
@@ -155,7 +152,7 @@ class OpenCalls(CallStream):
         if self._is_open or not 0 < len(left) <= len(self._cancelled):
             return
         if self._cancelled.issuperset(list(left)):  # One of these may have ended meanwhile.
-            self._host.put(JobCancelled(self._host.now, self.job.id))
+            self._host.inbox.put(JobCancelled(self._host.now, self.job.id))
 
     def may_start(self, task: int) -> bool:
         """Mark a call as running; False if it was cancelled."""

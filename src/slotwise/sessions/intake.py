@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from slotwise.backends.local.arrivals import Entry as Put
 from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision, GiveUp, Launch
@@ -68,7 +67,7 @@ class SessionCore:
         records = [*filter(None, (learning.record, progress)), self._on_turn]
         self.files = CallFiles(is_local=place.presence is not None)  # Else, on other hosts.
         self.loop = LoopThread(header, place.backend, records, log)
-        self.state = self.loop.state
+        self.state, self.inbox = self.loop.state, self.loop.backend.inbox
         self.cells = cells_of_notebook()
         self.loop.start(self._ended)
 
@@ -101,7 +100,7 @@ class SessionCore:
                 self.check_job(job)  # The pools may have changed.
                 self.jobs[job.id] = (future, execution)
                 self.learning.begin(execution)
-                self.put(execution)
+                self.inbox.put(execution)
         except BaseException:
             execution.close(succeeded=False)
             raise
@@ -126,7 +125,7 @@ class SessionCore:
             self._has_ended_jobs = True
             for calls in list(self._calls.values()):
                 calls.end()
-            self.put(JobsClosed(self.now))
+            self.inbox.put(JobsClosed(self.now))
 
     def cancel_jobs(self) -> None:
         """Cancel the jobs that are not over."""
@@ -134,7 +133,7 @@ class SessionCore:
             future.cancel()
         with self.lock:  # A cancelled call may never be launched, and thus never end its job.
             for job in list(self._calls):  # The loop removes those that are over.
-                self.put(JobCancelled(self.now, job))
+                self.inbox.put(JobCancelled(self.now, job))
 
     def _pending(self) -> list[Future[Any]]:
         with self.lock:
@@ -143,11 +142,6 @@ class SessionCore:
             return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
 
     # For calls (`CallHost`).
-
-    def put(self, entry: Put) -> None:
-        """Put an entry into the inbox of the loop; the caller holds the lock."""
-        if not self.is_ended:
-            self.loop.backend.put(entry)
 
     def begin(self, calls: OpenCalls) -> None:
         """Begin a job of calls; the caller holds the lock."""
@@ -189,7 +183,7 @@ class SessionCore:
             if calls is not None and calls.grows and future.task is not None:
                 calls.cancelled(future.task)
             elif calls is not None or future.job in self.jobs:
-                self.put(JobCancelled(self.now, future.job))
+                self.inbox.put(JobCancelled(self.now, future.job))
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds, and why. InputError for a job that is not active."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
+from slotwise.backends.inbox import Ask
 from slotwise.backends.live import LiveBackend
-from slotwise.backends.local.arrivals import Ask
 from slotwise.core.errors import SlotwiseError
 from slotwise.core.events import HostChange, Request
 from slotwise.core.log import Header, LogFile
@@ -112,7 +112,7 @@ class LoopThread:
             if self._is_over:
                 call()
             else:
-                self.backend.put(Ask(call))
+                self.backend.inbox.put(Ask(call))
         return answer.result()
 
     def on_event(self, event: Request | HostChange) -> None:

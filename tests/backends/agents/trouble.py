@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_processes import Loopback
 from slotwise.backends.agents.backend import AgentsBackend
-from slotwise.backends.local.arrivals import Ask
+from slotwise.backends.inbox import Ask
 from slotwise.core.cluster import Cluster
 from slotwise.core.events import HostDrained
 
@@ -93,7 +93,7 @@ class Trouble:
     def _drain(self, host: str) -> None:
         """Its running tasks end first; perhaps not all of them, because it comes back soon."""
         backend = self._backend
-        backend.put(Ask(lambda: backend.on_event(HostDrained(backend.now, host))))
+        backend.inbox.put(Ask(lambda: backend.on_event(HostDrained(backend.now, host))))
         self._wait(4 * self._pause)
         self._reconnect(host)
 

@@ -48,7 +48,7 @@ def kinds(events: list[Any]) -> list[type]:
 def test_an_added_host_runs_tasks(scene: Scene, tmp_path: Path) -> None:
     """Also one of another speed; its workers are its own."""
     before = set(scene.backend._processes.pids())
-    scene.backend.put(HostAdded(0.0, Host("c", {"task": 1}, speed=0.5)))
+    scene.backend.inbox.put(HostAdded(0.0, Host("c", {"task": 1}, speed=0.5)))
     scene.await_events(HostAdded)
     (pid,) = {*scene.backend._processes.pids()} - before
     scene.launch(0, "c")
@@ -63,7 +63,7 @@ def test_a_removed_host_loses_its_tasks_first(scene: Scene, tmp_path: Path) -> N
     wait_for_marks(tmp_path, 3)
     pids = scene.pids("a")
     others = scene.pids("b")
-    scene.backend.put(HostRemoved(0.0, "a"))
+    scene.backend.inbox.put(HostRemoved(0.0, "a"))
     events = scene.await_events(HostRemoved)
     assert kinds(events) == [TaskFailed, TaskFailed, HostRemoved]
     assert all(event.lost for event in events[:2])
@@ -84,14 +84,14 @@ def test_a_drained_host_ends_its_workers_after_its_last_task(
     scene.launch(0, "a")
     wait_for_marks(tmp_path, 1)
     pids = scene.pids("a")
-    scene.backend.put(HostDrained(0.0, "a"))
-    scene.backend.put(HostDrained(0.0, "a"))
+    scene.backend.inbox.put(HostDrained(0.0, "a"))
+    scene.backend.inbox.put(HostDrained(0.0, "a"))
     assert kinds(scene.await_events(HostDrained)) == [HostDrained]
     assert all(exists(pid) for pid in pids)
     let_go(tmp_path, pids)
     scene.await_events(TaskFinished)
     await_end(*pids)
-    scene.backend.put(HostAdded(0.0, Host("a", {"task": 1})))
+    scene.backend.inbox.put(HostAdded(0.0, Host("a", {"task": 1})))
     assert kinds(scene.await_events(HostAdded)) == [HostAdded]
 
 
@@ -101,7 +101,7 @@ def test_an_unresponsive_host_is_removed(scene: Scene, tmp_path: Path) -> None:
     wait_for_marks(tmp_path, 1)
     assert HostLost in kinds(scene.stop_host("b"))
     pids = scene.pids("b")
-    scene.backend.put(HostRemoved(0.0, "b"))
+    scene.backend.inbox.put(HostRemoved(0.0, "b"))
     assert kinds(scene.await_events(HostRemoved)) == [TaskFailed, HostRemoved]
     await_end(*pids)
     assert scene.events_until(scene.backend.now + 0.2) == []
@@ -131,9 +131,9 @@ def test_a_job_that_is_committed_is_not_lost_with_its_host() -> None:
         scene.launch(0, "b")
         while not calls.has_begun.is_set():
             backend.wait(backend.now + 0.01)
-        backend.put(HostRemoved(0.0, "b"))
+        backend.inbox.put(HostRemoved(0.0, "b"))
         assert kinds(scene.await_events(HostDrained)) == [HostDrained]
-        backend.put(HostRemoved(0.0, "b"))
+        backend.inbox.put(HostRemoved(0.0, "b"))
         calls.may_end.set()
         assert kinds(scene.await_events(TaskFinished)) == [TaskFinished]
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Protocol
 
 from slotwise.backends.agents.slots import AgentHost, AgentSlots
+from slotwise.backends.inbox import Ask
 from slotwise.backends.live import LiveBackend
-from slotwise.backends.local.arrivals import Ask
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import HostsLostError
 from slotwise.core.events import HostAdded, HostRemoved
@@ -76,8 +76,8 @@ class AgentsBackend(LiveBackend):
         self._end_reason = ""  # why no more hosts can join; empty while they can
         super().__init__(executions, cluster_of(hosts, grace), self._agents, is_open=is_open)
         source.watch(
-            lambda host: self.put(Ask(partial(self._join, host))),
-            lambda why: self.put(Ask(partial(self._end_joining, why))),
+            lambda host: self.inbox.put(Ask(partial(self._join, host))),
+            lambda why: self.inbox.put(Ask(partial(self._end_joining, why))),
         )
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class AgentsBackend(LiveBackend):
             if self._jobs.is_committing(connected.name):
                 self._waiting.append(connected)
             else:
-                self.put(Ask(partial(self._join, connected)))
+                self.inbox.put(Ask(partial(self._join, connected)))
         super()._take_arrivals(now)
         self._check_hosts_left()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from slotwise.backends.executing import Pickle
-from slotwise.backends.local.arrivals import Wakeup
+from slotwise.backends.inbox import Wakeup
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
 from slotwise.backends.local.workers import Reply, Status, UserCodeError, Workers

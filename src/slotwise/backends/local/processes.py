@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from slotwise.backends.executing import Pickle
-from slotwise.backends.local.arrivals import Wakeup
+from slotwise.backends.inbox import Wakeup
 from slotwise.backends.local.pacing import MIN_SPEED, CpuThrottle
 from slotwise.backends.local.process import GarbledError, WorkerProcess, interpreter_options
 from slotwise.backends.local.unresponsive import is_stopped

@@ -37,36 +37,39 @@ A `CallStream` may be put many times: it stands for the calls added since it was
 """
 
 
-class Arrivals:
+class Inbox:
     """The entries of a backend in order: jobs at their arrival, requests when they are put.
 
     Unless it `is_open`, `JobsClosed` follows the last job. `put` may be called from any thread;
-    all else belongs to the thread of the loop.
+    all else belongs to the thread of the loop, which `wake` wakes.
     """
 
-    def __init__(self, executions: Iterable[Execution], *, is_open: bool) -> None:
+    def __init__(
+        self, executions: Iterable[Execution], wake: Callable[[], None], *, is_open: bool
+    ) -> None:
         self._given = deque(sorted(executions, key=lambda execution: execution.job.arrival))
-        self._is_open = is_open
+        self._is_open, self._wake = is_open, wake
         self._has_closed = False
-        self._inbox: deque[Entry] = deque()
+        self._put: deque[Entry] = deque()
 
     @property
     def next_at(self) -> float:
         """The instant of the next known arrival; -inf if an entry was put."""
-        if self._inbox:
+        if self._put:
             return -inf
         if self._given:
             return self._given[0].job.arrival
         return inf if self._is_open or self._has_closed else -inf
 
     def put(self, entry: Entry) -> None:
-        """Append a job that arrives now, or another entry."""
+        """Append a job that arrives now, whose `open` was called, or another entry."""
         assert self._is_open or isinstance(entry, Ask), "jobs arrive later only if it is open"
-        self._inbox.append(entry)
+        self._put.append(entry)
+        self._wake()
 
     def put_back(self, entry: Entry) -> None:
         """Put back an entry that was taken, as the next one."""
-        self._inbox.appendleft(entry)
+        self._put.appendleft(entry)
 
     def take(self, now: float) -> Iterator[Entry]:
         """The entries that have arrived by now and were not taken before."""
@@ -75,9 +78,9 @@ class Arrivals:
         if not (self._given or self._is_open or self._has_closed):
             self._has_closed = True
             yield JobsClosed(now)
-        inbox = self._inbox
-        while inbox:
-            entry = inbox.popleft()
+        put = self._put
+        while put:
+            entry = put.popleft()
             if isinstance(entry, CallStream):
                 yield from _new_calls(entry, now)
             else:
