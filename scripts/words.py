@@ -36,16 +36,13 @@ class Words:
     """The list: regular expressions of phrases and words of names, each with its advice."""
 
     check: Sequence[str]
-    later: Sequence[str] = ()
     phrases: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def paths(self, root: Path) -> list[Path]:
-        """The files to check, without those that are deferred."""
-        found = sorted({path for glob in self.check for path in root.glob(glob)})
-        later = [root / name for name in self.later]
-        return [path for path in found if not any(path.is_relative_to(name) for name in later)]
+        """The files to check."""
+        return sorted({path for glob in self.check for path in root.glob(glob)})
 
 
 @dataclass(frozen=True)

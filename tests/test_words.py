@@ -12,7 +12,6 @@ from scripts.words import LIST, Words, check, findings
 LISTED = Words(**tomllib.loads(LIST.read_text(encoding="utf-8")))
 WORDS = Words(
     check=("*.md", "src/**/*.py"),
-    later=("src/later",),
     phrases=LISTED.phrases,
     names=LISTED.names,
 )
@@ -80,9 +79,9 @@ def test_allowed_lines_pass_and_what_allows_nothing_is_reported(tmp_path: Path) 
     assert [name for name, _ in check(pages, unused, tmp_path)] == ["a.md", "b.md", "b.md"]
 
 
-def test_deferred_paths_are_not_checked(tmp_path: Path) -> None:
-    """The files of the list, without those below a deferred path."""
-    names = ("page.md", "src/now/a.py", "src/later/b.py", "src/other.txt")
+def test_the_files_of_the_list_are_checked(tmp_path: Path) -> None:
+    """Those that a pattern names."""
+    names = ("page.md", "src/now/a.py", "src/other.txt")
     made = [written(tmp_path, name, "") for name in names]
     assert WORDS.paths(tmp_path) == made[:2]
 

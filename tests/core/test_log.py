@@ -80,7 +80,7 @@ def test_a_live_run_goes_on_without_a_log_that_cannot_be_written(
     for _ in range(3):
         record(0.0, [], [])
         assert len(caplog.records) == 1
-        assert "the run goes on without its log" in caplog.text
+        assert "the run continues without its log" in caplog.text
     with pytest.raises(InputError, match="'/dev/full': No space left"):
         record.__exit__(None, None, None)
 

@@ -68,7 +68,7 @@ def test_another_log_in_the_same_file_is_refused(path: Path) -> None:
     """The result of the first run is not mistaken for that of the second."""
     log = read_log(path)
     slotwise.simulate(JOBS[:1], "fair", slots=1, log=path)
-    with pytest.raises(InputError, match="was replaced by another; read it anew"):
+    with pytest.raises(InputError, match="was replaced by another; read it again"):
         list(log.turns)
 
 

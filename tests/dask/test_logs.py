@@ -79,7 +79,7 @@ def test_a_gate_goes_on_without_a_log_that_cannot_be_written(
         dask.finish(seconds=1e-6)
     assert not dask.gate.is_open
     assert [record.message for record in caplog.records] == [
-        "slotwise: the run goes on without its log: log '/dev/full': No space left on device;"
+        "slotwise: the run continues without its log: log '/dev/full': No space left on device;"
         " name another file"
     ]
     dask.gate.open()

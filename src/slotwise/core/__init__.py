@@ -1,1 +1,1 @@
-"""What is there, and what happened: values, the state, the loop and the log."""
+"""What exists, and what happened: values, the state, the loop and the log."""

@@ -57,7 +57,7 @@ class Host:
         check_name("the name of a host", self.name)
         check_name(f"host {self.name!r}: rack", self.rack)
         check_all(
-            f"host {self.name!r}: addresses", self.addresses, str, "give a tuple of texts"
+            f"host {self.name!r}: addresses", self.addresses, str, "give a tuple of strings"
         )
         if not isinstance(self.slots, Mapping) or not all(
             isinstance(kind, str) and is_whole(count) for kind, count in self.slots.items()
@@ -107,7 +107,7 @@ class Cluster:
                 " to Cluster.of_slots"
             )
         check_limits("cluster", self)
-        check_type("cluster: kinds", self.kinds, frozenset, "give a frozenset of texts")
+        check_type("cluster: kinds", self.kinds, frozenset, "give a frozenset of strings")
         names = [host.name for host in self.hosts]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -202,7 +202,7 @@ class Cluster:
     def check_slots(self, kind: str, slots: int) -> None:
         """InputError if no host has this number of slots for phases of this kind.
 
-        One slot is there, or will be when a host of the kind comes.
+        One slot is present, or will be when a host of the kind joins.
         """
         slot_kind = self.slot_kind(kind)
         if slots == 1 or not self.hosts:

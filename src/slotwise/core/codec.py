@@ -104,7 +104,7 @@ def encode(entry: Event | Decision) -> Plain:
 
 
 def decode(plain: Mapping[str, Any]) -> Event | Decision:
-    """The inverse of `encode`. KeyError if the object is no event or decision."""
+    """The inverse of `encode`. KeyError if the object is not an event or a decision."""
     entry: Event | Decision = _DECODERS[plain["is"]](plain)
     return entry
 

@@ -2,7 +2,7 @@
 
 SlotwiseError
  ├─ InputError        invalid input: a file, an argument, a program name (exit code 2)
- ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
+ ├─ RecordError       what a node of a dataflow wrote is not a record (its task fails)
  ├─ OutputError       a part of the output cannot be written (its task fails)
  ├─ WorkFolderError   intermediate files cannot be written or read (their task fails)
  ├─ InputChanged      an input file changed since the job was planned (its job fails)
@@ -37,7 +37,7 @@ class InputError(SlotwiseError):
 
 
 class RecordError(SlotwiseError, TypeError):
-    """What the function of a node wrote is no record, or its key is none; names the node."""
+    """A function of a node wrote something that is not a record, or whose key is not one."""
 
 
 class InputChanged(SlotwiseError):
@@ -49,7 +49,7 @@ class InputDiffers(InputChanged):
 
 
 class HostsLostError(SlotwiseError):
-    """All hosts have gone, and no others can join: what has begun cannot go on."""
+    """All hosts have left, and no others can join: what has begun cannot continue."""
 
 
 class OutputError(SlotwiseError):
@@ -60,7 +60,7 @@ class OutputError(SlotwiseError):
         """The error for a file of the output, with the remedy."""
         return cls(
             f"its output cannot be written to {path}: {error.strerror or error}; check that its"
-            " folder is there, on each host of a cluster, that it may be written to and is not"
+            " folder exists, on each host of a cluster, that it may be written to and is not"
             " full, and that nothing removes it while the job runs"
         )
 

@@ -103,7 +103,7 @@ class TasksBlocked:
 class TasksDropped:
     """Tasks of a gated phase are not needed any more: they count as done, without work.
 
-    The attempts of those that run go on until they end.
+    The attempts of those that run continue until they end.
     """
 
     at: float
@@ -222,7 +222,7 @@ class HostDrained:
 
 @dataclass(frozen=True, slots=True)
 class HostRemoved:
-    """A host left at once, for good.
+    """A host left at once, permanently.
 
     The attempts that ran there are lost; the backend reports their ends in the same turn. It
     has no effect on a host that has left already.
@@ -236,7 +236,7 @@ class HostRemoved:
 class HostResized:
     """A host has other numbers of slots from now on, of the kinds that it had.
 
-    What runs there goes on. If that is more than its slots, none of them is free until enough
+    What runs on it continues. If that is more than its slots, none of them is free until enough
     has ended.
     """
 
@@ -279,7 +279,7 @@ Request = (
     | PoolsChanged
     | ObjectiveChanged
 )
-"""What users ask for while a run goes on, besides jobs."""
+"""What users ask for during a run, besides jobs."""
 
 Event = (
     JobArrived
@@ -375,7 +375,7 @@ class ChangingHosts:
                 " take another name"
             )
         if host.name in self.cluster.by_name:
-            raise InputError(f"{what}, but is there already; remove it before, or rename one")
+            raise InputError(f"{what}, but is present already; remove it before, or rename one")
         try:
             self.cluster = self.cluster.with_host(host)
         except InputError as error:
@@ -422,12 +422,12 @@ def check_changes(
     A phase uses the kind of slots that it gets by the hosts that have come before its job.
     """
     hosts = ChangingHosts(cluster)
-    coming = sorted(jobs, key=lambda job: -job.arrival)
+    expected = sorted(jobs, key=lambda job: -job.arrival)
     phases: list[tuple[Job, Phase, str]] = []
     changes = in_order(changes)
     for change in [*changes, None]:
-        while coming and (change is None or coming[-1].arrival <= change.at):
-            job, kind_of = coming.pop(), hosts.cluster.slot_kind
+        while expected and (change is None or expected[-1].arrival <= change.at):
+            job, kind_of = expected.pop(), hosts.cluster.slot_kind
             phases.extend((job, phase, kind_of(phase.kind)) for phase in job.phases)
         if change is not None:
             hosts.follow(change)

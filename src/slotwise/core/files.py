@@ -1,4 +1,4 @@
-"""Opening files that users name, without blocking for ever on a pipe or a device."""
+"""Opening files that users name, without blocking forever on a pipe or a device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_regular(path: str | Path) -> BinaryIO:
     file = _open(path, "rb", _no_link)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+        raise OSError(errno.EINVAL, "It is not a regular file", str(path))
     return file
 
 

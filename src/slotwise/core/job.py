@@ -315,16 +315,16 @@ class Job:
         if not any(phase.waits_for for phase in self.phases):
             return self.phases
         places = {phase.name: place for place, phase in enumerate(self.phases)}
-        behind: list[list[int]] = [[] for _ in self.phases]
+        successors: list[list[int]] = [[] for _ in self.phases]
         waits = [len(phase.waits_for) for phase in self.phases]
         for place, phase in enumerate(self.phases):
             for name in phase.waits_for:
-                behind[places[name]].append(place)
+                successors[places[name]].append(place)
         ordered: list[Phase] = []
         ready = [place for place, count in enumerate(waits) if not count]
         while ready:
             ordered += [self.phases[place] for place in ready]
-            reached = [later for place in ready for later in behind[place]]
+            reached = [later for place in ready for later in successors[place]]
             for place in reached:
                 waits[place] -= 1
             ready = sorted({place for place in reached if not waits[place]})
@@ -428,7 +428,7 @@ def _names(what: str, names: object) -> frozenset[str]:
     found = tuple(given)
     for name in found:
         if not isinstance(name, str):
-            raise InputError(f"{what} has {shown(name)}; give names, each a text")
+            raise InputError(f"{what} has {shown(name)}; give names, each a string")
     return frozenset(found)
 
 
@@ -531,7 +531,7 @@ class Shuffle:
 def checked_steps(
     job: str, steps: Iterable[Iterable[float]]
 ) -> tuple[tuple[float, float], ...]:
-    """The steps as pairs. InputError for one that is no pair, or that does not increase."""
+    """The steps as pairs. InputError for one that is not a pair, or that does not increase."""
     pairs = []
     if not isinstance(steps, Iterable):
         raise InputError(f"job {job!r}: steps is {shown(steps)}; give pairs (seconds, cost)")
@@ -540,7 +540,7 @@ def checked_steps(
             at, cost = step
         except (TypeError, ValueError):
             raise InputError(
-                f"job {job!r}: step {step!r} is no pair; give (seconds, cost)"
+                f"job {job!r}: step {step!r} is not a pair; give (seconds, cost)"
             ) from None
         if not (is_number(at) and is_number(cost)):
             raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")

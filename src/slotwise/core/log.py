@@ -107,7 +107,7 @@ class Header:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Header:
-        """The inverse of `to_plain`. ValueError if it is no header, or has a newer format."""
+        """The inverse of `to_plain`. ValueError if it is not one or its format is newer."""
         if plain.get("is") != "Header":
             raise ValueError("the first line is not the header of a slotwise log")
         if plain["format"] > FORMAT:
@@ -186,7 +186,7 @@ def telling(path: str | Path, remedy: str = "name another file") -> Iterator[Non
 
 
 def read_log(path: str | Path) -> Log:
-    """Read a log file. InputError with the line if it is no log or is damaged.
+    """Read a log file. InputError with the line if it is not a log or is damaged.
 
     The whole file is checked, but not kept: its turns are read again, line by line, each time
     they are iterated. An incomplete last line, which a killed run may leave, is ignored.
@@ -256,7 +256,7 @@ def _lines(path: str | Path, end: float = inf, tail: bytes = b"") -> Iterator[by
         if tail:
             file.seek(int(end) - len(tail))
             if file.read(len(tail)) != tail:
-                raise InputError(f"log {str(path)!r} was replaced by another; read it anew")
+                raise InputError(f"log {str(path)!r} was replaced by another; read it again")
         place = file.seek(0) if tail else 0
         for line in file:
             place += len(line)
@@ -341,7 +341,7 @@ logger = logging.getLogger("slotwise")
 
 
 def check_log(path: str | Path) -> None:
-    """InputError if a log must not be written here because the file exists and is no log."""
+    """InputError if a log must not be written here because the file exists and is not a log."""
     refuse_foreign(path, MARK, f"log {str(path)!r}")
 
 
@@ -354,11 +354,11 @@ class LogFile:
     """A log on disk: a record for the loop that writes each turn as it comes.
 
     An earlier log is replaced. InputError if another run is still writing it, or if the file
-    exists and is no log. While it is open, no other run can write to it. A turn of a live run
-    is in the file at once, so that it can be read while the run goes on, and survives a kill.
+    exists and is not a log. While it is open, no other run can write to it. A turn of a live
+    run is in the file at once, so that it can be read during the run, and survives a kill.
 
-    A live run whose log cannot be written any more goes on without it, because others wait for
-    its work. A warning is logged at once, and the end of the context raises the InputError.
+    A live run whose log cannot be written any more continues without it, because others wait
+    for its work. A warning is logged at once, and the end of the context raises the InputError.
     """
 
     def __init__(self, path: str | Path, header: Header) -> None:
@@ -385,7 +385,7 @@ class LogFile:
             if self._header.backend != "live":
                 raise
             self._error = error
-            logger.warning("slotwise: the run goes on without its log: %s", error)
+            logger.warning("slotwise: the run continues without its log: %s", error)
 
     def _begin(self) -> None:
         # Not earlier: a run that fails validation must keep the previous log.

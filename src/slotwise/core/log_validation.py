@@ -79,7 +79,7 @@ class LogValidator:
     """
 
     def __init__(self, cluster: Cluster, over_most: int = MAX_OVER) -> None:
-        self._hosts = set(cluster.by_name)  # those that have ever been there
+        self._hosts = set(cluster.by_name)  # those that have ever been present
         self._removed: set[str] = set()
         self._drained: set[str] = set()  # They may have left.
         self._over_most = over_most

@@ -1,4 +1,4 @@
-"""How an error of user code is told: its traceback as text, without the frames of slotwise."""
+"""How an error of user code is shown: its traceback as text, without the frames of slotwise."""
 
 from __future__ import annotations
 

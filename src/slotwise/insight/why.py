@@ -234,7 +234,7 @@ def _tasks(count: int) -> str:
 class Cause:
     """Why a phase waits, if not because others are served first by their shares.
 
-    Causes with the same `kind` and `place` (a pool) are one cause, even if the texts differ.
+    Causes with the same `kind` and `place` (a pool) are one cause even if the sentences differ.
     """
 
     kind: str = ""

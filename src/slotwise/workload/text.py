@@ -33,7 +33,7 @@ _WHOLE = re.compile(r"(\\u[dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]
 
 
 class Lines:
-    """The line on which each value of a text begins; computed on first use."""
+    """The line on which each value of a document begins; computed on first use."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -193,7 +193,7 @@ def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
 
 
 def short(text: str) -> str:
-    """Shorten a text to MAX_LENGTH characters, the last three of them dots."""
+    """Shorten a string to MAX_LENGTH characters, the last three of them dots."""
     return text if len(text) < MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 

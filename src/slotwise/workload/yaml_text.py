@@ -140,7 +140,7 @@ class _Reader:
         self._root: Any = None
 
     def read(self, text: str, loader: Any) -> Any:
-        """Parse a text with this loader; return its value."""
+        """Parse a document with this loader; return its value."""
         documents = 0
         for event in iter(loader(text).get_event, None):
             kind = type(event)

@@ -335,6 +335,8 @@ def test_a_manager_whose_connection_was_lost_is_served_again(loopback: Loopback)
         ["answer", -1, 1, "done", b"", 0.0],
         ["answer", 0, 1, "well", b"", 0.0],
         ["answer", 0, 1, "done", 7, 0.0],
+        ["answer", 0, 1, "bytes", "text", 0.0],
+        ["answer", 0, 1, "lost", b"", 0.0],
         ["answer", 0, 1],
         ["beat", [], [[1, 1, 0.5, 1.0]]],
         ["more"],

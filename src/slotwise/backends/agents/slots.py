@@ -15,7 +15,7 @@ from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
-from slotwise.backends.local.workers import Reply, Status, UserCodeError, Workers
+from slotwise.backends.local.workers import TEXTS, Reply, Status, UserCodeError, Workers
 from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
 from slotwise.jobs.hosts.sockets import join_address
@@ -251,7 +251,8 @@ class AgentSlots(Workers):
         if what == "answer":
             local, attempt, status, body, seconds = details
             slot = host.slot(local)
-            if status not in get_args(Status) or not isinstance(body, bytes | str):
+            expected = str if status in TEXTS else bytes
+            if status not in get_args(Status) or not isinstance(body, expected):
                 raise ValueError("it is not an answer")
             if self._running.get(slot) == attempt:
                 del self._running[slot]

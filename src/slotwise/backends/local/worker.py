@@ -260,9 +260,7 @@ class Server:
             return what, started, seconds, pickled(value)
         except SystemExit:
             raise
-        except (
-            BaseException
-        ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
+        except BaseException as error:  # Those of asyncio do not all derive from Exception.
             text = f"{trouble}: {summary(error)}" if trouble else text_of(error)
             return ERROR, started, seconds, error_body(error, text)
 

@@ -21,6 +21,9 @@ from slotwise.jobs.pickling import sent_by_value
 Status = Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
 """How a task in a slot has ended, as its worker process or its agent reports it."""
 
+TEXTS = frozenset({"unreadable", "lost", "exited"})
+"""What is reported with a sentence; all else comes with bytes."""
+
 
 class Reply(NamedTuple):
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.

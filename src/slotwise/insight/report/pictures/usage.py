@@ -37,7 +37,7 @@ _MARKS = {"failed": "×", "lost": "†", "killed": "–", "unfinished": "…"}
 
 @dataclass(frozen=True, slots=True)
 class _PictureRows:
-    """The rows of one run: their texts and slots; rows of attempts and of hosts."""
+    """The rows of one run: their labels and slots; rows of attempts and of hosts."""
 
     texts: list[str]
     slots: list[int]
