@@ -19,7 +19,7 @@ from slotwise.backends.agents.agent import BEAT_SECONDS, AgentConfig, line_for
 from slotwise.backends.agents.backend import AgentsBackend
 from slotwise.backends.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.backends.executing import Pickle
-from slotwise.backends.inbox import Entry
+from slotwise.backends.inbox import Entry, Inbox
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local import worker
 from slotwise.backends.local.backend import LocalBackend
@@ -131,11 +131,11 @@ class EagerSlots(AgentSlots):
 
     source: Loopback
 
-    def start(
+    def start_pickled(
         self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
     ) -> None:
         """Start a task at once."""
-        super().start(slot, key, task, kept, sleeps=sleeps)
+        super().start_pickled(slot, key, task, kept, sleeps=sleeps)
         self._flush()
 
     def request_stop(self, slot: int, until: float) -> None:
@@ -272,7 +272,7 @@ def run_on_agents() -> None:
 
     Jobs whose reduces copy early get folders that all hosts see.
     """
-    put = LiveBackend.put
+    put = Inbox.put
 
     def share(execution: object) -> None:
         if getattr(execution, "needs_shared_files", ""):
@@ -291,6 +291,7 @@ def run_on_agents() -> None:
             share(execution)
         source = agents.source = Reused(cluster)
         self._source, self._agents = source, agents  # type: ignore[attr-defined]
+        self._processes = agents  # type: ignore[assignment]
         self._waiting, self._end_reason = [], ""  # type: ignore[attr-defined]
         self._is_open, self._is_reported = is_open, False  # type: ignore[attr-defined]
         try:
@@ -302,7 +303,7 @@ def run_on_agents() -> None:
     def begin_host(self: LocalBackend, host: Host) -> Sequence[int]:
         return self._agents.add(self._source.begin(host))  # type: ignore[attr-defined]
 
-    def put_shared(self: LocalBackend, entry: Entry) -> None:
+    def put_shared(self: Inbox, entry: Entry) -> None:
         share(entry)
         put(self, entry)
 
@@ -310,7 +311,7 @@ def run_on_agents() -> None:
     LocalBackend.is_local = True  # Hosts may be added.
     LocalBackend.__init__ = begin  # type: ignore[method-assign]
     LocalBackend._begin_host = begin_host  # type: ignore[method-assign]
-    LocalBackend.put = put_shared  # type: ignore[method-assign]
+    Inbox.put = put_shared  # type: ignore[method-assign]
     atexit.register(Reused.end)
 
 

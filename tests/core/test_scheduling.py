@@ -297,7 +297,7 @@ def test_noise_has_mean_one(simulated: Simulate) -> None:
 
     jobs = [job("a", 20_000, 3.0)]
     backend = SimulatedBackend(Cluster.of_slots(1), jobs, Simulation(seed=1, noise=0.5))
-    drawn = backend._attempts._durations.draw(PhaseId("a", "map"))
+    drawn = backend._attempts.durations.draw(PhaseId("a", "map"))
     assert sum(drawn) / len(drawn) == pytest.approx(3.0, rel=0.02)
 
 

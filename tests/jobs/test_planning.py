@@ -48,7 +48,7 @@ def place(tmp_path: Path) -> Path:
         ({"output_format": "csv"}, "unknown output format 'csv'; known: jsonl"),
         ({"input_format": "parquet"}, "cannot be read as Parquet"),
         ({"program": "teragen", "parameters": {"records": 5}}, "leave out inputs"),
-        ({"slots_min": 3, "slots_max": 2}, "slots_max is 2"),
+        ({"slots_min": 3, "slots_max": 2}, "slots_min is 3, above slots_max 2"),
     ],
 )
 def test_refused(place: Path, changes: dict[str, Any], message: str) -> None:

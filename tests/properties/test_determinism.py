@@ -106,7 +106,7 @@ def monkeypatch_truth(watched: Callable[..., object]) -> Callable[..., Log]:
     ) -> Log:
         cluster = Cluster.of_slots(2)
         backend = SimulatedBackend(cluster, jobs)
-        backend._attempts._durations.draw = truth.__getitem__
+        backend._attempts.durations.draw = truth.__getitem__
         return watched(backend, jobs, cluster, (), name, assigner=assigner).log
 
     return run

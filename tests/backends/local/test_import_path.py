@@ -28,9 +28,10 @@ def test_the_path_of_the_manager_comes_before_that_of_the_worker(tmp_path: Path)
 
         path = ["/elsewhere", *sys.path]
         processes.learn("find", pickle.dumps((path, "find", cloudpickle.dumps(find))))
-        processes.start(0, "find", pickle.dumps(("find", ())))
+        processes.start_pickled(0, "find", pickle.dumps(("find", ())))
         (answer,) = processes.wait(TIMEOUT)
-        assert isinstance(answer.body, bytes | bytearray)
-        assert pickle.loads(answer.body) == ["/elsewhere", os.fspath(tmp_path / "only_here.py")]
+        assert isinstance(answer.value, bytes | bytearray)
+        found = pickle.loads(answer.value)
+        assert found == ["/elsewhere", os.fspath(tmp_path / "only_here.py")]
     finally:
         processes.close()
