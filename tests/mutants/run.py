@@ -1,6 +1,7 @@
 """Run the tests of each mutant, and say which mutants they kill.
 
     scripts/mutants [--only ID|PACKAGE] [--jobs N]    run those without a result, then report
+    scripts/mutants --killed [--jobs N]               the same for those that were killed before
     scripts/mutants --unmutated                       run all tests of the set without a mutant
     scripts/mutants --compare                         which are no longer killed, from results
     scripts/mutants --accept                          make the results the baseline
@@ -299,12 +300,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="an id, a group of ids, or a folder or file")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--killed", action="store_true", help="those that were killed before")
     parser.add_argument("--unmutated", action="store_true")
     parser.add_argument("--compare", action="store_true")
     parser.add_argument("--accept", action="store_true")
     options = parser.parse_args()
     whole = read_set()
     chosen = [mutant for mutant in whole if is_chosen(mutant, options.only.rstrip("/"))]
+    if options.killed:
+        chosen = [mutant for mutant in chosen if mutant.baseline in KILLED]
     if not chosen:
         parser.error(f"no mutant is {options.only!r}")
     if options.unmutated:
