@@ -1,0 +1,59 @@
+"""The inbox of a live backend: its entries, and their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotwise import Job, Phase, Tasks
+from slotwise.backends.inbox import Inbox
+from slotwise.backends.local.call_stream import CallFiles, CallStream
+from slotwise.core.events import JobCancelled, JobsClosed, TasksAdded
+
+
+class Stream(CallStream):
+    """Calls whose results nobody wants."""
+
+    def may_start(self, task: int) -> bool:
+        """Always."""
+        return True
+
+    def stopped(self, task: int) -> None:
+        """No effect."""
+
+    def done(self, task: int, result: Any) -> None:
+        """No effect."""
+
+
+def taken(inbox: Inbox, now: float) -> list[Any]:
+    """What the loop takes at an instant."""
+    return list(inbox.take(now))
+
+
+def test_a_stream_of_calls_arrives_once_and_then_grows() -> None:
+    """Also if it is put while the loop has not taken its first calls."""
+    stream = Stream(Job("a", (Phase("call", Tasks(1), grows=True),)), CallFiles())
+    woken: list[None] = []
+    inbox = Inbox((), lambda: woken.append(None), is_open=True)
+    for _ in range(3):
+        if stream.append((b"",)):
+            inbox.put(stream)
+    assert taken(inbox, 1.0) == [stream, TasksAdded(1.0, stream.phase, 2)]
+    inbox.put(stream)
+    assert taken(inbox, 2.0) == []
+    for _ in range(2):
+        if stream.append((b"",)):
+            inbox.put(stream)
+    assert taken(inbox, 3.0) == [TasksAdded(3.0, stream.phase, 2)]
+    assert len(woken) == 3, "an entry that is left is not put again"
+
+
+def test_entries_are_taken_in_the_order_in_which_they_were_put() -> None:
+    """One that is put back is the next one."""
+    inbox = Inbox((), lambda: None, is_open=True)
+    first, second = JobCancelled(1.0, "a"), JobsClosed(2.0)
+    inbox.put(first)
+    inbox.put(second)
+    entries = inbox.take(2.0)
+    assert next(entries) == first
+    inbox.put_back(first)
+    assert taken(inbox, 2.0) == [first, second]
