@@ -42,7 +42,15 @@ from slotwise.workload.schema import (
     ShuffleEntry,
     WorkloadEntry,
 )
-from slotwise.workload.text import Lines, Path, complaint, parse_text, place, read_text
+from slotwise.workload.text import (
+    Lines,
+    Path,
+    complaint,
+    parse_text,
+    place,
+    read_text,
+    real_path,
+)
 from slotwise.workload.workload import (
     CommandJob,
     DataflowJob,
@@ -106,7 +114,7 @@ def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload
         raise InputError(complaint(error, data, lines)) from error
     for where, what in _cross_faults(entry):
         raise InputError(f"{place(where, lines)}: {what}")
-    return build(entry, lines, folder)
+    return build(entry, data, lines, folder)
 
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
@@ -184,8 +192,10 @@ def _duplicates(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path,
 # Conversion of the entries of a workload file to jobs, pools and a cluster.
 
 
-def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
-    """Build the workload that the entries of a file describe.
+def build(
+    entry: WorkloadEntry, data: Mapping[str, Any], lines: Lines, folder: FilePath
+) -> Workload:
+    """Build the workload that the entries of a file describe; `data` is what it states.
 
     Raises InputError, with the place in the file, for values that the model rejects.
     """
@@ -200,7 +210,7 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         served = _at(("shuffle",), lines, lambda: shuffle.cluster(served))
     objective = build_objective(entry.objective)
     block_bytes = entry.placement.block_bytes if entry.placement else 0
-    pools = build_pools(entry.pools, lines)
+    pools = build_pools(entry.pools, data, lines)
     jobs = []
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
@@ -276,10 +286,12 @@ def _change(entry: ChangeEntry) -> HostChange:
     return HostRemoved(entry.at, entry.remove)
 
 
-def build_pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
-    """The tree of pools. InputError with the place in the file."""
+def build_pools(
+    entries: Sequence[PoolEntry], data: Mapping[str, Any], lines: Lines
+) -> PoolTree:
+    """The tree of pools. InputError with the place in the file, which states `data`."""
     pools = [
-        _at(("pools", number), lines, lambda entry=entry: _pool(entry))
+        _at(real_path(("pools", number), data), lines, lambda entry=entry: _pool(entry))
         for number, entry in enumerate(entries)
     ]
     try:
@@ -287,7 +299,8 @@ def build_pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
     except InputError as error:
         # A message about several pools starts with the name of one of them.
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
-        raise InputError(f"{place(('pools', *blamed), lines)}: {error}") from error
+        where = real_path(("pools", *blamed), data)
+        raise InputError(f"{place(where, lines)}: {error}") from error
 
 
 def _pool(entry: PoolEntry) -> Pool:

@@ -24,7 +24,7 @@ from slotwise.core.events import HostChange
 from slotwise.core.job import Bytes, Job, Shuffle
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
-from slotwise.core.pools import Pool, Preemption
+from slotwise.core.pools import Pool, Preemption, pools_of
 
 SETTINGS = (
     "reducers",
@@ -154,6 +154,7 @@ Described = ProgramJob | CommandJob | DataflowJob
 class Workload:
     """Everything that is to be scheduled.
 
+    pools       a list, or a mapping by name: `{"a": 2, "b": {"slots_max": 3}}`
     replicas    short form of a placement with this number; 0 without one: input is local
                 everywhere
     folder      the folder that relative paths are relative to
@@ -182,8 +183,7 @@ class Workload:
         object.__setattr__(self, "jobs", tuple(self.jobs))  # A list is accepted, too.
         for name, (kind, remedy) in _PARTS.items():
             check_type(f"workload: {name}", getattr(self, name), kind, remedy)
-        check_all("workload: pools", self.pools, Pool, "expected a list of slotwise.Pool")
-        object.__setattr__(self, "pools", tuple(self.pools))
+        object.__setattr__(self, "pools", pools_of(self.pools, "workload: pools"))
         remedy = "expected a list of slotwise.HostAdded, HostDrained and HostRemoved"
         check_all("workload: changes", self.changes, HostChange, remedy)
         remedy = "expected a whole number >= 0"
