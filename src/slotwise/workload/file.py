@@ -396,7 +396,10 @@ def _job(
             cluster.slot_kind(ANY_KIND)
         command = entry.command if isinstance(entry.command, str) else tuple(entry.command)
         return CommandJob(
-            command=command, output=given.pop("output"), settings=given, **_properties(entry)
+            command=command,
+            output=given.pop("output", None),
+            settings=given,
+            **_properties(entry),
         )
     inputs = given.pop("inputs", [])
     return ProgramJob(

@@ -378,8 +378,10 @@ class JobEntry(Entry):
         for key, one in foreign.items():
             if key not in KEYS_OF[kind] and getattr(self, key) is not None:
                 raise ValueError(f"{key} is for jobs with a {one}, not {kind}; remove it")
-        if kind != "phases" and self.output is None:
+        if kind in ("program", "dataflow") and self.output is None:
             raise ValueError(f"a {kind} needs an output; name a folder")
+        if self.output is None and self.overwrite is not None:
+            raise ValueError("overwrite is for a command with an output; remove it")
         return self
 
 

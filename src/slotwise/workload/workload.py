@@ -80,12 +80,13 @@ COMMAND_SETTINGS = (
 class CommandJob:
     """A job in which each task runs the same command, and the folder for their output.
 
+    Without a folder, what the command prints is discarded.
     `settings` are arguments of slotwise.jobs.commands.plan_commands.
     """
 
     id: str
     command: str | tuple[str, ...]
-    output: str
+    output: str | None = None
     arrival: float = 0.0
     pool: str = "default"
     weight: float = 1.0
@@ -258,7 +259,7 @@ def mapreduce(
 
 def command(
     command: str | Sequence[str],
-    output: str | Path,
+    output: str | Path | None = None,
     *,
     id: str,
     tasks: int = 1,
@@ -279,8 +280,8 @@ def command(
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
     In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
-    output is stored in files in the folder `output`. `work` is the estimated work of all tasks
-    together, in seconds. Values are checked when the job runs.
+    output is stored in files in the folder `output`; without one it is discarded. `work` is the
+    estimated work of all tasks together, in seconds. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
         raise InputError(
@@ -289,7 +290,7 @@ def command(
     return CommandJob(
         id=id,
         command=command if isinstance(command, str) else tuple(command),
-        output=_path(id, "output", output),
+        output=None if output is None else _path(id, "output", output),
         arrival=arrival,
         pool=pool,
         weight=weight,
