@@ -99,7 +99,7 @@ def test_pools_may_be_stated_by_name_or_as_a_list() -> None:
     [
         ({"a": -1}, "pools.a.weight is -1; "),
         ({"a": None}, "pools.a.weight is None; "),
-        ({"a": {"slots_min": {"map": -1}}}, "pools.a.slots_min of kind 'map' is -1; "),
+        ({"a": {"slots_min": {"map": 1.5}}}, "pools.a.slots_min of kind 'map' is 1.5; "),
         ({"a": {"wieght": 2}}, "pools.a: unknown key 'wieght'; known keys: name, weight, "),
         ({"a": {"name": "b"}}, "pools: pool 'a' is named by its key; remove `name` within it"),
         ({5: 1}, "pools: the name of a pool is 5; expected a string"),

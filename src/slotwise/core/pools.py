@@ -128,7 +128,7 @@ class Pool:
                 check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
                 remedy = f"give a whole number from {least} to {MAX_SLOTS}"
                 what = f"pool {self.name!r}: {name} of kind {kind!r}"
-                check_range(what, share, least, MAX_SLOTS, remedy)
+                check_range(what, share, least, MAX_SLOTS, remedy, whole=True)
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
             if max_share is not None and min_share > max_share:
