@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -30,16 +30,13 @@ from slotwise.workload.schema import (
     PROGRAM_KEYS,
     ChangeEntry,
     ClusterEntry,
+    Entry,
     HostEntry,
     InputHosts,
     JobEntry,
-    NetworkEntry,
     ObjectiveEntry,
     PhaseEntry,
-    PlacementEntry,
     PoolEntry,
-    PreemptionEntry,
-    ShuffleEntry,
     WorkloadEntry,
 )
 from slotwise.workload.text import (
@@ -199,7 +196,7 @@ def build(
 
     Raises InputError, with the place in the file, for values that the model rejects.
     """
-    shuffle = _shuffle(entry.shuffle)
+    shuffle = _part(Shuffle, entry.shuffle)
     cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
     changes: list[HostChange] = []
     served = cluster
@@ -235,10 +232,10 @@ def build(
         pools=tuple(pools.values()),
         objective=objective,
         folder=folder,
-        preemption=_preemption(entry.preemption),
+        preemption=_part(Preemption, entry.preemption),
         shuffle=shuffle,
-        network=_network(entry.network),
-        placement=_placement(entry.placement),
+        network=_part(Network, entry.network),
+        placement=_part(Placement, entry.placement),
         changes=tuple(changes),
     )
 
@@ -304,49 +301,18 @@ def build_pools(
 
 
 def _pool(entry: PoolEntry) -> Pool:
-    least, most = (
-        {ANY_KIND: shares} if isinstance(shares, int) else shares
-        for shares in (entry.slots_min, entry.slots_max)
-    )
-    return Pool(
-        name=entry.name,
-        weight=entry.weight,
-        slots_min=least,
-        slots_max=most,
-        policy=entry.policy,
-        parent=entry.parent,
-        jobs_max=entry.jobs_max,
-        job_weights=entry.job_weights,
-        preemption=_preemption(entry.preemption),
-    )
+    return Pool(**dict(entry) | {"preemption": _part(Preemption, entry.preemption)})
 
 
-def _preemption(entry: PreemptionEntry | None) -> Preemption | None:
+T = TypeVar("T")
+
+
+def _part(kind: Callable[..., T], entry: Entry | None) -> T | None:
+    """The part of a workload with what an entry states, or None."""
     if entry is None:
         return None
-    least, fair = (
-        inf if seconds == "never" else seconds
-        for seconds in (entry.least_after, entry.fair_after)
-    )
-    return Preemption(least, fair, entry.fraction, entry.grace)
-
-
-def _shuffle(entry: ShuffleEntry | None) -> Shuffle | None:
-    if entry is None:
-        return None
-    return Shuffle(entry.slow_start, entry.split, entry.copies_per_slot, entry.copies_per_job)
-
-
-def _network(entry: NetworkEntry | None) -> Network | None:
-    if entry is None:
-        return None
-    return Network(entry.host or inf, entry.rack or inf, entry.core or inf)
-
-
-def _placement(entry: PlacementEntry | None) -> Placement | None:
-    if entry is None:
-        return None
-    return Placement(entry.replicas, entry.policy, entry.block_bytes)
+    stated = entry.model_dump(exclude_none=True)
+    return kind(**{key: inf if value == "never" else value for key, value in stated.items()})
 
 
 def build_objective(entry: ObjectiveEntry) -> Objective:
