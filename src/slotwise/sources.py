@@ -285,7 +285,7 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
         from slotwise.jobs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
-        if entry.settings.get("overwrite"):
+        if entry.settings.get("overwrite") and entry.output is not None:
             check_overwritten(absolute(entry.output, workload.folder))
         return planned
     return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry
@@ -330,10 +330,10 @@ def _overwriting(entry: Described) -> Described:
 
 
 def _with_suffix(entry: Entry, suffix: str) -> Entry:
-    if isinstance(entry, Described):
-        return replace(entry, output=f"{entry.output.rstrip('/')}{suffix}")
-    if isinstance(entry, Job):
+    if isinstance(entry, Job) or (isinstance(entry, Described) and entry.output is None):
         return entry
+    if isinstance(entry, Described):
+        return replace(entry, output=f"{str(entry.output).rstrip('/')}{suffix}")
     raise InputError(
         f"job {entry.job.id!r} can run once only; compare takes jobs of stated work or"
         " programs (slotwise.mapreduce)"

@@ -142,3 +142,18 @@ def test_an_odd_value_is_refused_or_taken(group: str, field: str) -> None:
         except InputError as error:
             messages.append(str(error))
     assert [message for message in messages if "\n" in message or len(message) > 500] == []
+
+
+@pytest.mark.parametrize(
+    ("cls", "field"),
+    [
+        *((Phase, field) for field in ("slots", "slots_min", "slots_max")),
+        *((Pool, field) for field in ("slots_min", "slots_max", "jobs_max")),
+    ],
+)
+def test_a_float_is_no_number_of_slots(cls: Any, field: str) -> None:
+    """A whole number is needed, also where the float has the value of one."""
+    given = {"name": "m"} | ({"tasks": Tasks(4)} if cls is Phase else {})
+    cls(**given, **{field: 4})
+    with pytest.raises(InputError, match=rf"{field}.* is 4\.0; give a whole number"):
+        cls(**given, **{field: 4.0})

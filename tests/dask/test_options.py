@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slotwise.core.errors import InputError
+from slotwise.core.pools import Pool
 from slotwise.dask import install
 from slotwise.dask.holding import ahead_of
 from slotwise.dask.options import GateOptions, client_name, header_of
@@ -65,6 +66,14 @@ def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
     assert (found.pool, found.weight, found.deadline) == ("default", 2.0, 60.0)
 
 
+def test_pools_may_be_stated_by_name() -> None:
+    """With a weight or with keys, in a file or in Python."""
+    stated: Any = {"prod": 3, "dev": {"slots_min": 2}}
+    meant = (Pool("prod", 3), Pool("dev", slots_min={"task": 2}))
+    assert GateOptions.of_mapping({"pools": stated}).pools == meant
+    assert GateOptions(pools=stated).pools == meant
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -78,6 +87,16 @@ def test_a_client_named_as_a_pool_with_pools_below_it_is_in_no_pool() -> None:
         (
             {"pools": [{"name": "a", "preemption": 1}]},
             "pools[0].preemption is 1: Dask cannot stop a running task; leave it out",
+        ),
+        ({"pools": {5: 1}}, "pools: the name of a pool is 5; expected a string"),
+        ({"pools": {"b": 1, "a": {"weight": -2}}}, "pools.a.weight is -2: expected a number"),
+        (
+            {"pools": {"b": 1, "a": {"preemption": {}}}},
+            "pools.a.preemption: Dask cannot stop a running task; leave it out",
+        ),
+        (
+            {"pools": {"a": {"parent": "default"}, "default": 1}},
+            "pools.default: pool 'default' has pools below it, but it is for the computations",
         ),
         ({"rules": [{"client": "a"}]}, "rules[0].pool: it is missing; add it"),
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),

@@ -72,6 +72,22 @@ def test_a_failed_command_shows_its_code_and_the_end_of_its_stderr(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_command_without_an_output_leaves_no_files(
+    tmp_path: Path, drive: Callable[[Execution], None]
+) -> None:
+    """What it prints is discarded, but the message of a failure has the end of its stderr."""
+    job = plan_commands(
+        "j", "echo a; echo e >&2; echo $SLOTWISE_TASK > mine", base_dir=tmp_path
+    )
+    drive(job)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert (job.output, job.result) == ("", None)
+    with pytest.raises(SlotwiseError) as caught:
+        drive(plan_commands("j", "echo why >&2; exit 3", base_dir=tmp_path))
+    meant = "the last lines of its stderr:\nwhy\nthe command exited with code 3"
+    assert str(caught.value) == meant
+
+
 def test_a_killed_command_shows_its_signal(
     tmp_path: Path, drive: Callable[[Execution], None]
 ) -> None:

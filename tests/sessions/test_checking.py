@@ -17,7 +17,8 @@ from slotwise import InputError, Job, Phase, Pool, Session, Tasks
         ({"slots": 2.5}, "slots is 2.5; give a whole number >= 1"),
         ({"slots": {"cpu": "x"}}, "slots: the number of kind 'cpu' is 'x'"),
         ({"pools": ["a"]}, "pools: 'a' is not a pool; expected a list"),
-        ({"pools": {"a": 1}}, "pools: {'a': 1} is not a pool"),
+        ({"pools": 3}, "pools: 3 is not a pool; expected a list"),
+        ({"pools": {"a": 0}}, "pools.a.weight is 0; "),
         ({"preemption": True}, "preemption is True; expected a slotwise.Preemption"),
     ],
 )

@@ -51,6 +51,23 @@ def test_a_command_is_described_in_python(tmp_path: Path) -> None:
     assert printed == ["0\n", "1\n"]
 
 
+def test_a_command_needs_no_output(tmp_path: Path) -> None:
+    """Several such jobs run; `overwrite` and the suffixes of a comparison do not matter."""
+    entry = "{id: %s, command: 'echo $SLOTWISE_JOB; touch %s', work: 1}"
+    text = f"slotwise: 1\njobs: [{entry % ('a', 'a')}, {entry % ('b', 'b')}]"
+    workload = parse_workload(text, tmp_path)
+    assert workload.jobs[0] == CommandJob(
+        "a", "echo $SLOTWISE_JOB; touch a", settings={"work": 1}
+    )
+    assert slotwise.run(workload, slots=2).failed == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    compared = slotwise.compare(workload, ["fifo", "fair"], live=True, slots=2)
+    assert [one.failed for one in compared] == [{}, {}]
+    assert (
+        slotwise.run([slotwise.command("true", id="c", overwrite=True)], slots=1).failed == {}
+    )
+
+
 def test_two_jobs_may_not_share_an_output(tmp_path: Path) -> None:
     """A command is refused like a program."""
     jobs = [slotwise.command("true", tmp_path / "out", id=name) for name in "ab"]

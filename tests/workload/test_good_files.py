@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from slotwise.core.cluster import Cluster, Host, Network
 from slotwise.core.errors import InputError
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import PENALTIES, Objective
-from slotwise.core.pools import Pool, Preemption
+from slotwise.core.pools import Pool, Preemption, pools_of
 from slotwise.workload.file import parse_workload, read_workload
 from slotwise.workload.workload import Placement, ProgramJob, Workload
 from slotwise.workload.writer import write_workload
@@ -68,6 +69,52 @@ def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
     read = read_workload(file)
     assert (read.jobs, read.cluster, read.pools) == (MEANT.jobs, MEANT.cluster, MEANT.pools)
     assert read.folder == tmp_path
+
+
+POOLS_STATED: dict[str, Any] = {
+    "prod": 3,
+    "dev": {"slots_min": 2, "slots_max": {"map": 4}},
+    "idle": {},
+}
+POOLS_LISTED = [
+    {"name": "prod", "weight": 3},
+    {"name": "dev"} | POOLS_STATED["dev"],
+    Pool("idle"),
+]
+POOLS_MEANT = (Pool("prod", 3), Pool("dev", 1, {"task": 2}, {"map": 4}), Pool("idle"))
+
+
+def test_pools_may_be_stated_by_name_or_as_a_list() -> None:
+    """In a file and in Python: with a weight or with keys."""
+    job = {"id": "a", "pool": "dev", "phases": [{"name": "map", "work": 1}]}
+    text = json.dumps({"slotwise": 1, "pools": POOLS_STATED, "jobs": [job]})
+    assert parse_workload(text).pools == POOLS_MEANT
+    for stated in (POOLS_STATED, POOLS_LISTED):
+        assert Workload((), pools=stated).pools == POOLS_MEANT  # type: ignore[arg-type]
+        assert pools_of(stated) == POOLS_MEANT
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"a": -1}, "pools.a.weight is -1; "),
+        ({"a": None}, "pools.a.weight is None; "),
+        ({"a": {"slots_min": {"map": 1.5}}}, "pools.a.slots_min of kind 'map' is 1.5; "),
+        ({"a": {"wieght": 2}}, "pools.a: unknown key 'wieght'; known keys: name, weight, "),
+        ({"a": {"name": "b"}}, "pools: pool 'a' is named by its key; remove `name` within it"),
+        ({5: 1}, "pools: the name of a pool is 5; expected a string"),
+        ([{"weight": 1}], "pools[0]: name is missing; add it"),
+        ([{"name": "a", "jobs_max": 0}], "pools[0].jobs_max is 0; "),
+        ([3], "pools: 3 is not a pool; expected a list such as [slotwise.Pool('a')], or"),
+        ("a", "pools: 'a' is not a pool; "),
+    ],
+)
+def test_pools_of_wrong_values_are_refused(stated: Any, message: str) -> None:
+    """In Python, with the place, the value and the remedy."""
+    for prefix, make in (("", pools_of), ("workload: ", lambda p: Workload((), pools=p))):
+        with pytest.raises(InputError) as refused:
+            make(stated)
+        assert str(refused.value).startswith(prefix + message)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)

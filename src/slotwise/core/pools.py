@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, reduce
 from math import inf
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
 from slotwise.core.errors import (
@@ -128,7 +128,7 @@ class Pool:
                 check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
                 remedy = f"give a whole number from {least} to {MAX_SLOTS}"
                 what = f"pool {self.name!r}: {name} of kind {kind!r}"
-                check_range(what, share, least, MAX_SLOTS, remedy)
+                check_range(what, share, least, MAX_SLOTS, remedy, whole=True)
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
             if max_share is not None and min_share > max_share:
@@ -141,6 +141,74 @@ class Pool:
     def kinds(self) -> frozenset[str]:
         """The kinds of phases for which it has separate shares."""
         return frozenset(self.slots_min) | frozenset(self.slots_max)
+
+
+# Pools as users state them: a list, or a mapping by name.
+
+PoolsStated = Iterable[Pool | Mapping[str, Any]] | Mapping[str, float | Mapping[str, Any]]
+"""Pools as a list, or by name: each with its weight, or with its keys."""
+
+_KEYS = tuple(one.name for one in fields(Pool))
+
+
+def pools_by_name(stated: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """Pools that are stated by name, as a list of the keys of each.
+
+    `{"a": 2, "b": {"slots_max": 3}}` becomes
+    `[{"name": "a", "weight": 2}, {"name": "b", "slots_max": 3}]`. InputError for what cannot be
+    a name, and for a name among the keys; the values are not checked.
+    """
+    pools = []
+    for name, given in stated.items():
+        if not isinstance(name, str):
+            raise InputError(f"the name of a pool is {shown(name)}; expected a string")
+        if isinstance(given, Mapping) and "name" in given:
+            raise InputError(f"pool {name!r} is named by its key; remove `name` within it")
+        keys = dict(given) if isinstance(given, Mapping) else {"weight": given}
+        pools.append({"name": name, **keys})
+    return pools
+
+
+def pools_of(stated: Any, what: str = "pools") -> tuple[Pool, ...]:
+    """The pools of a list or a mapping (`PoolsStated`). InputError with place and remedy."""
+    if isinstance(stated, Mapping):
+        try:
+            listed = pools_by_name(stated)
+        except InputError as error:
+            raise InputError(f"{what}: {error}") from None
+        return tuple(_made(keys, f"{what}.{keys['name']}") for keys in listed)
+    if isinstance(stated, Iterable) and not isinstance(stated, str | bytes):
+        return tuple(
+            _made(one, f"{what}[{number}]") if isinstance(one, Mapping) else _given(one, what)
+            for number, one in enumerate(stated)
+        )
+    return (_given(stated, what),)
+
+
+def _given(pool: Any, what: str) -> Pool:
+    if isinstance(pool, Pool):
+        return pool
+    raise InputError(
+        f"{what}: {shown(pool)} is not a pool; expected a list such as [slotwise.Pool('a')], or"
+        " weights by name such as {'a': 2}"
+    )
+
+
+def _made(keys: Mapping[str, Any], where: str) -> Pool:
+    """The pool with these keys; an InputError gets the place."""
+    for key in keys:
+        if key not in _KEYS:
+            raise InputError(f"{where}: unknown key {key!r}; known keys: {', '.join(_KEYS)}")
+    if "name" not in keys:
+        raise InputError(f"{where}: name is missing; add it")
+    try:
+        return Pool(**keys)
+    except InputError as error:
+        named = f"pool {keys.get('name')!r}: "
+        text = str(error)
+        if text.startswith(named):  # The place names the pool: pools.a.weight is ...
+            raise InputError(f"{where}.{text.removeprefix(named)}") from None
+        raise InputError(f"{where}: {text}") from None
 
 
 # Pools within pools: a forest whose leaves hold the jobs.

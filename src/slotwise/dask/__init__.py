@@ -32,8 +32,9 @@ def install(client: Any, **options: Any) -> None:
     An earlier gate with the same options is kept, with all tasks that it holds.
 
     `options` are those of `GateOptions` in plain form: `scheduler="fair"`, `pools=[{"name":
-    "reports", "slots_min": 2}]`; pools may also be `slotwise.Pool` objects. By default they are
-    those under `slotwise:` in the configuration of Dask. InputError for invalid options.
+    "reports", "slots_min": 2}]`. Pools may also be `slotwise.Pool` objects, or be stated by
+    name with a weight or keys: `pools={"reports": 2}`. By default the options are those under
+    `slotwise:` in the configuration of Dask. InputError for invalid options.
     slotwise must be installed in the environment of the scheduler.
     """
     pools = options.get("pools")

@@ -19,7 +19,7 @@ from slotwise.core.errors import InputError, Positive, Seconds
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
-from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.pools import Pool, PoolTree, pools_of
 from slotwise.dask.computations import Submitter
 from slotwise.policy.scheduler import ALLOCATORS, make_allocator
 from slotwise.running import RunOptions, RunSpec
@@ -27,13 +27,22 @@ from slotwise.sources import Source
 from slotwise.workload.file import build_objective, build_pools
 from slotwise.workload.schema import (
     Entry,
+    Listed,
     Name,
     ObjectiveEntry,
     Place,
     PoolEntry,
     Priority,
 )
-from slotwise.workload.text import Lines, complaint, parse_text, place, read_text, short
+from slotwise.workload.text import (
+    Lines,
+    complaint,
+    parse_text,
+    place,
+    read_text,
+    real_path,
+    short,
+)
 from slotwise.workload.workload import Workload
 
 
@@ -74,7 +83,7 @@ class GateEntry(Entry):
 
     scheduler: str = "flex"
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
-    pools: list[GatePool] = Field(default_factory=list)
+    pools: Annotated[list[GatePool], Listed] = Field(default_factory=list)
     rules: list[Rule] = Field(default_factory=list)
     ahead: Annotated[int, Field(ge=0, le=1_000)] | None = None
     log: Place | None = None
@@ -102,7 +111,7 @@ class GateOptions:
 
     scheduler  the allocator: "fifo", "fair", "flex", "las", "uwfq", "flowflex"
     objective  what to minimize
-    pools      the pools with their shares
+    pools      the pools with their shares, as a list, or as weights or keys by name
     rules      the first matching rule gives the pool of a computation. Without one, it is the
                pool of the annotation, else the pool with the name of the client if no pools are
                below it, else "default"
@@ -116,6 +125,9 @@ class GateOptions:
     rules: tuple[Rule, ...] = ()
     ahead: int | None = None
     log: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pools", pools_of(self.pools))
 
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:
@@ -144,18 +156,18 @@ class GateOptions:
             entry = GateEntry.model_validate(data)
         except ValidationError as error:
             raise InputError(complaint(error, data, lines, GateEntry, whole)) from error
-        pools = build_pools(entry.pools, lines)
+        pools = build_pools(entry.pools, data, lines)
         if "default" in pools.inner:
-            number = list(pools).index("default")
+            where = real_path(("pools", list(pools).index("default")), data)
             raise InputError(
-                f"{place(('pools', number), lines)}: pool 'default' has pools below it, but it"
+                f"{place(where, lines)}: pool 'default' has pools below it, but it"
                 " is for the computations that are in no other pool; give it another name"
             )
         for number, rule in enumerate(entry.rules):
             if rule.pool not in pools and rule.pool != "default":
                 known = ", ".join([*pools, "default"])
-                where = place(("rules", number, "pool"), lines)
-                raise InputError(f"{where}: unknown pool {rule.pool!r}; known: {known}")
+                stated = place(("rules", number, "pool"), lines)
+                raise InputError(f"{stated}: unknown pool {rule.pool!r}; known: {known}")
             pools.check_holds_jobs(rule.pool)
         objective = build_objective(entry.objective)
         due_after(objective)

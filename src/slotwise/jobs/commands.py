@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from slotwise import task as running
 from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
@@ -21,7 +21,7 @@ from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
-from slotwise.jobs.work_folder import work_folder_name
+from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 from slotwise.task import SPEED_VARIABLE
 
 PHASE = "command"
@@ -72,9 +72,11 @@ class CommandRunner:
     environ: Mapping[str, str]
     env: Mapping[str, str]
 
-    def __call__(self, task: int, attempt: int, files: tuple[str, str]) -> None:
+    def __call__(self, task: int, attempt: int, files: tuple[str, str] | None) -> None:
         """Run the command to its end. Raises SlotwiseError unless it exits with 0.
 
+        `files` are the paths for stdout and stderr. Without them both are discarded, and a
+        message has the end of stderr all the same.
         If the task is asked to stop, all processes of the command get SIGTERM, and the task
         ends when they have ended. Otherwise, processes that outlive the command are killed.
         """
@@ -85,8 +87,10 @@ class CommandRunner:
         mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _adopt(True)
         try:
-            with _opened(files[0]) as out, _opened(files[1]) as err:
+            stdout, stderr = files or (os.devnull, None)
+            with _opened(stdout) as out, _opened(stderr) as err:
                 code = self._run(task, attempt, out, err, before)
+                said = _tail(err) if code else ""
         finally:
             _end_rest(before)
             _adopt(False)
@@ -95,7 +99,7 @@ class CommandRunner:
         if code and running.stop_requested():
             running.stop()
         if code:
-            raise SlotwiseError(f"{_tail(files[1])}the command {_ended(code)}")
+            raise SlotwiseError(f"{said}the command {_ended(code)}")
 
     def _run(self, task: int, attempt: int, out: Any, err: Any, before: frozenset[int]) -> int:
         numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
@@ -137,25 +141,27 @@ class Commands(Execution):
     """The execution of a command; created by `plan_commands`.
 
     The files of stdout and stderr appear in the output only if all tasks succeed. They come
-    from the attempts that succeeded.
+    from the attempts that succeeded. Without an output there are no files.
     """
 
     def __init__(
-        self, job: Job, runner: CommandRunner, output: str, *, overwrite: bool = False
+        self, job: Job, runner: CommandRunner, output: str | None, *, overwrite: bool = False
     ) -> None:
         self.job = job
         self.runner: Callable[..., object] = runner
         self._command = runner
-        self._layout = Layout(work_folder_name(), output, is_shared=True)
-        names = [_name(task, file) for task in range(runner.tasks) for file in FILES]
-        self._output = OutputDirectory(self._layout, overwrite, job.id, names)
+        self._layout = self._output = None
+        if output is not None:
+            self._layout = Layout(work_folder_name(), output, is_shared=True)
+            names = [_name(task, file) for task in range(runner.tasks) for file in FILES]
+            self._output = OutputDirectory(self._layout, overwrite, job.id, names)
         self._winners: dict[int, int] = {}
         self._is_open = self._is_closed = False
 
     @property
     def output(self) -> str:
-        """The directory of the output."""
-        return self._layout.output
+        """The directory of the output; empty if nothing is kept."""
+        return "" if self._layout is None else self._layout.output
 
     def open(self) -> None:
         """Lock the output. Raises InputError if it is in use or the command cannot start."""
@@ -173,9 +179,9 @@ class Commands(Execution):
             self._open()
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """Return task, attempt, and the paths for stdout and stderr."""
+        """Return task, attempt, and the paths for stdout and stderr, or None."""
         self._open()
-        return (task, attempt, self._staged(task, attempt))
+        return (task, attempt, self._staged(task, attempt) or None)
 
     def describe(self, phase: str, task: int) -> str:
         """Return the task and its command, for messages."""
@@ -192,13 +198,15 @@ class Commands(Execution):
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
         """Remove the files of an attempt, unless it won and the job is still open."""
+        if self._output is None:
+            return
         if self._is_open and (self._is_closed or self._winners.get(task) != attempt):
             for path in self._staged(task, attempt):
                 self._output.discard(path)
 
     def close(self, succeeded: bool) -> None:
         """Move the files into place, or remove everything that the job created."""
-        if self._is_closed or not self._is_open:
+        if self._is_closed or not self._is_open or self._output is None:
             return
         if succeeded:
             self._output.commit(
@@ -213,7 +221,7 @@ class Commands(Execution):
             self._output.abort()
 
     def _open(self) -> None:
-        if self._is_open:
+        if self._is_open or self._output is None:
             return
         try:
             self._output.open()
@@ -221,7 +229,10 @@ class Commands(Execution):
             raise InputError(f"job {self.job.id!r}: {error}") from None
         self._is_open = True
 
-    def _staged(self, task: int, attempt: int) -> tuple[str, str]:
+    def _staged(self, task: int, attempt: int) -> tuple[str, ...]:
+        """The paths of stdout and stderr of an attempt; none without an output."""
+        if self._layout is None:
+            return ()
         out, err = (f"{self._layout.staging}/{attempt}-{_name(task, file)}" for file in FILES)
         return out, err
 
@@ -229,7 +240,7 @@ class Commands(Execution):
 def plan_commands(
     job_id: str,
     command: str | Sequence[str],
-    output: str | Path,
+    output: str | Path | None = None,
     *,
     tasks: int = 1,
     env: Mapping[str, str] | None = None,
@@ -243,6 +254,7 @@ def plan_commands(
 ) -> Commands:
     """Check a job of commands and prepare it to run. Nothing is written yet.
 
+    Without an output, what the commands print is discarded.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -262,12 +274,14 @@ def plan_commands(
     if not isinstance(cwd, str | os.PathLike | None):
         raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
     _check_env(job_id, {} if env is None else env)
-    if not str(output) or "://" in str(output):
-        raise InputError(
-            f"job {job_id!r}: output is {str(output)!r}; name a folder of this machine"
-        )
-    place = place_of(output, base_dir)
-    check_output(place, overwrite)
+    place = None
+    if output is not None:
+        if not str(output) or "://" in str(output):
+            raise InputError(
+                f"job {job_id!r}: output is {str(output)!r}; name a folder of this machine"
+            )
+        place = place_of(output, base_dir)
+        check_output(place, overwrite)
     each = None if work is None else work / tasks
     phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
@@ -346,18 +360,20 @@ def _ended(code: int) -> str:
     return f"was killed by signal {-code}"
 
 
-def _opened(path: str) -> BinaryIO:
+def _opened(path: str | None) -> BinaryIO:
+    """The file at a path, or one without a name, which vanishes when it is closed."""
+    if path is None:
+        import tempfile
+
+        return cast(BinaryIO, tempfile.TemporaryFile(dir=temporary_folder()))
     try:
-        return open(path, "wb")
+        return open(path, "w+b")
     except OSError as error:
         raise OutputError.of(path, error) from error
 
 
-def _tail(path: str) -> str:
+def _tail(file: BinaryIO) -> str:
     """Return the last lines of a file of stderr with a heading; empty if there are none."""
-    if not os.path.exists(path):  # The command may remove it.
-        return ""
-    with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
-        lines = file.read().decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
+    file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+    lines = file.read().decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
     return "\n".join(["the last lines of its stderr:", *lines, ""]) if lines else ""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from slotwise.core.errors import InputError, check_number, check_seconds, check_text
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged
 from slotwise.core.objective import Objective
-from slotwise.core.pools import Pool, PoolTree, check_fits
+from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
 from slotwise.sessions.futures import Future
-from slotwise.sessions.hosts import check_pools
 from slotwise.sessions.intake import SessionCore
 
 
@@ -57,9 +55,9 @@ def change_job(
     intake.loop.ask(change)
 
 
-def set_pools(intake: SessionCore, pools: Iterable[Pool]) -> None:
+def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
     """Replace the pools. See `Session.set_pools`."""
-    given = check_pools(pools)
+    given = pools_of(pools)
 
     def change() -> None:
         with intake.lock:

@@ -23,7 +23,6 @@ from slotwise.core.errors import (
 )
 from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
-from slotwise.core.pools import Pool
 from slotwise.running import RunOptions, warn_user
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Described, Entry, Slots, processors
@@ -150,19 +149,6 @@ def check_slots(slots: object) -> None:
             check_whole(f"slots: the number of kind {kind!r}", count)
     elif slots is not None and not isinstance(slots, Cluster):
         check_whole("slots", slots)
-
-
-def check_pools(pools: Any) -> tuple[Pool, ...]:
-    """The pools. InputError unless all are of the class `Pool`."""
-    if isinstance(pools, Iterable) and not isinstance(pools, str | Mapping):
-        given = tuple(pools)
-        wrong = [pool for pool in given if not isinstance(pool, Pool)]
-        if not wrong:
-            return given
-        pools = wrong[0]
-    raise InputError(
-        f"pools: {pools!r} is not a pool; expected a list such as [slotwise.Pool('a')]"
-    )
 
 
 def refuse_shuffle(options: RunOptions) -> None:

@@ -17,7 +17,7 @@ from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
-from slotwise.core.pools import Pool
+from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.insight.explanation import Explanation, Explanations
 from slotwise.insight.report.notebook import notebook_display
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
@@ -29,7 +29,6 @@ from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import (
     check_mapping,
     check_names,
-    check_pools,
     check_slots,
     checked_entry,
     refuse_shuffle,
@@ -73,7 +72,8 @@ class Session:
     dask_slots      the most slots of each Dask worker; its other threads run tasks of Dask. By
                     default all threads are slots, and tasks of Dask wait until the session ends
     scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
-    pools           the pools with their shares; jobs may also name other pools, with a warning
+    pools           the pools with their shares, as a list, or as weights or keys by name; jobs
+                    may also name other pools, with a warning
                     if any are given here
     history         a database of earlier runs, created if it is missing. It gives the estimated
                     work of programs, and finished tasks of programs are added to it
@@ -104,7 +104,7 @@ class Session:
         *,
         dask: Any = None,
         dask_slots: int | None = None,
-        pools: Iterable[Pool] = (),
+        pools: PoolsStated = (),
         history: str | Path | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -117,7 +117,7 @@ class Session:
                 f" expected one of {', '.join(ALLOCATORS)} for a session"
             )
         check_slots(slots)
-        workload = Workload((), pools=check_pools(pools), preemption=given.preemption)
+        workload = Workload((), pools=pools_of(pools), preemption=given.preemption)
         place = hosts.place_for(slots, dask, dask_slots)
         try:
             learning = ProgramHistory(history, place.cluster)
@@ -268,7 +268,7 @@ class Session:
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)
 
-    def set_pools(self, pools: Iterable[Pool]) -> None:
+    def set_pools(self, pools: PoolsStated) -> None:
         """Replace the pools, with their weights and shares; jobs keep their pools by name.
 
         InputError for inconsistent pools, for a pool with jobs that gets pools below it, or for

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -30,19 +30,24 @@ from slotwise.workload.schema import (
     PROGRAM_KEYS,
     ChangeEntry,
     ClusterEntry,
+    Entry,
     HostEntry,
     InputHosts,
     JobEntry,
-    NetworkEntry,
     ObjectiveEntry,
     PhaseEntry,
-    PlacementEntry,
     PoolEntry,
-    PreemptionEntry,
-    ShuffleEntry,
     WorkloadEntry,
 )
-from slotwise.workload.text import Lines, Path, complaint, parse_text, place, read_text
+from slotwise.workload.text import (
+    Lines,
+    Path,
+    complaint,
+    parse_text,
+    place,
+    read_text,
+    real_path,
+)
 from slotwise.workload.workload import (
     CommandJob,
     DataflowJob,
@@ -106,7 +111,7 @@ def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload
         raise InputError(complaint(error, data, lines)) from error
     for where, what in _cross_faults(entry):
         raise InputError(f"{place(where, lines)}: {what}")
-    return build(entry, lines, folder)
+    return build(entry, data, lines, folder)
 
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
@@ -184,12 +189,14 @@ def _duplicates(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path,
 # Conversion of the entries of a workload file to jobs, pools and a cluster.
 
 
-def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
-    """Build the workload that the entries of a file describe.
+def build(
+    entry: WorkloadEntry, data: Mapping[str, Any], lines: Lines, folder: FilePath
+) -> Workload:
+    """Build the workload that the entries of a file describe; `data` is what it states.
 
     Raises InputError, with the place in the file, for values that the model rejects.
     """
-    shuffle = _shuffle(entry.shuffle)
+    shuffle = _part(Shuffle, entry.shuffle)
     cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
     changes: list[HostChange] = []
     served = cluster
@@ -200,7 +207,7 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         served = _at(("shuffle",), lines, lambda: shuffle.cluster(served))
     objective = build_objective(entry.objective)
     block_bytes = entry.placement.block_bytes if entry.placement else 0
-    pools = build_pools(entry.pools, lines)
+    pools = build_pools(entry.pools, data, lines)
     jobs = []
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
@@ -225,10 +232,10 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         pools=tuple(pools.values()),
         objective=objective,
         folder=folder,
-        preemption=_preemption(entry.preemption),
+        preemption=_part(Preemption, entry.preemption),
         shuffle=shuffle,
-        network=_network(entry.network),
-        placement=_placement(entry.placement),
+        network=_part(Network, entry.network),
+        placement=_part(Placement, entry.placement),
         changes=tuple(changes),
     )
 
@@ -276,10 +283,12 @@ def _change(entry: ChangeEntry) -> HostChange:
     return HostRemoved(entry.at, entry.remove)
 
 
-def build_pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
-    """The tree of pools. InputError with the place in the file."""
+def build_pools(
+    entries: Sequence[PoolEntry], data: Mapping[str, Any], lines: Lines
+) -> PoolTree:
+    """The tree of pools. InputError with the place in the file, which states `data`."""
     pools = [
-        _at(("pools", number), lines, lambda entry=entry: _pool(entry))
+        _at(real_path(("pools", number), data), lines, lambda entry=entry: _pool(entry))
         for number, entry in enumerate(entries)
     ]
     try:
@@ -287,53 +296,23 @@ def build_pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
     except InputError as error:
         # A message about several pools starts with the name of one of them.
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
-        raise InputError(f"{place(('pools', *blamed), lines)}: {error}") from error
+        where = real_path(("pools", *blamed), data)
+        raise InputError(f"{place(where, lines)}: {error}") from error
 
 
 def _pool(entry: PoolEntry) -> Pool:
-    least, most = (
-        {ANY_KIND: shares} if isinstance(shares, int) else shares
-        for shares in (entry.slots_min, entry.slots_max)
-    )
-    return Pool(
-        name=entry.name,
-        weight=entry.weight,
-        slots_min=least,
-        slots_max=most,
-        policy=entry.policy,
-        parent=entry.parent,
-        jobs_max=entry.jobs_max,
-        job_weights=entry.job_weights,
-        preemption=_preemption(entry.preemption),
-    )
+    return Pool(**dict(entry) | {"preemption": _part(Preemption, entry.preemption)})
 
 
-def _preemption(entry: PreemptionEntry | None) -> Preemption | None:
+T = TypeVar("T")
+
+
+def _part(kind: Callable[..., T], entry: Entry | None) -> T | None:
+    """The part of a workload with what an entry states, or None."""
     if entry is None:
         return None
-    least, fair = (
-        inf if seconds == "never" else seconds
-        for seconds in (entry.least_after, entry.fair_after)
-    )
-    return Preemption(least, fair, entry.fraction, entry.grace)
-
-
-def _shuffle(entry: ShuffleEntry | None) -> Shuffle | None:
-    if entry is None:
-        return None
-    return Shuffle(entry.slow_start, entry.split, entry.copies_per_slot, entry.copies_per_job)
-
-
-def _network(entry: NetworkEntry | None) -> Network | None:
-    if entry is None:
-        return None
-    return Network(entry.host or inf, entry.rack or inf, entry.core or inf)
-
-
-def _placement(entry: PlacementEntry | None) -> Placement | None:
-    if entry is None:
-        return None
-    return Placement(entry.replicas, entry.policy, entry.block_bytes)
+    stated = entry.model_dump(exclude_none=True)
+    return kind(**{key: inf if value == "never" else value for key, value in stated.items()})
 
 
 def build_objective(entry: ObjectiveEntry) -> Objective:
@@ -383,7 +362,10 @@ def _job(
             cluster.slot_kind(ANY_KIND)
         command = entry.command if isinstance(entry.command, str) else tuple(entry.command)
         return CommandJob(
-            command=command, output=given.pop("output"), settings=given, **_properties(entry)
+            command=command,
+            output=given.pop("output", None),
+            settings=given,
+            **_properties(entry),
         )
     inputs = given.pop("inputs", [])
     return ProgramJob(

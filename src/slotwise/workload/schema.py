@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     field_validator,
@@ -15,11 +17,11 @@ from pydantic import (
 )
 
 from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
-from slotwise.core.errors import MAX_NUMBER, Part, Positive, Seconds
+from slotwise.core.errors import MAX_NUMBER, InputError, Part, Positive, Seconds
 from slotwise.core.job import MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES, Bytes
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
-from slotwise.core.pools import JobWeights, PoolPolicy
+from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
 
 # Types of values and strict validation, common to all entries of a workload file.
@@ -253,6 +255,18 @@ class PoolEntry(Entry):
     preemption: PreemptionEntry | None = None
 
 
+def _listed(value: Any) -> Any:
+    """Pools by name as a list; the messages of `complaint` name them by their keys."""
+    try:
+        return pools_by_name(value) if isinstance(value, Mapping) else value
+    except InputError as error:
+        raise ValueError(str(error)) from error
+
+
+Listed = BeforeValidator(_listed)
+"""For a list of pools: it may be stated as a mapping by name, too."""
+
+
 class PhaseEntry(Entry):
     """A phase: work in seconds at speed 1, tasks as a number or as the work of each.
 
@@ -364,8 +378,10 @@ class JobEntry(Entry):
         for key, one in foreign.items():
             if key not in KEYS_OF[kind] and getattr(self, key) is not None:
                 raise ValueError(f"{key} is for jobs with a {one}, not {kind}; remove it")
-        if kind != "phases" and self.output is None:
+        if kind in ("program", "dataflow") and self.output is None:
             raise ValueError(f"a {kind} needs an output; name a folder")
+        if self.output is None and self.overwrite is not None:
+            raise ValueError("overwrite is for a command with an output; remove it")
         return self
 
 
@@ -397,7 +413,7 @@ class WorkloadEntry(Entry):
     shuffle: ShuffleEntry | None = None
     preemption: PreemptionEntry | None = None
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
-    pools: list[PoolEntry] = Field(default_factory=list)
+    pools: Annotated[list[PoolEntry], Listed] = Field(default_factory=list)
     jobs: Annotated[list[JobEntry], Field(min_length=1)]
 
     @field_validator("slotwise", mode="before")

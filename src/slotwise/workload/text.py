@@ -134,7 +134,10 @@ def complaint(
 
     `model` is the schema. The message calls the whole data `whole`.
     """
-    faults = [(_real(fault, data), fault) for fault in error.errors()]
+    faults = [
+        (real_path(fault["loc"], data, is_missing=fault["type"] == "missing"), fault)
+        for fault in error.errors()
+    ]
     first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
     # If a value may have one of several types, pydantic reports an error for each of them. The
     # intended type is assumed to be the one that matches deepest into the value.
@@ -159,11 +162,18 @@ def place(path: Path, lines: Lines, whole: str = "the file") -> str:
     return text if line is None else f"{text} (line {line})"
 
 
-def _real(fault: ErrorDetails, data: Any) -> Path:
-    """The part of pydantic's location that is a path in the file, without names of types."""
+def real_path(steps: Path, data: Any, is_missing: bool = False) -> Path:
+    """The part of pydantic's location that is a path in the file, without names of types.
+
+    The number of a value that is stated by name becomes its name. `is_missing`: the last key is
+    not in the file.
+    """
     path: list[str | int] = []
-    for step in fault["loc"]:
-        if isinstance(data, dict) and (step in data or fault["type"] == "missing"):
+    for step in steps:
+        is_mapping = isinstance(data, dict)
+        if is_mapping and step not in data and isinstance(step, int) and step < len(data):
+            step = list(data)[step]
+        if is_mapping and (step in data or is_missing):
             path.append(step)
             data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int) and step < len(data):

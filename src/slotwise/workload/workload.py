@@ -24,7 +24,7 @@ from slotwise.core.events import HostChange
 from slotwise.core.job import Bytes, Job, Shuffle
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
-from slotwise.core.pools import Pool, Preemption
+from slotwise.core.pools import Pool, Preemption, pools_of
 
 SETTINGS = (
     "reducers",
@@ -80,12 +80,13 @@ COMMAND_SETTINGS = (
 class CommandJob:
     """A job in which each task runs the same command, and the folder for their output.
 
+    Without a folder, what the command prints is discarded.
     `settings` are arguments of slotwise.jobs.commands.plan_commands.
     """
 
     id: str
     command: str | tuple[str, ...]
-    output: str
+    output: str | None = None
     arrival: float = 0.0
     pool: str = "default"
     weight: float = 1.0
@@ -154,6 +155,7 @@ Described = ProgramJob | CommandJob | DataflowJob
 class Workload:
     """Everything that is to be scheduled.
 
+    pools       a list, or a mapping by name: `{"a": 2, "b": {"slots_max": 3}}`
     replicas    short form of a placement with this number; 0 without one: input is local
                 everywhere
     folder      the folder that relative paths are relative to
@@ -182,8 +184,7 @@ class Workload:
         object.__setattr__(self, "jobs", tuple(self.jobs))  # A list is accepted, too.
         for name, (kind, remedy) in _PARTS.items():
             check_type(f"workload: {name}", getattr(self, name), kind, remedy)
-        check_all("workload: pools", self.pools, Pool, "expected a list of slotwise.Pool")
-        object.__setattr__(self, "pools", tuple(self.pools))
+        object.__setattr__(self, "pools", pools_of(self.pools, "workload: pools"))
         remedy = "expected a list of slotwise.HostAdded, HostDrained and HostRemoved"
         check_all("workload: changes", self.changes, HostChange, remedy)
         remedy = "expected a whole number >= 0"
@@ -258,7 +259,7 @@ def mapreduce(
 
 def command(
     command: str | Sequence[str],
-    output: str | Path,
+    output: str | Path | None = None,
     *,
     id: str,
     tasks: int = 1,
@@ -279,8 +280,8 @@ def command(
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
     In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
-    output is stored in files in the folder `output`. `work` is the estimated work of all tasks
-    together, in seconds. Values are checked when the job runs.
+    output is stored in files in the folder `output`; without one it is discarded. `work` is the
+    estimated work of all tasks together, in seconds. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
         raise InputError(
@@ -289,7 +290,7 @@ def command(
     return CommandJob(
         id=id,
         command=command if isinstance(command, str) else tuple(command),
-        output=_path(id, "output", output),
+        output=None if output is None else _path(id, "output", output),
         arrival=arrival,
         pool=pool,
         weight=weight,
