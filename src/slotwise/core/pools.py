@@ -160,8 +160,12 @@ def pools_by_name(stated: Mapping[Any, Any]) -> list[dict[str, Any]]:
     """
     pools = []
     for name, given in stated.items():
-        if not isinstance(name, str):
-            raise InputError(f"the name of a pool is {shown(name)}; expected a string")
+        check_name("the name of a pool", name)
+        if isinstance(given, Pool):
+            raise InputError(
+                f"pool {name!r} is {shown(given)}; expected a weight, or keys and values such"
+                " as {slots_min: 2}"
+            )
         if isinstance(given, Mapping) and "name" in given:
             raise InputError(f"pool {name!r} is named by its key; remove `name` within it")
         keys = dict(given) if isinstance(given, Mapping) else {"weight": given}
@@ -198,10 +202,20 @@ def _made(keys: Mapping[str, Any], where: str) -> Pool:
     """The pool with these keys; an InputError gets the place."""
     for key in keys:
         if key not in _KEYS:
-            raise InputError(f"{where}: unknown key {key!r}; known keys: {', '.join(_KEYS)}")
+            from difflib import get_close_matches
+
+            close = get_close_matches(str(key), _KEYS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(_KEYS)}"
+            raise InputError(f"{where}: unknown key {key!r}; {hint}")
     if "name" not in keys:
         raise InputError(f"{where}: name is missing; add it")
     try:
+        stated = keys.get("preemption")
+        if isinstance(stated, Mapping):
+            known = {one.name for one in fields(Preemption)}
+            if unknown := [key for key in stated if key not in known]:
+                raise InputError(f"preemption: unknown key {unknown[0]!r}")
+            keys = {**keys, "preemption": Preemption(**stated)}
         return Pool(**keys)
     except InputError as error:
         named = f"pool {keys.get('name')!r}: "

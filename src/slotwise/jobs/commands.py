@@ -7,12 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self
 
 from slotwise import task as running
 from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
@@ -21,7 +22,7 @@ from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
-from slotwise.jobs.work_folder import temporary_folder, work_folder_name
+from slotwise.jobs.work_folder import work_folder_name
 from slotwise.task import SPEED_VARIABLE
 
 PHASE = "command"
@@ -38,6 +39,9 @@ TAIL_BYTES, TAIL_LINES = 4000, 10
 
 ENDING_SECONDS = 5.0
 """How long a task waits for processes that it has killed to end."""
+
+FLUSH_SECONDS = 0.5
+"""How long the last bytes of stderr are awaited if a process of the command still holds it."""
 
 ONE_CORE = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -88,9 +92,10 @@ class CommandRunner:
         _adopt(True)
         try:
             stdout, stderr = files or (os.devnull, None)
-            with _opened(stdout) as out, _opened(stderr) as err:
+            stderr_file = _opened(stderr) if stderr else LastBytes()
+            with _opened(stdout) as out, stderr_file as err:
                 code = self._run(task, attempt, out, err, before)
-                said = _tail(err) if code else ""
+                said = _tail(_last_bytes(err)) if code else ""
         finally:
             _end_rest(before)
             _adopt(False)
@@ -360,20 +365,65 @@ def _ended(code: int) -> str:
     return f"was killed by signal {-code}"
 
 
-def _opened(path: str | None) -> BinaryIO:
-    """The file at a path, or one without a name, which vanishes when it is closed."""
-    if path is None:
-        import tempfile
+class LastBytes:
+    """A pipe for a command to write into, of which the last bytes are kept.
 
-        return cast(BinaryIO, tempfile.TemporaryFile(dir=temporary_folder()))
+    However much is written, memory and disk stay bounded.
+    """
+
+    def __init__(self) -> None:
+        self._read_end, self._write_end = os.pipe()
+        self._kept = bytearray()
+        self._reader = threading.Thread(target=self._read, name="slotwise stderr", daemon=True)
+        self._reader.start()
+
+    def fileno(self) -> int:
+        """The descriptor to write to."""
+        return self._write_end
+
+    def last_bytes(self) -> bytes:
+        """The last bytes that were written. Call it once, when the command has ended.
+
+        Processes that outlive the command may keep the pipe open; their bytes are not awaited.
+        """
+        self.__exit__()
+        self._reader.join(FLUSH_SECONDS)
+        return bytes(self._kept)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._write_end >= 0:
+            os.close(self._write_end)
+            self._write_end = -1
+
+    def _read(self) -> None:
+        # Otherwise a signal could interrupt this thread and not the wait for the command.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        with open(self._read_end, "rb", buffering=0) as pipe:
+            while data := pipe.read(65536):
+                self._kept += data
+                del self._kept[:-TAIL_BYTES]
+
+
+def _opened(path: str) -> BinaryIO:
+    """The file at a path."""
     try:
         return open(path, "w+b")
     except OSError as error:
         raise OutputError.of(path, error) from error
 
 
-def _tail(file: BinaryIO) -> str:
-    """Return the last lines of a file of stderr with a heading; empty if there are none."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-    lines = file.read().decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
+def _last_bytes(stderr: BinaryIO | LastBytes) -> bytes:
+    """The last bytes that a command has written."""
+    if isinstance(stderr, LastBytes):
+        return stderr.last_bytes()
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - TAIL_BYTES))
+    return stderr.read()
+
+
+def _tail(end: bytes) -> str:
+    """Return the last lines of stderr with a heading; empty if there are none."""
+    lines = end.decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
     return "\n".join(["the last lines of its stderr:", *lines, ""]) if lines else ""
