@@ -37,7 +37,7 @@ class InputError(SlotwiseError):
 
 
 class RecordError(SlotwiseError, TypeError):
-    """A function of a node wrote something that is not a record, or whose key is not one."""
+    """A node wrote something that is not a record, or has an invalid key; names the node."""
 
 
 class InputChanged(SlotwiseError):
