@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 
+import rounding  # noqa: F401  # Before numpy.
 from agent_processes import run_on_agents
 from forked import Forker
 from oracles.failures import FailuresInARow

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import rounding  # noqa: F401  # Before numpy.
+
 Case = Callable[[Path], None]
 
 HERE = Path(__file__).parent
