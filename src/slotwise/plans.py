@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
 
+from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import InputError, is_number, option_name
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
@@ -58,6 +60,7 @@ def plan(
     jobs = source.jobs()
     pools = source.pools()
     aim.check(jobs)
+    check_dependencies(jobs, {})
     for job in jobs:
         check_fits(job, cluster, pools)
         _refuse_gangs(job)
@@ -112,6 +115,7 @@ def plan_tasks(
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
     jobs = source.jobs()
+    _refuse_dependencies(jobs)
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
@@ -153,6 +157,16 @@ def _refuse_changes(source: Source, slots: Slots | None) -> None:
             "cluster.changes: a plan is for hosts that do not change; leave them out, or"
             " simulate"
         )
+
+
+def _refuse_dependencies(jobs: Sequence[Job]) -> None:
+    """Raise InputError for a job that waits for others: DMRS and its peers plan single jobs."""
+    for job in jobs:
+        if job.predecessors:
+            raise InputError(
+                f"job {job.id!r} waits for other jobs, which a plan of whole tasks does not"
+                " support; make them phases of one job, or simulate"
+            )
 
 
 def _refuse_gangs(job: Job) -> None:

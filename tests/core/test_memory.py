@@ -66,7 +66,7 @@ class Cancelling(SimulatedBackend):
 
 def play(count: int, name: str, record: Callable[[State], Record]) -> State:
     """Run this number of jobs to their ends."""
-    state = State(CLUSTER, POOLS)
+    state = State(CLUSTER, POOLS, over_most=10)
     backend = Cancelling(CLUSTER, jobs(count), Simulation(fault=fault))
     run(make_scheduler(name), backend, state, record(state))
     return state

@@ -207,6 +207,9 @@ def encode_job(job: Job) -> Plain:
         "penalty": job.penalty,
         "priority": job.priority,
         **({"program": job.program} if job.program else {}),
+        **({"after": sorted(job.after)} if job.after else {}),
+        **({"after_each": sorted(job.after_each)} if job.after_each else {}),
+        **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -224,6 +227,9 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         penalty=plain["penalty"],
         priority=plain.get("priority", "normal"),
         program=plain.get("program", ""),
+        after=frozenset(plain.get("after", ())),
+        after_each=frozenset(plain.get("after_each", ())),
+        after_failed=plain.get("after_failed", "cancel"),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Annotated, NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Count, Host, Slots
 from slotwise.core.errors import (
@@ -43,6 +43,9 @@ MAX_COMMANDS = 100_000
 
 MAX_BYTES = 10**15
 """The maximum number of bytes of a block: sums of many stay precise."""
+
+AfterFailed = Literal["cancel", "run"]
+"""What a job does if one that it waits for fails: it fails, too, or it runs all the same."""
 
 Bytes = Annotated[int, Limits(0, MAX_BYTES, "give a whole number of bytes >= 0", whole=True)]
 
@@ -273,6 +276,12 @@ class Job:
     objective. `priority` affects what the job gets within its pool, not its cost: where jobs
     run in order, it goes before all of lower priority; where they share, it weighs more.
     `program` names what it runs: tasks of jobs of the same program are expected to be alike.
+
+    after         the jobs that must be done before it begins. Until then it holds no slots, no
+                  share, and no place among the `jobs_max` of its pools
+    after_each    jobs with the same number of tasks, as this job of one phase: task i begins
+                  when task i of each of them is done
+    after_failed  if one of these jobs fails: "cancel", this job fails, too; "run", it runs
     """
 
     id: str
@@ -285,6 +294,9 @@ class Job:
     penalty: str | None = None
     priority: str = "normal"
     program: str = ""
+    after: frozenset[str] = frozenset()
+    after_each: frozenset[str] = frozenset()
+    after_failed: AfterFailed = "cancel"
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -298,6 +310,13 @@ class Job:
         object.__setattr__(self, "steps", checked_steps(self.id, self.steps))
         if len(self.phases) > 1 or self.phases[0].waits_for:
             self._check_order()
+        if self.after or self.after_each or self.after_failed != "cancel":
+            self._check_dependencies()
+
+    @property
+    def predecessors(self) -> frozenset[str]:
+        """The jobs that it waits for, as a whole or task by task."""
+        return self.after | self.after_each if self.after_each else self.after
 
     @cached_property
     def share_weight(self) -> float:
@@ -378,6 +397,29 @@ class Job:
                     f"job {self.id!r}: phases is {self.phases!r}; give a list of Phase objects"
                 )
         object.__setattr__(self, "phases", phases)
+
+    def _check_dependencies(self) -> None:
+        for what in ("after", "after_each"):
+            names = _names(f"job {self.id!r}: {what}", getattr(self, what))
+            object.__setattr__(self, what, names)
+            if self.id in names:
+                raise InputError(f"job {self.id!r} waits for itself; remove it from {what}")
+        if self.after_failed not in get_args(AfterFailed):
+            raise InputError(
+                f"job {self.id!r}: after_failed is {shown(self.after_failed)}; expected"
+                " 'cancel' or 'run'"
+            )
+        for name in sorted(self.after & self.after_each):
+            raise InputError(
+                f"job {self.id!r}: after and after_each both name {name!r}; remove one"
+            )
+        phase = self.phases[0]
+        is_plain = not (phase.grows or phase.gated or phase.gang)
+        if self.after_each and (len(self.phases) > 1 or not is_plain):
+            raise InputError(
+                f"job {self.id!r}: after_each is for a job that is one array of tasks; name"
+                " the others in after"
+            )
 
     def _check_order(self) -> None:
         names = [phase.name for phase in self.phases]

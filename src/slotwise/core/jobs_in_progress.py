@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from math import inf
 from operator import attrgetter
 
 from slotwise.core.decisions import Launch
+from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import Pool, PoolTree
@@ -33,7 +34,11 @@ class Jobs:
     failed     why each job has failed that was given up in this turn
     """
 
-    def __init__(self, kinds: Iterable[str]) -> None:
+    def __init__(self, kinds: Iterable[str], doomed: dict[str, str], over_most: int) -> None:
+        """Jobs that cannot run because one before them has failed are added to `doomed`.
+
+        How the last `over_most` jobs ended is known to jobs that arrive later.
+        """
         self.arrived = 0
         self.phases: dict[PhaseId, PhaseState] = {}
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
@@ -41,7 +46,9 @@ class Jobs:
         self.has_wide = False
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
+        self._doomed = doomed
         self._admission = Admission()
+        self._dependencies = Dependencies(over_most)
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
         self._given_up: set[str] = set()  # They are not over while they hold slots.
@@ -69,8 +76,20 @@ class Jobs:
         return name in self._given_up
 
     def may_begin(self, job: Job) -> bool:
-        """Whether a job was admitted and not given up."""
-        return job.id not in self._given_up and not self._admission.awaits(job)
+        """Whether a job waits for no others, was admitted, and was not given up."""
+        if job.id in self._given_up or job.id in self.awaiting_jobs:
+            return False
+        return not self._admission.awaits(job)
+
+    @property
+    def awaiting_jobs(self) -> Mapping[str, Set[str]]:
+        """The jobs that wait for others, and for which."""
+        return self._dependencies.waits
+
+    @property
+    def _outside(self) -> set[str]:
+        """The jobs that were not admitted yet."""
+        return {*self._dependencies.waits, *self._admission.waiting()}
 
     @property
     def awaiting_admission(self) -> list[str]:
@@ -79,7 +98,7 @@ class Jobs:
 
     def full_pools(self, job: str, pools: PoolTree) -> dict[str, list[str]]:
         """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
-        outside = set(self.awaiting_admission)
+        outside = self._outside
         inside = [one for one in self._phases_of if one not in outside]
         return {
             name: [one for one in inside if pools[name] in pools.path(self.job(one).pool)]
@@ -101,7 +120,7 @@ class Jobs:
 
     def left(self) -> Iterator[Sequence[PhaseState]]:
         """The phases of each admitted job, in topological order; the jobs by arrival."""
-        outside = set(self.awaiting_admission)
+        outside = self._outside
         for name, phases in self._phases_of.items():
             if name not in outside and name not in self._given_up:
                 yield [phases[phase.name] for phase in self.job(name).topological]
@@ -124,17 +143,24 @@ class Jobs:
                 phases[name].successors.append(state)
         self._phases_of[job.id], self._undone[job.id] = phases, set(phases)
         self.arrived += 1
-        return self._admission.arrive(job, pools)
+        if job.predecessors:
+            if reason := self._dependencies.arrive(job):
+                self._doomed[job.id] = reason
+            if job.id in self.awaiting_jobs:
+                return iter(())
+        return self._admission.arrive(job, pools, self.arrived)
 
     def change(self, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Replace a job by one of another priority or pool. The jobs that are admitted now."""
         old = self.job(job.id)
         self.replace(job)
+        if job.id in self.awaiting_jobs:
+            return iter(())
         return self._admission.change(old, job, pools)
 
     def readmit(self, pools: PoolTree) -> Iterator[Job]:
         """Apply new limits of pools. The jobs that are admitted now."""
-        outside = set(self.awaiting_admission)
+        outside = self._outside
         inside = [self.job(name) for name in self._phases_of if name not in outside]
         return self._admission.recount(
             [job for job in inside if job.id not in self._given_up], pools
@@ -149,7 +175,37 @@ class Jobs:
         """Mark a job as failed. The jobs that are admitted now."""
         self.failed[name] = reason
         self._given_up.add(name)
-        return self._admission.give_up(self.job(name), pools)
+        return self._end(self.job(name), reason, pools)
+
+    def element_done(self, job: Job, name: str, pools: PoolTree) -> Iterator[Job]:
+        """A task of `name` is done, for which a job waits task by task; as `arrive`."""
+        if self._dependencies.element_done(job, name):
+            return self._admission.arrive(job, pools, self._number(job))
+        return iter(())
+
+    def is_over(self, name: str) -> bool:
+        """Whether a job has ended, or failed while its tasks may still run."""
+        return self._dependencies.is_over(name)
+
+    def waits_for_each(self, name: str) -> list[PhaseState]:
+        """The phases of jobs that wait for a job task by task."""
+        jobs = self._dependencies.dependents(name)
+        return [self.phases_of(job.id)[0] for job in jobs if name in job.after_each]
+
+    def _end(self, job: Job, reason: str, pools: PoolTree) -> Iterator[Job]:
+        """A job is done, or has failed for a reason. The jobs that are admitted now."""
+        waits = job.id in self.awaiting_jobs
+        if job.predecessors:
+            self._dependencies.forget(job)
+        # A job that waits for others takes no place in its pool.
+        admitted = iter(()) if waits else self._admission.give_up(job, pools)
+        released = self._dependencies.end(job.id, reason, self._doomed)
+        arrive = self._admission.arrive
+        return chain(admitted, *(arrive(one, pools, self._number(one)) for one in released))
+
+    def _number(self, job: Job) -> int:
+        """The place of a job in the order of arrival, from 1."""
+        return self.phases_of(job.id)[0].order // MAX_PHASES + 1
 
     def phase_done(self, phase: PhaseState, at: float, pools: PoolTree) -> Iterator[Job]:
         """Mark a phase as done, and its job if it was the last. The jobs admitted now."""
@@ -159,7 +215,7 @@ class Jobs:
             return iter(())
         self.completed[phase.job.id] = at
         # It may still wait for admission, if none of its tasks is needed.
-        return self._admission.give_up(phase.job, pools)
+        return self._end(phase.job, "", pools)
 
     def phase_undone(self, phase: PhaseState) -> None:
         """Mark a phase as not done, because output of it was lost."""
@@ -211,6 +267,10 @@ class Jobs:
         assert self._in_order[slot_kind] == in_order
         assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
         self._admission.check(pools)
+        for name in self.awaiting_jobs:
+            for phase in self.phases_of(name):
+                assert not phase.is_ready, "a job that waits for others claims no slots"
+                assert not phase.running, "a job that waits for others holds no slots"
 
 
 def unblock_successors(phase: PhaseState, task: int, host: str) -> Iterator[PhaseState]:
@@ -287,16 +347,14 @@ class Admission:
         self._running: Counter[str] = Counter()  # by pool
         # The waiting jobs by pool, the next one first.
         self._waiting: dict[str, list[tuple[float, int, Job]]] = {}
-        self._arrived = 0
         # More than `jobs_max` only where jobs moved to a pool, or its limit was lowered.
         self._excess: Counter[str] = Counter()
 
-    def arrive(self, job: Job, pools: PoolTree) -> Iterator[Job]:
-        """Add a job that arrived. The jobs that may begin now."""
-        self._arrived += 1
+    def arrive(self, job: Job, pools: PoolTree, number: int) -> Iterator[Job]:
+        """Add the job that arrived as the n-th. The jobs that may begin now."""
         if not any(pool.jobs_max for pool in pools.path(job.pool)):
             return iter((job,))
-        place = (-PRIORITIES[job.priority], self._arrived, job)
+        place = (-PRIORITIES[job.priority], number, job)
         insort(self._waiting.setdefault(job.pool, []), place)
         return self._admit(pools)
 

@@ -98,11 +98,12 @@ class PhaseState(ShareNode):
     __slots__ = (
         *("_bad_ends", "_cluster", "_cursor", "_excusers", "_is_sensitive", "_returned"),
         *("_status", "_stopped_after", "_tries", "blocked", "counted", "deferred_since"),
-        *("deferred_until", "done", "dropped", "early", "failures", "group", "has_homes"),
-        *("has_passed", "homes", "id", "is_broken", "is_gang", "is_limited", "is_open"),
-        *("is_pinned", "is_ready", "is_wide", "job", "job_share", "lacks_input", "launches"),
-        *("level", "limits", "max_share", "pending", "phase", "pool", "request", "shares"),
-        *("slot_kind", "stopping", "successors", "waited", "waits_for", "width", "work"),
+        *("deferred_until", "done", "dropped", "early", "failures", "followers", "group"),
+        *("has_homes", "has_passed", "homes", "id", "is_broken", "is_gang", "is_limited"),
+        *("is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share", "lacks_input"),
+        *("launches", "level", "limits", "max_share", "pending", "phase", "pool"),
+        *("request", "shares", "slot_kind", "stopping", "successors", "waited"),
+        *("waits_for", "width", "work"),
     )
 
     def __init__(
@@ -137,7 +138,8 @@ class PhaseState(ShareNode):
         self.work = PhaseWork(job, phase, default_work, learned)
         self.enter(pool, pools)
         self.successors: list[PhaseState] = []  # the phases that wait for it
-        is_blocked = self.is_pinned or phase.gated
+        self.followers: list[PhaseState] = []  # of other jobs, which wait task by task
+        is_blocked = self.is_pinned or phase.gated or bool(job.after_each)
         self.pending = 0 if is_blocked else count
         self.blocked = count if is_blocked else 0
         self.done = 0
@@ -455,7 +457,7 @@ class PhaseState(ShareNode):
         return True
 
     def release(self, tasks: Iterable[int]) -> None:
-        """Make those of these tasks pending that are blocked, for a gated phase."""
+        """Make those of these tasks pending that are blocked, but continue no others."""
         for task in filter(self.is_blocked, tasks):
             self._status[task] = PENDING
             self._cursor = min(self._cursor, task)

@@ -5,7 +5,7 @@ It holds estimates only: no policy can see how long a task will really take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import Literal
 
@@ -53,7 +53,7 @@ class Snapshot:
     queues            the queue of each host, if the policy plans queues
     """
 
-    def __init__(self, cluster: Cluster, pools: Iterable[Pool]) -> None:
+    def __init__(self, cluster: Cluster, pools: Iterable[Pool], over_most: int) -> None:
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
@@ -70,7 +70,7 @@ class Snapshot:
         self.leaving: Collection[str] = hosts.leaving
         self.queues = Queues()
         self._finished = Finished()
-        self._jobs = Jobs(cluster.capacity)
+        self._jobs = Jobs(cluster.capacity, self.doomed, over_most)
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
 
@@ -182,6 +182,20 @@ class Snapshot:
     def awaiting_admission(self) -> list[str]:
         """The jobs that wait for admission, the next one first."""
         return self._jobs.awaiting_admission
+
+    @property
+    def awaiting_jobs(self) -> Mapping[str, Set[str]]:
+        """The jobs that wait for other jobs, and for which."""
+        return self._jobs.awaiting_jobs
+
+    @property
+    def not_admitted(self) -> list[str]:
+        """The jobs that wait for others, then those that wait for admission."""
+        return [*self.awaiting_jobs, *self.awaiting_admission]
+
+    def is_over(self, job: str) -> bool:
+        """Whether a job was among the last to end. A failed one may still hold slots."""
+        return self._jobs.is_over(job)
 
     def full_pools(self, job: str) -> dict[str, list[str]]:
         """The pools of a job that are at their `jobs_max`, with the jobs that they run."""

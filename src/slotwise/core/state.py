@@ -26,6 +26,7 @@ from slotwise.core.decisions import (
     Reallocate,
     Release,
 )
+from slotwise.core.dependencies import MAX_OVER
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.events import (
     Event,
@@ -96,12 +97,14 @@ class State(Snapshot):
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
         reserves: bool = True,
+        over_most: int = MAX_OVER,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times.
 
         `reserves`: slots that are taken back are reserved for the pool that takes them.
+        `over_most`: the number of jobs that are over and known to those that wait for them.
         """
-        super().__init__(cluster, pools)
+        super().__init__(cluster, pools, over_most)
         self._is_closed = False  # No more jobs arrive.
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}
@@ -208,6 +211,13 @@ class State(Snapshot):
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         self._group(job.id)
         self._begin(admitted)
+        for name in sorted(job.after_each):
+            for before in self._jobs.phases_of(name):
+                before.followers.append(self._jobs.phases_of(job.id)[0])
+        if job.after_each:
+            self._feed(self._jobs.phases_of(job.id)[0])
+        for follower in self._jobs.waits_for_each(job.id):
+            self._jobs.phases_of(job.id)[0].followers.append(follower)
 
     def _task_finished(self, event: TaskFinished) -> None:
         phase, task = self._phases.get(event.phase), event.task
@@ -235,6 +245,8 @@ class State(Snapshot):
         self._settle_end(phase, launch)
         if phase.successors:
             self._unblock_successors(phase, task, launch.host)
+        for follower in phase.followers:
+            self._feed(follower, (task,))
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         else:
@@ -520,9 +532,36 @@ class State(Snapshot):
         for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
             self.broken.pop(phase.id, None)
+            for follower in phase.followers:
+                self._feed(follower)
         self._forget_if_over(decision.job)
 
     # Changes that involve several parts.
+
+    def _feed(self, follower: PhaseState, tasks: Iterable[int] | None = None) -> None:
+        """Let those of these tasks begin for which the same tasks of other jobs are done.
+
+        The tasks of jobs that are over are done. By default, all tasks are examined.
+        """
+        job = follower.job
+        if follower.id not in self._phases or self._jobs.is_given_up(job.id):
+            return
+        alive = []
+        for other in job.after_each:
+            if not self._jobs.is_over(other):
+                phases = self._jobs.phases_of(other)
+                if not phases:
+                    return  # It has not arrived.
+                alive.append(phases[0])
+        if tasks is None:
+            tasks = range(job.phases[0].tasks.count)
+        fed = [task for task in tasks if all(before.is_done(task) for before in alive)]
+        if fed:
+            follower.release(fed)
+            for before in alive:
+                self._begin(self._jobs.element_done(job, before.job.id, self.pools))
+            self._demand_changed(follower)
+            self._settle_gated(follower)
 
     def _put_back(self, event: TaskFailed | TaskKilled | TaskFinished) -> PhaseState | None:
         """End an attempt without a result. Its phase, or None if the message came too late."""

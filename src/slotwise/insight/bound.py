@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import ceil, inf
+from typing import NamedTuple
 
 from slotwise.core.cluster import Cluster
+from slotwise.core.dependencies import in_order
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective, Size, Steps
 from slotwise.policy.bounds import BoundJobs, Parts, lower_bound
@@ -132,6 +134,30 @@ def _with_missing(jobs: BoundJobs, missing: Sequence[Missing], value: float) -> 
     )
 
 
+class _Span(NamedTuple):
+    """The earliest instants at which a job can start and be complete."""
+
+    start: float
+    end: float
+
+
+def _spans(jobs: Sequence[Job], least: Callable[[Job], float]) -> dict[str, _Span]:
+    """The spans of jobs that share the slots with none but the jobs that they wait for.
+
+    least  the minimum time from the start of a job to its completion
+
+    The jobs that a job waits for are complete before it starts. Those of `after_each` have
+    started before, and are complete before it is. O(jobs + arcs).
+    """
+    spans: dict[str, _Span] = {}
+    for job in in_order(jobs):
+        before = [spans[name] for name in job.after & spans.keys()]
+        beside = [spans[name] for name in job.after_each & spans.keys()]
+        start = max([job.arrival, *(s.end for s in before), *(s.start for s in beside)])
+        spans[job.id] = _Span(start, max([start + least(job), *(s.end for s in beside)]))
+    return spans
+
+
 class _Limits:
     """The highest speeds of phases on a cluster, and the bounds on times that follow."""
 
@@ -156,6 +182,7 @@ class _Limits:
     ) -> BoundJobs:
         """The numeric problem, with the work on these kinds of slots only."""
         sizes = self.sizes(jobs)
+        spans = _spans(jobs, self._height)
         inside = [[p for p in job.phases if self._kind(p) in kinds] for job in jobs]
         return BoundJobs.of(
             costs=[objective.cost(job, sizes[job.id]) for job in jobs],
@@ -166,17 +193,19 @@ class _Limits:
             ],
             # Phases of a job may run in parallel, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
-            height=[self._height(job) for job in jobs],
+            height=[spans[job.id].end - job.arrival for job in jobs],
             min_share=[least.get(job.id, 0.0) for job in jobs],
-            parts=self._parts(jobs, kinds),
+            parts=self._parts(jobs, kinds, spans),
         )
 
-    def _parts(self, jobs: Sequence[Job], kinds: Sequence[str]) -> Parts | None:
+    def _parts(
+        self, jobs: Sequence[Job], kinds: Sequence[str], spans: Mapping[str, _Span]
+    ) -> Parts | None:
         """The phases with work on these kinds of slots; None if each job is one phase."""
-        if all(len(job.phases) == 1 for job in jobs):
+        if all(len(job.phases) == 1 and not job.predecessors for job in jobs):
             return None
         rows = [
-            (place, work, self._rate(phase), head, tail)
+            (place, work, self._rate(phase), spans[job.id].start - job.arrival + head, tail)
             for place, job in enumerate(jobs)
             for phase, head, tail in zip(
                 job.topological, self._stand(job).head, self._stand(job).tail, strict=True
@@ -207,17 +236,18 @@ class _Limits:
         return self._wide_rates[key]
 
     def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
-        """The work of each job, and its minimum time."""
+        """The work of each job, and its minimum time with the jobs that it waits for."""
+        spans = _spans(jobs, self._alone)
         return {
-            job.id: Size(self._work.of_job(job), max(self._alone(job), MIN_WORK))
+            job.id: Size(self._work.of_job(job), max(spans[job.id].end - job.arrival, MIN_WORK))
             for job in jobs
         }
 
     def _alone(self, job: Job) -> float:
-        """The minimum time of a job: its critical path, or its work on all slots.
+        """The minimum time from the start of a job to its completion.
 
-        On the path each phase has its maximum of slots, and takes at least as long as its
-        longest task.
+        It is its critical path, or its work on all slots. On the path each phase has its
+        maximum of slots, and takes at least as long as its longest task.
         """
         if job.id not in self._spans:
             self._spans[job.id] = self._span(job)

@@ -21,7 +21,13 @@ from slotwise.insight.explanation import (
     PhaseExplained,
     ShareExplained,
 )
-from slotwise.insight.why import reserved_now, rounded_up, unknown_job, why_now
+from slotwise.insight.why import (
+    jobs_named,
+    reserved_now,
+    rounded_up,
+    unknown_job,
+    why_now,
+)
 from slotwise.policy.scheduler import ESTIMATING, QUEUEINGS
 
 NEIGHBOURS = 5
@@ -84,6 +90,8 @@ def _ending(state: State, job: str) -> str:
 
 
 def _status(state: State, job: str) -> str:
+    if before := state.awaiting_jobs.get(job):
+        return f"waits for {jobs_named(before)}"
     if job in state.awaiting_admission:
         place = state.awaiting_admission.index(job) + 1
         reasons = [

@@ -7,7 +7,7 @@ the report of waits: it leaves out that others are served first by their shares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from math import ceil
@@ -27,6 +27,8 @@ MAX_NAMES = 3
 
 def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
     """The first reason that applies for the number of slots that a phase holds."""
+    if before := state.awaiting_jobs.get(phase.job.id):
+        return f"its job waits for {jobs_named(before)}"
     if phase.job.id in state.awaiting_admission:
         return "its job awaits admission"
     if phase.waits_for:
@@ -40,6 +42,8 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         return _why_more(phase)
     if not phase.pending:
         others = "wait for others of their graph" if phase.phase.gated else BLOCKED
+        if phase.job.after_each:
+            others = f"wait for the same tasks of {jobs_named(phase.job.after_each)}"
         rest = f", except {phase.blocked} that {others}" if phase.blocked else ""
         return f"all its tasks run{rest}: it cannot use more slots"
     if not state.capacity(phase.slot_kind):
@@ -249,6 +253,8 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     `may_defer`: whether the assigner skips slots far from the input.
     """
     kind, pool = phase.slot_kind, state.pools[phase.job.pool]
+    if before := state.awaiting_jobs.get(phase.job.id):
+        return Cause("waits for jobs", "", f"it waited for {jobs_named(before)}")
     if phase.job.id in state.awaiting_admission:
         name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
         reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
@@ -300,6 +306,11 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         remedy = "policy fair would share its slots among them"
         return Cause("fifo in its pool", pool.name, reason, remedy)
     return Cause()
+
+
+def jobs_named(names: Collection[str]) -> str:
+    """Jobs in a sentence: "job a", "jobs a, b"."""
+    return f"job{'s' * (len(names) > 1)} {_listed(sorted(names))}"
 
 
 def _listed(jobs: Sequence[str]) -> str:

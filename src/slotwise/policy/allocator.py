@@ -7,9 +7,9 @@ create it (`claims.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol, TypeGuard
+from typing import NamedTuple, Protocol, TypeGuard
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job, Phase, Tasks
@@ -31,6 +31,13 @@ class Group:
     policy: PoolPolicy = "fair"
     parent: int = -1
     key: ShareKey | None = field(default=None, compare=False)
+
+
+class Waiting(NamedTuple):
+    """A job that has not begun, and the jobs that it waits for and that are not over."""
+
+    job: Job
+    jobs: Set[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class Claims:
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
     later_work work of claims that come after all of these and are left out, slot-seconds
+    waiting    the jobs that wait for others, by id; empty except for a `JointAllocator`
 
     For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
@@ -81,6 +89,7 @@ class Claims:
     attained: Sequence[float] = ()
     finish: Sequence[float] = ()
     later_work: float = 0.0
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.weight)

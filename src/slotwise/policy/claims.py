@@ -18,7 +18,14 @@ from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, ShareKey
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.policy.allocator import Allocator, Claims, Group, reads_service
+from slotwise.policy.allocator import (
+    Allocator,
+    Claims,
+    Group,
+    Waiting,
+    is_joint,
+    reads_service,
+)
 from slotwise.policy.cross_kind_limits import share_all
 
 SURE = 0.5
@@ -52,6 +59,12 @@ def all_claims(
         if of_kind:
             ids[kind] = of_kind
             claims[kind] = with_standing(claimed, attained, virtual.finish if virtual else {})
+    if snapshot.awaiting_jobs and is_joint(allocator):
+        waiting = {
+            name: Waiting(snapshot.phases_of(name)[0].job, others)
+            for name, others in snapshot.awaiting_jobs.items()
+        }
+        claims = {kind: replace(one, waiting=waiting) for kind, one in claims.items()}
     return ids, claims
 
 

@@ -48,7 +48,8 @@ def fluid_schedule(
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
     place = {one.id: number for number, one in enumerate(phases)}
     successors = waiting_for(phases)
-    ready = [one for one in phases if not one.waits_for]
+    jobs_left = _JobsLeft(phases)
+    ready = [one for one in phases if jobs_left.may_begin(one)]
     pieces: list[Piece] = []
     now, standing = 0.0, _Standing(phases, jobs, cluster, pools, allocator)
     while ready:
@@ -73,7 +74,8 @@ def fluid_schedule(
             if one.id in ended:
                 one.left = 0.0
         ready = [one for one in ready if one.id not in ended]
-        come = freed(ended, successors)
+        come = [one for one in freed(ended, successors) if jobs_left.may_begin(one)]
+        come += jobs_left.released(ended)
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
     return Schedule(merged(pieces))
@@ -124,6 +126,36 @@ def progress_of(job: Job, phase: Phase) -> PhaseProgress:
     return PhaseProgress(
         PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for)
     )
+
+
+class _JobsLeft:
+    """The jobs that are not done, and the phases of jobs that wait for them."""
+
+    def __init__(self, phases: Sequence[PhaseProgress]) -> None:
+        self._phases = _by_job(phases)
+        self._left = {job: len(own) for job, own in self._phases.items()}
+        self._waits = {
+            job: set(own[0].job.predecessors & self._left.keys())
+            for job, own in self._phases.items()
+            if own[0].job.predecessors
+        }
+
+    def may_begin(self, one: PhaseProgress) -> bool:
+        """Whether a phase waits for no phase and no job."""
+        return not one.waits_for and not self._waits.get(one.job.id)
+
+    def released(self, ended: Iterable[PhaseId]) -> list[PhaseProgress]:
+        """The phases that may begin because these have ended, and with them whole jobs."""
+        found: list[PhaseProgress] = []
+        for phase in ended:
+            self._left[phase.job] -= 1
+            if self._left[phase.job] or not self._waits:
+                continue
+            for job, waits in self._waits.items():
+                if phase.job in waits:
+                    waits.remove(phase.job)
+                    found += [one for one in self._phases[job] if self.may_begin(one)]
+        return found
 
 
 def _shares(one: PhaseProgress, pools: PoolTree) -> tuple[ShareKey, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
 from slotwise.core.cluster import Cluster
+from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
 from slotwise.core.job import PRIORITIES, Job, PhaseId
 from slotwise.core.objective import Objective
@@ -128,8 +129,10 @@ def fifo_schedule(jobs: Sequence[Job], cluster: Cluster) -> Schedule:
     """
     _refuse_unplannable(jobs)
     served = sorted(jobs, key=lambda job: -PRIORITIES[job.priority])
-    flows, ids = whole_flows(served, cluster, Objective())
-    return Schedule(merged(pieces_of_list(PhaseLister(flows).schedule(range(len(ids))), ids)))
+    place = {job.id: number for number, job in enumerate(served)}
+    flows, ids = whole_flows(in_order(served), cluster, Objective())
+    ranking = sorted(range(len(ids)), key=lambda phase: (place[ids[phase].job], phase))
+    return Schedule(merged(pieces_of_list(PhaseLister(flows).schedule(ranking), ids)))
 
 
 def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planned:
@@ -156,7 +159,7 @@ def _plan_flows(
 ) -> Planned:
     """The plan by FlowFlex for whole jobs."""
     _refuse_unplannable(jobs)
-    flows, ids = whole_flows(jobs, cluster, flowflex.objective)
+    flows, ids = whole_flows(in_order(jobs), cluster, flowflex.objective)
     budget = budget or flow_budget(len(ids))
     solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
     pieces = merged(pieces_of(flows, solution, ids))
@@ -190,7 +193,9 @@ def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:
 
 def plain_claims(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Claims | None:
     """The claims of the jobs if they form one problem of malleable jobs, otherwise None."""
-    if any(len(job.phases) > 1 for job in jobs) or len(cluster.capacity) > 1 or not jobs:
+    if any(len(job.phases) > 1 or job.predecessors for job in jobs):
+        return None
+    if len(cluster.capacity) > 1 or not jobs:
         return None
     phases = [progress_of(job, phase) for job in jobs for phase in job.phases]
     claims = claims_of_progress(phases, sum(cluster.capacity.values()), cluster, pools)

@@ -151,7 +151,18 @@ class SessionCore:
         """InputError for a job that the present pools or objective do not allow."""
         self.pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
-        check_jobs([job], self.state.cluster, self.objective, self.pools)
+        names = job.predecessors
+        known = {name: None for name in names if self.state.is_over(name)}
+        alive = {name: self._job_of(name) for name in names if name not in known}
+        known |= {name: one for name, one in alive.items() if one is not None}
+        check_jobs([job], self.state.cluster, self.objective, self.pools, known=known)
+
+    def _job_of(self, name: str) -> Job | None:
+        """A job that is not over; None if there is none of this name."""
+        if calls := self._calls.get(name):
+            return calls.job
+        entry = self.jobs.get(name)
+        return None if entry is None else entry[1].job
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; calls that have waited still are."""
@@ -240,6 +251,7 @@ class SessionCore:
         jobs = [calls.job for calls in self._calls.values()]
         jobs += [execution.job for _, execution in self.jobs.values()]
         arrived = [phases[0].job for phases in self.state.jobs_left()]
+        arrived += [self.state.phases_of(job)[0].job for job in self.state.not_admitted]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
     def free(self) -> None:
@@ -372,7 +384,7 @@ class ProgramHistory:
 def names_left(state: State) -> Iterator[str]:
     """The jobs that are not over, in order of arrival."""
     yield from (phases[0].job.id for phases in state.jobs_left())
-    yield from state.awaiting_admission
+    yield from state.not_admitted
 
 
 def explained(loop: LoopThread, job: str) -> Explanation:

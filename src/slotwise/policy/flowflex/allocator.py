@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, NamedTuple
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.costs import Ints
+from slotwise.core.dependencies import in_order
 from slotwise.core.errors import check_installed
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective
-from slotwise.policy.allocator import Claims
+from slotwise.policy.allocator import Claims, Waiting
 from slotwise.policy.claims import size_on, with_measuring
 from slotwise.policy.flowflex.flows import FlowNode, FlowProblem
 from slotwise.policy.flowflex.solve import Method, solve
@@ -116,25 +117,43 @@ class FlowsLeft:
 def whole_flows(
     jobs: Sequence[Job], cluster: Cluster, objective: Objective
 ) -> tuple[FlowProblem, list[PhaseId]]:
-    """The flows of unstarted jobs of known work, and the names of phases. O(phases + arcs)."""
-    ids, flows = [], []
-    kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
+    """The flows of unstarted jobs of known work, and the names of phases. O(phases + arcs).
+
+    Each job comes after those of them that it waits for.
+    """
+    ids = [PhaseId(job.id, phase.name) for job in jobs for phase in job.topological]
+    flows = [_whole(job, cluster, lambda phase: phase.work_total() or 0.0) for job in jobs]
+    costs = []
+    alone: dict[str, float] = {}
     for job in jobs:
-        phases = list(job.topological)
-        ids += [PhaseId(job.id, phase.name) for phase in phases]
-        index = {phase.name: number for number, phase in enumerate(phases)}
-        flows.append([
-            FlowNode(
-                phase.work_total() or 0.0,
-                phase.slots_most,
-                tuple(index[name] for name in sorted(phase.waits_for)),
-                kinds[cluster.slot_kind(phase.kind)],
-            )
-            for phase in phases
-        ])  # fmt: skip
-    costs = [objective.cost(job, size_on(job, cluster)) for job in jobs]
+        size = size_on(job, cluster)
+        before = [alone[name] for name in job.predecessors & alone.keys()]
+        alone[job.id] = size.alone + max(before, default=0.0)
+        costs.append(objective.cost(job, size._replace(alone=alone[job.id])))
     capacity = list(cluster.capacity.values())
-    return FlowProblem.of(capacity, flows, costs, objective.aggregate), ids
+    preceding = _preceding(jobs)
+    return FlowProblem.of(capacity, flows, costs, objective.aggregate, preceding), ids
+
+
+def _preceding(jobs: Sequence[Job]) -> list[list[int]]:
+    """For each job, the places of those of them that it waits for, which come before it."""
+    places = {job.id: number for number, job in enumerate(jobs)}
+    return [[places[name] for name in sorted(job.predecessors & places.keys())] for job in jobs]
+
+
+def _whole(job: Job, cluster: Cluster, work_of: Callable[[Phase], float]) -> list[FlowNode]:
+    """The phases of an unstarted job as nodes."""
+    kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
+    index = {phase.name: number for number, phase in enumerate(job.topological)}
+    return [
+        FlowNode(
+            work_of(phase),
+            phase.slots_most,
+            tuple(index[name] for name in sorted(phase.waits_for)),
+            kinds[cluster.slot_kind(phase.kind)],
+        )
+        for phase in job.topological
+    ]
 
 
 def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
@@ -144,7 +163,7 @@ def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
     come, and all other phases are done. If two phases of a job are ready at the same time on
     one kind of slot although one waits for the other, they become one phase with their total
     work and the larger max share: they are the same tasks at different times (FlowFlex 5.2).
-    O(phases + arcs).
+    The jobs that wait for these jobs follow, whole. O(phases + arcs).
     """
     ready: dict[str, dict[str, Place]] = {}
     jobs: dict[str, Job] = {}
@@ -160,13 +179,31 @@ def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
         flows.append(nodes)
         places += stands_for
         costs.append(objective.cost(job, size_on(job, some.cluster)).since(some.now))
+    for job in in_order(_following(jobs, some.waiting)):
+        jobs[job.id] = job
+        flows.append(_whole(job, some.cluster, _work_of))
+        places += [()] * len(job.phases)
+        costs.append(objective.cost(job, size_on(job, some.cluster)).since(some.now))
+    preceding = _preceding(list(jobs.values())) if some.waiting else ()
     capacity = [
         # If all hosts of a kind are unresponsive, phases wait for them; use the full capacity,
         # or one slot if there are no such hosts.
         some.present.get(kind) or slots or 1
         for kind, slots in some.cluster.capacity.items()
     ]
-    return FlowsLeft(FlowProblem.of(capacity, flows, costs, objective.aggregate), places)
+    problem = FlowProblem.of(capacity, flows, costs, objective.aggregate, preceding)
+    return FlowsLeft(problem, places)
+
+
+def _following(jobs: Mapping[str, Job], waiting: Mapping[str, Waiting]) -> list[Job]:
+    """The jobs that wait only for these jobs and for each other."""
+    found = dict(waiting)
+    while others := [
+        name for name, one in found.items() if not one.jobs <= jobs.keys() | found.keys()
+    ]:
+        for name in others:  # It waits for a job that has not arrived or was not admitted.
+            del found[name]
+    return [one.job for one in found.values()]
 
 
 def _left(

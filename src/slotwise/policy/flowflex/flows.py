@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -24,15 +24,20 @@ class FlowProblem:
 
     A phase does its work at the rate of its slots, at most `max_share` slots of its kind, after
     all phases before it are done. A flow is complete when all of its phases are (FlowFlex 3).
+    A flow may also come after others, unlike in the paper: none of its phases begins before
+    these are complete. The guarantees of the paper do not cover such flows.
 
     capacity   slots of each kind, K whole numbers > 0
     kind       the kind of slot of each phase: an index into `capacity`
     work       of each phase, seconds, > 0
     max_share  slots of each phase, whole, from 1 to the capacity of its kind
     flow       of each phase, 0 to J - 1; the phases of a flow are adjacent
-    before     for each phase, its predecessors in its flow, all with lower indices
+    before     for each phase, its predecessors, all with lower indices: those in its flow, and
+               for its first phases the last ones of the flows before it
     costs      of each flow, by its completion
     aggregate  of the costs: "sum" or "max"
+    preceding  for each flow, the flows before it, all with lower indices; empty if no flow has
+               such flows
     """
 
     capacity: Ints
@@ -43,6 +48,7 @@ class FlowProblem:
     before: Sequence[Sequence[int]]
     costs: Costs
     aggregate: Aggregate
+    preceding: Sequence[Sequence[int]] = ()
 
     @classmethod
     def of(
@@ -51,6 +57,7 @@ class FlowProblem:
         flows: Sequence[Sequence[FlowNode]],
         costs: Sequence[Cost],
         aggregate: Aggregate = "sum",
+        preceding: Sequence[Sequence[int]] = (),
     ) -> FlowProblem:
         """The problem of these flows; max shares are cut to the capacity. O(N + arcs)."""
         assert len(flows) == len(costs), "one cost for each flow"
@@ -65,6 +72,8 @@ class FlowProblem:
             for begin, flow in zip(first.tolist(), flows, strict=False)
             for node in flow
         ]
+        if any(preceding):
+            _join(before, first.tolist(), preceding)
         assert all(other < n for n, others in enumerate(before) for other in others)
         return cls(
             capacity=slots,
@@ -75,6 +84,7 @@ class FlowProblem:
             before=before,
             costs=Costs(costs),
             aggregate=aggregate,
+            preceding=preceding if any(preceding) else (),
         )
 
     def __len__(self) -> int:
@@ -114,9 +124,31 @@ class FlowProblem:
         length, tail = self.length.tolist(), [0.0] * len(self.work)
         for phase in reversed(range(len(tail))):
             through = tail[phase] + length[phase]
-            for other in self.before[phase]:
+            for other in self.inner[phase]:
                 tail[other] = max(tail[other], through)
         return np.array(tail)
+
+    @cached_property
+    def inner(self) -> Sequence[Sequence[int]]:
+        """For each phase, its predecessors in its flow."""
+        if not self.preceding:
+            return self.before
+        flow, first = self.flow.tolist(), self.first.tolist()
+        return [
+            [other for other in others if other >= first[flow[phase]]]
+            for phase, others in enumerate(self.before)
+        ]
+
+    def inherited(self, deadline: Floats) -> Floats:
+        """The deadlines, but early enough for the flows that come after. O(flows + arcs)."""
+        if not self.preceding:
+            return deadline
+        due = deadline.copy()
+        span = np.maximum.reduceat(self.tail + self.length, self.first[:-1])
+        for flow in reversed(range(len(due))):
+            for other in self.preceding[flow]:
+                due[other] = min(due[other], due[flow] - span[flow])
+        return due
 
     @cached_property
     def critical_path(self) -> Floats:
@@ -152,6 +184,22 @@ class FlowProblem:
             return 0.0
         costs = self.costs.at(completion)
         return float(costs.max() if self.aggregate == "max" else costs.sum())
+
+
+def _join(
+    before: list[tuple[int, ...]], first: Sequence[int], preceding: Sequence[Sequence[int]]
+) -> None:
+    """Let the first phases of each flow wait for the last ones of the flows before it."""
+    has_later = {other for others in before for other in others}
+    last = [
+        tuple(phase for phase in range(begin, end) if phase not in has_later)
+        for begin, end in pairwise(first)
+    ]
+    for flow, others in enumerate(preceding):
+        ends = tuple(phase for other in others for phase in last[other])
+        for phase in range(first[flow], first[flow + 1]):
+            if not before[phase]:
+                before[phase] = ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +248,24 @@ def chains_of(flows: FlowProblem) -> Chains:
     first = flows.first.tolist()
     for number, phases in enumerate(map(range, first, first[1:])):
         now = 0.0
-        for lasts, running in _pseudo_schedule(phases, flows.before, length):
+        for lasts, running in _pseudo_schedule(phases, flows.inner, length):
             members.append(running)
             starts.append(now)
             lengths.append(lasts)
             flow.append(number)
             now += lasts
     height = np.array([sum([max_share[phase] for phase in running]) for running in members])
+    before = [(k - 1,) if k and flow[k] == flow[k - 1] else () for k in range(len(flow))]
+    if flows.preceding:
+        begins = np.searchsorted(flow, np.arange(len(flows) + 1)).tolist()
+        _join(before, begins, flows.preceding)
     problem = replace(
         flows,
         kind=np.zeros(len(height), dtype=np.int64),
         work=height * np.array(lengths),
         max_share=height,
         flow=np.array(flow, dtype=np.int64),
-        before=[(k - 1,) if k and flow[k] == flow[k - 1] else () for k in range(len(flow))],
+        before=before,
     )
     return Chains(problem, members, np.array(starts))
 

@@ -322,7 +322,7 @@ def share_by_level(flows: FlowProblem, due: Floats) -> Shared:
 
     due  of each flow, seconds, finite
     """
-    until, left = due[flows.flow] - flows.tail, flows.work.copy()
+    until, left = flows.inherited(due)[flows.flow] - flows.tail, flows.work.copy()
     waits = _Waits(flows)
     ready = waits.first()
     alike = ALIKE * float(flows.volume.sum() / flows.capacity.sum() + flows.critical_path.max())

@@ -114,7 +114,7 @@ def by_deadline(flows: FlowProblem, deadline: Floats) -> Ints:
     one with the longest for a maximum, since it has the least slack.
     """
     alone = -flows.alone if flows.aggregate == "max" else flows.alone
-    return by_flows(flows, np.lexsort((alone, deadline)))
+    return by_flows(flows, np.lexsort((alone, flows.inherited(deadline))))
 
 
 def by_flows(flows: FlowProblem, order: Ints) -> Ints:

@@ -323,7 +323,8 @@ def by_last_end(flows: FlowProblem, deadline: Floats) -> Ints:
     This mixes phases of different flows, so there is no guarantee. It often meets more
     deadlines when they are tight.
     """
-    ranking: Ints = np.lexsort((flows.alone[flows.flow], deadline[flows.flow] - flows.tail))
+    due = flows.inherited(deadline)
+    ranking: Ints = np.lexsort((flows.alone[flows.flow], due[flows.flow] - flows.tail))
     return ranking
 
 
