@@ -8,7 +8,6 @@ from functools import cache
 from math import ceil, inf
 from pathlib import Path
 
-from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import InputError, is_number, option_name
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
@@ -60,7 +59,6 @@ def plan(
     jobs = source.jobs()
     pools = source.pools()
     aim.check(jobs)
-    check_dependencies(jobs, {})
     for job in jobs:
         check_fits(job, cluster, pools)
         _refuse_gangs(job)

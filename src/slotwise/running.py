@@ -18,7 +18,7 @@ from slotwise import __version__
 from slotwise.backends.signals import undisturbed
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.dependencies import check_dependencies
+from slotwise.core.dependencies import check_elements
 from slotwise.core.errors import (
     HostsLostError,
     InputError,
@@ -286,15 +286,15 @@ def check_jobs(
     objective: Objective,
     pools: PoolTree,
     later: Sequence[Host] = (),
-    known: Mapping[str, Job | None] | None = None,
+    known: Mapping[str, Job] | None = None,
 ) -> None:
     """Raise InputError for a job that cannot be run in these pools or measured.
 
     later  the hosts that will be added to the cluster
-    known  other jobs that these may wait for; None for one that is over
+    known  other jobs that these wait for and that are not over
     """
     objective.check(jobs)
-    check_dependencies(jobs, known or {})
+    check_elements(jobs, {**(known or {}), **{job.id: job for job in jobs}})
     for kind in {phase.kind: None for job in jobs for phase in job.phases}:
         cluster.slot_kind(kind)  # Raises an error for a kind that no host serves.
     for job in jobs:

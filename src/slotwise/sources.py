@@ -17,6 +17,7 @@ from typing import Any
 
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import Cluster, Host
+from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import WHOLE, InputError, check_name, check_path, option_name
 from slotwise.core.events import HostAdded, HostChange, hosts_ever
 from slotwise.core.history import read_history
@@ -27,7 +28,13 @@ from slotwise.core.rates import Rates, estimate_rates
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.execution import Execution
 from slotwise.workload.file import read_workload
-from slotwise.workload.workload import CommandJob, DataflowJob, ProgramJob, Workload
+from slotwise.workload.workload import (
+    CommandJob,
+    DataflowJob,
+    JobProperties,
+    ProgramJob,
+    Workload,
+)
 from slotwise.workload.workload import Described as Described
 
 # Modules of programs are slow to load, so they are imported only for workloads with programs.
@@ -35,9 +42,6 @@ from slotwise.workload.workload import Described as Described
 Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
 
-
-STATED = "arrival", "pool", "weight", "deadline", "steps", "penalty", "priority"
-"""The fields of a job that its description states."""
 
 Slots = int | Mapping[str, int]
 """A number of slots that serve every kind, or a number for each kind."""
@@ -212,6 +216,7 @@ def read_source(workload: WorkloadLike) -> Source:
     name, number = ids.most_common(1)[0]
     if number > 1:
         raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
+    check_dependencies([_stated(entry) for entry in source.workload.jobs])
     return source
 
 
@@ -298,7 +303,7 @@ def _without_copying(job: Job) -> Job:
 
 
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
-    about = {name: getattr(entry, name) for name in STATED}
+    about = {name: getattr(entry, name) for name in JobProperties.names()}
     about |= {"base_dir": workload.folder, **entry.settings}
     if isinstance(entry, CommandJob):
         from slotwise.jobs.commands import plan_commands

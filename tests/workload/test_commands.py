@@ -26,7 +26,7 @@ def test_a_command_is_read_with_its_settings() -> None:
     settings = {"tasks": 8, "env": {"SEED": "1"}, "cwd": "src", "work": 80, "slots_max": 4}
     assert parse_workload(FILE).jobs == (
         CommandJob("a", ("python", "train.py"), "out/a", weight=2.0, settings=settings),
-        CommandJob("b", "date | tee now", "out/b", 3.0, settings={"overwrite": True}),
+        CommandJob("b", "date | tee now", "out/b", arrival=3.0, settings={"overwrite": True}),
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
+from typing import Protocol
 
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job
 
 MAX_OVER = 100_000
 """The number of jobs that are over and still known to jobs that arrive later."""
+
+MAX_NAMES = 10
+"""The maximum number of jobs that a message names."""
 
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:
@@ -31,63 +36,95 @@ def in_order(jobs: Sequence[Job]) -> list[Job]:
     return list(found.values())
 
 
-def check_dependencies(jobs: Sequence[Job], known: Mapping[str, Job | None]) -> None:
-    """InputError for a job that waits for an unknown one, or for itself by way of others.
+class Dependent(Protocol):
+    """A job in any form, with what it waits for."""
 
-    `known` are other jobs, for which these may wait, too; None for one that is over.
+    @property
+    def id(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def arrival(self) -> float:
+        """Seconds."""
+        ...
+
+    @property
+    def predecessors(self) -> frozenset[str]:
+        """The jobs that it waits for."""
+        ...
+
+
+def check_dependencies(jobs: Sequence[Dependent], known: Iterable[str] = ()) -> None:
+    """InputError for the first fault that `dependency_faults` finds."""
+    for _, what in dependency_faults(jobs, known):
+        raise InputError(what)
+
+
+def dependency_faults(
+    jobs: Sequence[Dependent], known: Iterable[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """The jobs that wait for an unknown one, or for themselves by way of others.
+
+    Yields the id of a job and what is wrong. `known` are other jobs, for which these may wait.
     """
     if not any(job.predecessors for job in jobs):
         return
-    by_id: dict[str, Job | None] = {**known, **{job.id: job for job in jobs}}
-    place = {job.id: number for number, job in enumerate(sorted(jobs, key=_arrival))}
+    by_arrival = sorted(jobs, key=lambda job: job.arrival)
+    place = {job.id: number for number, job in enumerate(by_arrival)}
+    names = [*place, *known]
     for job in jobs:
         for name in sorted(job.predecessors):
-            if name not in by_id:
-                raise InputError(
+            if name not in names:
+                yield (
+                    job.id,
                     f"job {job.id!r} waits for job {name!r}, which does not exist;"
-                    f" {_known(by_id)}"
+                    f" {_hint(name, names)}",
                 )
-            if place[job.id] - place.get(name, place[job.id]) > MAX_OVER:
-                raise InputError(
+            elif place[job.id] - place.get(name, place[job.id]) > MAX_OVER:
+                yield (
+                    job.id,
                     f"job {job.id!r} waits for job {name!r}, which arrives more than"
-                    f" {MAX_OVER} jobs before it; order them by their arrivals"
+                    f" {MAX_OVER} jobs before it; order them by their arrivals",
                 )
-        for name in sorted(job.after_each):
-            _check_tasks(job, by_id[name])
     try:
         TopologicalSorter({job.id: job.predecessors for job in jobs}).prepare()
     except CycleError as error:
-        circle = ", ".join(map(repr, error.args[1][1:]))
-        raise InputError(
-            f"jobs {circle} wait for each other in a circle; remove one `after`"
-        ) from None
-
-
-def _arrival(job: Job) -> float:
-    return job.arrival
-
-
-def _known(by_id: Iterable[str]) -> str:
-    names = [repr(name) for name in by_id]
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return f"known jobs: {', '.join(names[:10])}{more}"
-
-
-def _check_tasks(job: Job, other: Job | None) -> None:
-    """InputError if the tasks of a job cannot wait for those of another, one for one."""
-    if other is None:
-        return
-    if len(other.phases) > 1 or other.phases[0].grows:
-        raise InputError(
-            f"job {job.id!r}: after_each names job {other.id!r}, which is not one array of"
-            " tasks; use after"
+        circle = error.args[1][1:]
+        yield (
+            circle[0],
+            f"jobs {', '.join(map(repr, circle))} wait for each other in a circle; remove one"
+            " `after`",
         )
-    count, wanted = other.phases[0].tasks.count, job.phases[0].tasks.count
-    if count != wanted:
-        raise InputError(
-            f"job {job.id!r} has {wanted} tasks, and after_each names job {other.id!r} with"
-            f" {count}; make them equal, or use after"
-        )
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return f"known jobs: {', '.join(known[:MAX_NAMES])}{more}"
+
+
+def check_elements(jobs: Iterable[Job], known: Mapping[str, Job]) -> None:
+    """InputError if the tasks of a job cannot wait for those of `after_each`, one for one.
+
+    `known` has these jobs and the others that they wait for, except those that are over.
+    """
+    for job in jobs:
+        for name in sorted(job.after_each & known.keys()):
+            other = known[name]
+            if len(other.phases) > 1 or other.phases[0].grows:
+                raise InputError(
+                    f"job {job.id!r}: after_each names job {name!r}, which is not one array of"
+                    " tasks; name it in after"
+                )
+            count, wanted = other.phases[0].tasks.count, job.phases[0].tasks.count
+            if count != wanted:
+                raise InputError(
+                    f"job {job.id!r} has {wanted} tasks, and after_each names job {name!r} with"
+                    f" {count}; make them equal, or name it in after"
+                )
 
 
 class Dependencies:

@@ -69,7 +69,7 @@ class Block:
 
     def __post_init__(self) -> None:
         if not isinstance(self.hosts, frozenset):  # A list or a set is accepted, too.
-            object.__setattr__(self, "hosts", _names("block: hosts", self.hosts))
+            object.__setattr__(self, "hosts", names_of("block: hosts", self.hosts))
         check_limits("block", self)
 
 
@@ -184,7 +184,7 @@ class Phase:
                     " False"
                 )
         # One name, a list or a set is accepted, too.
-        after = _names(f"phase {self.name!r}: after", self.after)
+        after = names_of(f"phase {self.name!r}: after", self.after)
         object.__setattr__(self, "after", after)
         if self.slots_max is not None and self.slots_max < self.slots_min:
             raise InputError(
@@ -400,7 +400,7 @@ class Job:
 
     def _check_dependencies(self) -> None:
         for what in ("after", "after_each"):
-            names = _names(f"job {self.id!r}: {what}", getattr(self, what))
+            names = names_of(f"job {self.id!r}: {what}", getattr(self, what))
             object.__setattr__(self, what, names)
             if self.id in names:
                 raise InputError(f"job {self.id!r} waits for itself; remove it from {what}")
@@ -462,7 +462,7 @@ class Job:
             )
 
 
-def _names(what: str, names: object) -> frozenset[str]:
+def names_of(what: str, names: object) -> frozenset[str]:
     """A set of names, of one name or of several. InputError for anything else."""
     given = (names,) if isinstance(names, str) else names
     if not isinstance(given, Iterable):

@@ -13,6 +13,7 @@ from typing import Any, cast
 from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision, GiveUp, Launch
+from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import InputError, SlotwiseError, check_name
 from slotwise.core.events import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
 from slotwise.core.history import HistoryWriter, read_history
@@ -151,18 +152,13 @@ class SessionCore:
         """InputError for a job that the present pools or objective do not allow."""
         self.pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
-        names = job.predecessors
-        known = {name: None for name in names if self.state.is_over(name)}
-        alive = {name: self._job_of(name) for name in names if name not in known}
-        known |= {name: one for name, one in alive.items() if one is not None}
+        known = {}
+        if job.predecessors:
+            known = {name: calls.job for name, calls in list(self._calls.items())}
+            known |= {name: one.job for name, (_, one) in list(self.jobs.items())}
+            over = [name for name in job.predecessors if self.state.is_over(name)]
+            check_dependencies([job], [*over, *known])
         check_jobs([job], self.state.cluster, self.objective, self.pools, known=known)
-
-    def _job_of(self, name: str) -> Job | None:
-        """A job that is not over; None if there is none of this name."""
-        if calls := self._calls.get(name):
-            return calls.job
-        entry = self.jobs.get(name)
-        return None if entry is None else entry[1].job
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; calls that have waited still are."""

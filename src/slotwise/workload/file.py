@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host, Network
+from slotwise.core.dependencies import dependency_faults
 from slotwise.core.errors import InputError
 from slotwise.core.events import (
     ChangingHosts,
@@ -52,6 +53,7 @@ from slotwise.workload.workload import (
     CommandJob,
     DataflowJob,
     Described,
+    JobProperties,
     Placement,
     ProgramJob,
     Workload,
@@ -101,7 +103,11 @@ def _parse(text: str, folder: FilePath) -> Workload:
     data, lines = parse_text(text)
     if not isinstance(data, dict):
         raise InputError("the file must contain keys and values; begin it with `slotwise: 1`")
-    return _validated(data, lines, folder)
+    workload = _validated(data, lines, folder)
+    places = {job.id: number for number, job in enumerate(workload.jobs)}
+    for job, what in dependency_faults(workload.jobs):
+        raise InputError(f"{place(('jobs', places[job], 'after'), lines)}: {what}")
+    return workload
 
 
 def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload:
@@ -324,16 +330,10 @@ def build_objective(entry: ObjectiveEntry) -> Objective:
 
 def _properties(entry: JobEntry) -> dict[str, Any]:
     """The properties that all kinds of jobs have."""
-    return {
-        "id": entry.id,
-        "arrival": entry.arrival,
-        "pool": entry.pool,
-        "weight": entry.weight,
-        "deadline": entry.deadline,
-        "steps": tuple(entry.steps),
-        "penalty": entry.penalty,
-        "priority": entry.priority,
-    }
+    properties = {name: getattr(entry, name) for name in JobProperties.names()}
+    for name in ("after", "after_each"):
+        properties[name] = frozenset(properties[name])
+    return {"id": entry.id, **properties, "steps": tuple(entry.steps)}
 
 
 def _stated(entry: JobEntry) -> Job:

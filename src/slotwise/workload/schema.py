@@ -18,7 +18,14 @@ from pydantic import (
 
 from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
 from slotwise.core.errors import MAX_NUMBER, InputError, Part, Positive, Seconds
-from slotwise.core.job import MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES, Bytes
+from slotwise.core.job import (
+    MAX_COMMANDS,
+    MAX_REDUCERS,
+    MAX_TASKS,
+    PRIORITIES,
+    AfterFailed,
+    Bytes,
+)
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
@@ -321,6 +328,9 @@ class JobEntry(Entry):
     steps: list[tuple[Seconds, Cost]] = Field(default_factory=list)
     penalty: str | None = None
     priority: Priority = "normal"
+    after: list[Name] = Field(default_factory=list)
+    after_each: list[Name] = Field(default_factory=list)
+    after_failed: AfterFailed = "cancel"
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None

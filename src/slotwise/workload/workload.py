@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack, cast
 
 from slotwise.core.cluster import Cluster, Network
 from slotwise.core.errors import (
@@ -21,7 +21,7 @@ from slotwise.core.errors import (
     shown,
 )
 from slotwise.core.events import HostChange
-from slotwise.core.job import Bytes, Job, Shuffle
+from slotwise.core.job import AfterFailed, Bytes, Job, Shuffle, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
 from slotwise.core.pools import Pool, Preemption, pools_of
@@ -42,8 +42,70 @@ SETTINGS = (
 """The settings of a program job in addition to its input and output."""
 
 
+class Properties(TypedDict, total=False):
+    """The fields of `JobProperties` as keyword arguments of functions that describe jobs."""
+
+    arrival: float
+    pool: str
+    weight: float
+    deadline: float | None
+    steps: Sequence[tuple[float, float]]
+    penalty: str | None
+    priority: str
+    after: Iterable[str]
+    after_each: Iterable[str]
+    after_failed: AfterFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProperties:
+    """What each job states besides what it runs; the fields are those of `Job`."""
+
+    arrival: float = 0.0
+    pool: str = "default"
+    weight: float = 1.0
+    deadline: float | None = None
+    steps: tuple[tuple[float, float], ...] = ()
+    penalty: str | None = None
+    priority: str = "normal"
+    after: frozenset[str] = frozenset()
+    after_each: frozenset[str] = frozenset()
+    after_failed: AfterFailed = "cancel"
+
+    @property
+    def predecessors(self) -> frozenset[str]:
+        """The jobs that it waits for, as a whole or task by task."""
+        return self.after | self.after_each
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of these properties."""
+        return tuple(Properties.__annotations__)
+
+    @classmethod
+    def checked(cls, function: str, job: str, given: Properties) -> dict[str, Any]:
+        """The properties that `function` got, as fields.
+
+        TypeError for another name; InputError for a value that is not of the form of a field.
+        The other values are checked when the job runs.
+        """
+        for name in given:
+            if name not in cls.names():
+                raise TypeError(
+                    f"{function}() got an unexpected keyword argument {name!r};"
+                    f" known: {', '.join(cls.names())}"
+                )
+        values: dict[str, Any] = dict(given)
+        if "steps" in values:
+            values["steps"] = _steps(job, values["steps"])
+        for name in ("after", "after_each"):
+            if name in values:
+                values[name] = names_of(f"job {job!r}: {name}", values[name])
+        return values
+
+
 @dataclass(frozen=True, slots=True)
-class ProgramJob:
+class ProgramJob(JobProperties):
     """A job that runs a program: its input, the program and its output.
 
     Its phases and tasks are determined later, from its input. `settings` are arguments of
@@ -54,13 +116,6 @@ class ProgramJob:
     program: Any
     inputs: tuple[str, ...] = ()
     output: str = ""
-    arrival: float = 0.0
-    pool: str = "default"
-    weight: float = 1.0
-    deadline: float | None = None
-    steps: tuple[tuple[float, float], ...] = ()
-    penalty: str | None = None
-    priority: str = "normal"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -77,7 +132,7 @@ COMMAND_SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class CommandJob:
+class CommandJob(JobProperties):
     """A job in which each task runs the same command, and the folder for their output.
 
     Without a folder, what the command prints is discarded.
@@ -87,13 +142,6 @@ class CommandJob:
     id: str
     command: str | tuple[str, ...]
     output: str | None = None
-    arrival: float = 0.0
-    pool: str = "default"
-    weight: float = 1.0
-    deadline: float | None = None
-    steps: tuple[tuple[float, float], ...] = ()
-    penalty: str | None = None
-    priority: str = "normal"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -107,7 +155,7 @@ DATAFLOW_SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class DataflowJob:
+class DataflowJob(JobProperties):
     """A job that runs a graph of nodes: a slotwise.Dataflow, or one from a workload file.
 
     Its phases and tasks are determined later, from the graph and its input. `settings` are
@@ -117,13 +165,6 @@ class DataflowJob:
     id: str
     flow: Any
     output: str = ""
-    arrival: float = 0.0
-    pool: str = "default"
-    weight: float = 1.0
-    deadline: float | None = None
-    steps: tuple[tuple[float, float], ...] = ()
-    penalty: str | None = None
-    priority: str = "normal"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -218,23 +259,17 @@ def mapreduce(
     output: str | Path = "",
     *,
     id: str | None = None,
-    arrival: float = 0.0,
-    pool: str = "default",
-    weight: float = 1.0,
-    deadline: float | None = None,
-    steps: Sequence[tuple[float, float]] = (),
-    penalty: str | None = None,
-    priority: str = "normal",
-    **settings: Any,
+    **options: Any,
 ) -> ProgramJob:
     """Describe a MapReduce job: a program by name, as `file.py:Class`, or as an object.
 
-    `deadline`, `steps`, `penalty` and `priority` are those of a `Job`. `settings` are those
-    named in SETTINGS, and `work_dir`, the folder for shuffled data. Raises InputError for an
-    unknown setting; values are checked when the job runs.
+    `options` are the fields of `JobProperties` (pool, deadline, after and so on), the settings
+    named in SETTINGS, and `work_dir`, the folder for shuffled data. Raises InputError for
+    others; values are checked when the job runs.
     """
-    known = (*SETTINGS, "work_dir")
-    if unknown := sorted(settings.keys() - set(known)):
+    settings = {name: options.pop(name) for name in (*SETTINGS, "work_dir") if name in options}
+    known = (*JobProperties.names(), *SETTINGS, "work_dir")
+    if unknown := sorted(options.keys() - set(known)):
         raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
     if not isinstance(program, str) and id is None:
         id = getattr(program, "name", None) or type(program).__name__
@@ -246,14 +281,8 @@ def mapreduce(
         program=program,
         inputs=_paths(name, inputs),
         output=_path(name, "output", output),
-        arrival=arrival,
-        pool=pool,
-        weight=weight,
-        deadline=deadline,
-        steps=_steps(name, steps),
-        penalty=penalty,
-        priority=priority,
         settings=settings,
+        **JobProperties.checked("mapreduce", name, cast(Properties, options)),
     )
 
 
@@ -269,19 +298,14 @@ def command(
     overwrite: bool = False,
     slots_min: int = 0,
     slots_max: int | None = None,
-    arrival: float = 0.0,
-    pool: str = "default",
-    weight: float = 1.0,
-    deadline: float | None = None,
-    steps: Sequence[tuple[float, float]] = (),
-    penalty: str | None = None,
-    priority: str = "normal",
+    **properties: Unpack[Properties],
 ) -> CommandJob:
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
     In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
-    estimated work of all tasks together, in seconds. Values are checked when the job runs.
+    estimated work of all tasks together, in seconds. `properties` are the fields of
+    `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
         raise InputError(
@@ -291,13 +315,6 @@ def command(
         id=id,
         command=command if isinstance(command, str) else tuple(command),
         output=None if output is None else _path(id, "output", output),
-        arrival=arrival,
-        pool=pool,
-        weight=weight,
-        deadline=deadline,
-        steps=_steps(id, steps),
-        penalty=penalty,
-        priority=priority,
         settings={
             "tasks": tasks,
             "env": env,
@@ -307,6 +324,7 @@ def command(
             "slots_min": slots_min,
             "slots_max": slots_max,
         },
+        **JobProperties.checked("command", id, properties),
     )
 
 

@@ -323,8 +323,8 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
         "job 'words': work_dir is 3; give a path, as a string or a Path",
     ),
     "steps of a job that are no pairs": (
-        lambda flow: flow.job("words", "out", steps=7),  # type: ignore[arg-type]
-        "job 'words': steps is 7; give pairs (seconds, cost)",
+        lambda flow: flow.job("words", "out", steps=7),
+        "job 'words': steps is 7; expected pairs (seconds, cost)",
     ),
     "an unknown setting of a job": (
         lambda flow: flow.job("words", "out", reducers=3),

@@ -298,7 +298,7 @@ def reading(given: StreamReading, is_source: bool) -> None:
         )
 
 
-def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) -> None:
+def job(id: object, output: object, settings: Mapping[str, Any]) -> None:
     """Check the arguments of flow.job that no other code checks."""
     known = (*DATAFLOW_SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):
@@ -310,8 +310,6 @@ def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) 
             raise InputError(
                 f"job {id!r}: {what} is {path!r:.80}; give a path, as a string or a Path"
             )
-    if not isinstance(steps, Iterable):
-        raise InputError(f"job {id!r}: steps is {steps!r:.80}; give pairs (seconds, cost)")
 
 
 def connected(node: Declared) -> None:

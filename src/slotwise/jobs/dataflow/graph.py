@@ -22,7 +22,7 @@ from slotwise.jobs.loading import AnyProgram, load
 from slotwise.jobs.mapreduce.program import MapReduce, Pair
 from slotwise.jobs.shuffle.buffers import buffer_for
 from slotwise.jobs.shuffle.pairs import PairStream
-from slotwise.workload.workload import DataflowJob
+from slotwise.workload.workload import DataflowJob, JobProperties
 
 Key = Callable[[Any], Any]
 
@@ -295,27 +295,19 @@ class Dataflow:
         self,
         id: str,
         output: str | Path,
-        *,
-        arrival: float = 0.0,
-        pool: str = "default",
-        weight: float = 1.0,
-        deadline: float | None = None,
-        steps: Sequence[tuple[float, float]] = (),
-        penalty: str | None = None,
-        priority: str = "normal",
-        **settings: Any,
+        **options: Any,
     ) -> DataflowJob:
         """Return a job for `slotwise.run`: `slotwise.run([flow.job("words", "out")])`.
 
-        The named options are those of a `Job`. `settings` are `overwrite`, `memory_bytes`,
-        `slots_min` and `slots_max`, as in the workload file, and `work_dir`, the folder for the
-        files of channels. Their values are checked when it runs.
+        `options` are the fields of `JobProperties` (pool, deadline, after and so on),
+        `overwrite`, `memory_bytes`, `slots_min` and `slots_max`, as in the workload file, and
+        `work_dir`, the folder for the files of channels. Values are checked when it runs.
         """
-        check.job(id, output, steps, settings)
-        return DataflowJob(
-            id, self, str(output), arrival, pool, weight, deadline, tuple(steps), penalty,
-            priority, settings,
-        )  # fmt: skip
+        names = JobProperties.names()
+        stated: Any = {name: options.pop(name) for name in names if name in options}
+        check.job(id, output, options)
+        properties = JobProperties.checked("job", id, stated)
+        return DataflowJob(id, self, str(output), options, **properties)
 
     def _repr_html_(self) -> str | None:
         """Return the picture of `slotwise show` for notebooks.

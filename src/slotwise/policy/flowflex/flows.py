@@ -255,7 +255,9 @@ def chains_of(flows: FlowProblem) -> Chains:
             flow.append(number)
             now += lasts
     height = np.array([sum([max_share[phase] for phase in running]) for running in members])
-    before = [(k - 1,) if k and flow[k] == flow[k - 1] else () for k in range(len(flow))]
+    before: list[tuple[int, ...]] = [
+        (k - 1,) if k and flow[k] == flow[k - 1] else () for k in range(len(flow))
+    ]
     if flows.preceding:
         begins = np.searchsorted(flow, np.arange(len(flows) + 1)).tolist()
         _join(before, begins, flows.preceding)
