@@ -268,7 +268,7 @@ def mapreduce(
     others; values are checked when the job runs.
     """
     settings = {name: options.pop(name) for name in (*SETTINGS, "work_dir") if name in options}
-    known = (*JobProperties.names(), *SETTINGS, "work_dir")
+    known = (*SETTINGS, "work_dir", *JobProperties.names())
     if unknown := sorted(options.keys() - set(known)):
         raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
     if not isinstance(program, str) and id is None:
