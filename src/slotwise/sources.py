@@ -29,9 +29,9 @@ from slotwise.jobs.calls import Sleep
 from slotwise.jobs.execution import Execution
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import (
+    PROPERTIES,
     CommandJob,
     DataflowJob,
-    JobProperties,
     ProgramJob,
     Workload,
 )
@@ -303,7 +303,7 @@ def _without_copying(job: Job) -> Job:
 
 
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
-    about = {name: getattr(entry, name) for name in JobProperties.names()}
+    about = {name: getattr(entry, name) for name in PROPERTIES}
     about |= {"base_dir": workload.folder, **entry.settings}
     if isinstance(entry, CommandJob):
         from slotwise.jobs.commands import plan_commands

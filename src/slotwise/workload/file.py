@@ -50,10 +50,10 @@ from slotwise.workload.text import (
     real_path,
 )
 from slotwise.workload.workload import (
+    PROPERTIES,
     CommandJob,
     DataflowJob,
     Described,
-    JobProperties,
     Placement,
     ProgramJob,
     Workload,
@@ -330,7 +330,7 @@ def build_objective(entry: ObjectiveEntry) -> Objective:
 
 def _properties(entry: JobEntry) -> dict[str, Any]:
     """The properties that all kinds of jobs have."""
-    properties = {name: getattr(entry, name) for name in JobProperties.names()}
+    properties = {name: getattr(entry, name) for name in PROPERTIES}
     for name in ("after", "after_each"):
         properties[name] = frozenset(properties[name])
     return {"id": entry.id, **properties, "steps": tuple(entry.steps)}

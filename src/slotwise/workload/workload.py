@@ -77,31 +77,30 @@ class JobProperties:
         """The jobs that it waits for, as a whole or task by task."""
         return self.after | self.after_each
 
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of these properties."""
-        return tuple(Properties.__annotations__)
 
-    @classmethod
-    def checked(cls, function: str, job: str, given: Properties) -> dict[str, Any]:
-        """The properties that `function` got, as fields.
+PROPERTIES = tuple(Properties.__annotations__)
+"""The names of the fields of `JobProperties`."""
 
-        TypeError for another name; InputError for a value that is not of the form of a field.
-        The other values are checked when the job runs.
-        """
-        for name in given:
-            if name not in cls.names():
-                raise TypeError(
-                    f"{function}() got an unexpected keyword argument {name!r};"
-                    f" known: {', '.join(cls.names())}"
-                )
-        values: dict[str, Any] = dict(given)
-        if "steps" in values:
-            values["steps"] = _steps(job, values["steps"])
-        for name in ("after", "after_each"):
-            if name in values:
-                values[name] = names_of(f"job {job!r}: {name}", values[name])
-        return values
+
+def properties_of(function: str, job: str, given: Properties) -> dict[str, Any]:
+    """The properties that `function` got, as fields of `JobProperties`.
+
+    TypeError for another name; InputError for a value that is not of the form of a field. The
+    other values are checked when the job runs.
+    """
+    for name in given:
+        if name not in PROPERTIES:
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r};"
+                f" known: {', '.join(PROPERTIES)}"
+            )
+    values: dict[str, Any] = dict(given)
+    if "steps" in values:
+        values["steps"] = _steps(job, values["steps"])
+    for name in ("after", "after_each"):
+        if name in values:
+            values[name] = names_of(f"job {job!r}: {name}", values[name])
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +267,7 @@ def mapreduce(
     others; values are checked when the job runs.
     """
     settings = {name: options.pop(name) for name in (*SETTINGS, "work_dir") if name in options}
-    known = (*SETTINGS, "work_dir", *JobProperties.names())
+    known = (*SETTINGS, "work_dir", *PROPERTIES)
     if unknown := sorted(options.keys() - set(known)):
         raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
     if not isinstance(program, str) and id is None:
@@ -282,7 +281,7 @@ def mapreduce(
         inputs=_paths(name, inputs),
         output=_path(name, "output", output),
         settings=settings,
-        **JobProperties.checked("mapreduce", name, cast(Properties, options)),
+        **properties_of("mapreduce", name, cast(Properties, options)),
     )
 
 
@@ -324,7 +323,7 @@ def command(
             "slots_min": slots_min,
             "slots_max": slots_max,
         },
-        **JobProperties.checked("command", id, properties),
+        **properties_of("command", id, properties),
     )
 
 

@@ -22,7 +22,7 @@ from slotwise.jobs.loading import AnyProgram, load
 from slotwise.jobs.mapreduce.program import MapReduce, Pair
 from slotwise.jobs.shuffle.buffers import buffer_for
 from slotwise.jobs.shuffle.pairs import PairStream
-from slotwise.workload.workload import DataflowJob, JobProperties
+from slotwise.workload.workload import PROPERTIES, DataflowJob, properties_of
 
 Key = Callable[[Any], Any]
 
@@ -303,10 +303,9 @@ class Dataflow:
         `overwrite`, `memory_bytes`, `slots_min` and `slots_max`, as in the workload file, and
         `work_dir`, the folder for the files of channels. Values are checked when it runs.
         """
-        names = JobProperties.names()
-        stated: Any = {name: options.pop(name) for name in names if name in options}
+        stated: Any = {name: options.pop(name) for name in PROPERTIES if name in options}
         check.job(id, output, options)
-        properties = JobProperties.checked("job", id, stated)
+        properties = properties_of("job", id, stated)
         return DataflowJob(id, self, str(output), options, **properties)
 
     def _repr_html_(self) -> str | None:
