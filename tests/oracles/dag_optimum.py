@@ -121,16 +121,19 @@ class Network:
         kind: list[str] = []
         before: list[Event] = []
         owned: list[Event] = []
-        for job in jobs:
+        of_job: dict[str, Event] = {}
+        for job in jobs:  # Each comes after the jobs that it waits for.
             number: dict[str, int] = {}
+            earlier = frozenset[int]().union(*(of_job[name] for name in job.after))
             for phase in job.topological:
                 number[phase.name] = len(work)
-                near = [number[name] for name in phase.waits_for]
+                near = [*earlier, *(number[name] for name in phase.waits_for)]
                 before.append(frozenset(near).union(*(before[i] for i in near)))
                 work.append(phase.tasks.work_total() or 0.0)
                 kind.append(cluster.slot_kind(phase.kind))
                 max_share.append(min(phase.slots_most, cluster.capacity[kind[-1]]))
             owned.append(frozenset(number.values()))
+            of_job[job.id] = owned[-1]
         parts = map(tuple, (work, max_share, kind, before, owned))
         return cls(dict(cluster.capacity), *parts, costs)
 

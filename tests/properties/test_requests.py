@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.codec import decode, encode
-from slotwise.core.decisions import GiveUp
+from slotwise.core.decisions import GiveUp, Launch
 from slotwise.core.events import (
     JobCancelled,
     JobChanged,
@@ -74,7 +74,8 @@ def cases(draw: st.DrawFn) -> Case:
         first = Phase("first", Tasks(draw(st.integers(1, 4)), work), grows=grows)
         last = Phase("last", Tasks(2, 0.5), after="first")
         phases = (first, last) if draw(st.booleans()) else (first,)
-        jobs.append(Job(name, phases, at, draw(POOL_NAMES)))
+        job = Job(name, phases, at, draw(POOL_NAMES))
+        jobs.append(draw(_with_dependencies(job, jobs)))
         requests += draw(_requests_of(jobs[-1]))
     for _ in range(draw(st.integers(0, 3))):
         pools = draw(st.sampled_from([POOLS, OTHER_POOLS, ()]))
@@ -83,6 +84,24 @@ def cases(draw: st.DrawFn) -> Case:
         requests.append(ObjectiveChanged(draw(TIMES), "stretch", "max"))
     rest = draw(st.sampled_from([0.0, 0.05, 3.0]))
     return Case(tuple(jobs), tuple(requests), draw(st.sampled_from(NAMES)), rest)
+
+
+@st.composite
+def _with_dependencies(draw: st.DrawFn, job: Job, others: Sequence[Job]) -> Job:
+    """The job, after some of the others, which may arrive later than it does."""
+    after, each = set(), set()
+    for other in others:
+        how = draw(st.sampled_from(["", "", "", "after", "each"]))
+        are_arrays = len(job.phases) == len(other.phases) == 1
+        counts = {one.phases[0].tasks.count for one in (job, other)}
+        if any(one.phases[0].grows for one in (job, other)) or not are_arrays:
+            counts = {0, 1}
+        if how == "each" and len(counts) == 1:
+            each.add(other.id)
+        elif how:
+            after.add(other.id)
+    failed = draw(st.sampled_from(["cancel", "run"]))
+    return replace(job, after=after, after_each=each, after_failed=failed)
 
 
 @st.composite
@@ -143,9 +162,10 @@ def test_all_requests_are_carried_out(case: Case) -> None:
     )
     given_up = {d.job for one in turns for d in one.decisions if isinstance(d, GiveUp)}
     cancelled = {r.job for r in case.requests if isinstance(r, JobCancelled)}
-    assert given_up <= cancelled
+    assert given_up <= _may_fail(case.jobs, cancelled)
     assert set(done.values()) <= {1}
     outcome = MetricsCollector.of_log(log).outcome()
+    _assert_in_order(case.jobs, log, given_up)
     for job in case.jobs:
         if job.id not in given_up:
             assert _done(done, job) == _all_tasks(job, case.requests)
@@ -153,6 +173,38 @@ def test_all_requests_are_carried_out(case: Case) -> None:
     assert outcome.is_over
     if outcome.metrics["value"] is not None:
         assert outcome.bound <= outcome.metrics["value"] * (1 + 1e-9)
+
+
+def _may_fail(jobs: Sequence[Job], cancelled: set[str]) -> set[str]:
+    """These jobs, and those that are cancelled with a job that they wait for."""
+    found = set(cancelled)
+    for job in jobs:  # Each comes after those that it waits for.
+        if job.after_failed == "cancel" and job.predecessors & found:
+            found.add(job.id)
+    return found
+
+
+def _assert_in_order(jobs: Sequence[Job], log: Log, given_up: set[str]) -> None:
+    """No task began before the jobs, or the tasks, that it waits for were over."""
+    over: dict[str, int] = {}
+    ended: dict[tuple[str, int], int] = {}
+    by_id = {job.id: job for job in jobs}
+    for number, one in enumerate(log.turns):
+        for event in one.events:
+            if isinstance(event, TaskFinished):
+                over[event.phase.job] = ended[event.phase.job, event.task] = number
+            elif isinstance(event, PhaseClosed):
+                over[event.phase.job] = number
+        for decision in one.decisions:
+            if isinstance(decision, GiveUp):
+                over[decision.job] = number
+    for number, one in enumerate(log.turns):
+        for decision in one.decisions:
+            if isinstance(decision, Launch):
+                job = by_id[decision.phase.job]
+                assert all(over[name] <= number for name in job.after)
+                for name in job.after_each - given_up:
+                    assert ended[name, decision.task] <= number
 
 
 def _done(done: Counter[tuple[PhaseId, int]], job: Job) -> Counter[str]:

@@ -91,6 +91,8 @@ def dependency_faults(
         TopologicalSorter({job.id: job.predecessors for job in jobs}).prepare()
     except CycleError as error:
         circle = error.args[1][1:]
+        first = circle.index(min(circle, key=place.__getitem__))
+        circle = circle[first:] + circle[:first]
         yield (
             circle[0],
             f"jobs {', '.join(map(repr, circle))} wait for each other in a circle; remove one"
@@ -171,7 +173,7 @@ class Dependencies:
         """A task of `name` is done, and one of a job may begin. Whether it waits no more."""
         return self._release(job, name)
 
-    def end(self, name: str, reason: str, doomed: dict[str, str]) -> list[Job]:
+    def end(self, name: str, reason: str, doomed: dict[str, str]) -> list[str]:
         """A job is over; the reason why it failed, or an empty string.
 
         Returns the jobs that wait no more. Those that cannot run are added to `doomed`.
@@ -184,7 +186,7 @@ class Dependencies:
             if reason and job.after_failed == "cancel":
                 doomed.setdefault(job.id, _failed(name))
             elif self._release(job, name):
-                released.append(job)
+                released.append(job.id)
         return released
 
     def _release(self, job: Job, name: str) -> bool:

@@ -310,6 +310,11 @@ class Job:
         object.__setattr__(self, "steps", checked_steps(self.id, self.steps))
         if len(self.phases) > 1 or self.phases[0].waits_for:
             self._check_order()
+        for what in ("after", "after_each"):
+            names = getattr(self, what)
+            if not isinstance(names, frozenset):  # One name, a list or a set is accepted, too.
+                names = names_of(f"job {self.id!r}: {what}", names)
+                object.__setattr__(self, what, names)
         if self.after or self.after_each or self.after_failed != "cancel":
             self._check_dependencies()
 
@@ -399,11 +404,8 @@ class Job:
         object.__setattr__(self, "phases", phases)
 
     def _check_dependencies(self) -> None:
-        for what in ("after", "after_each"):
-            names = names_of(f"job {self.id!r}: {what}", getattr(self, what))
-            object.__setattr__(self, what, names)
-            if self.id in names:
-                raise InputError(f"job {self.id!r} waits for itself; remove it from {what}")
+        if self.id in self.predecessors:
+            raise InputError(f"job {self.id!r} waits for itself; remove it from `after`")
         if self.after_failed not in get_args(AfterFailed):
             raise InputError(
                 f"job {self.id!r}: after_failed is {shown(self.after_failed)}; expected"

@@ -199,9 +199,9 @@ class Jobs:
             self._dependencies.forget(job)
         # A job that waits for others takes no place in its pool.
         admitted = iter(()) if waits else self._admission.give_up(job, pools)
-        released = self._dependencies.end(job.id, reason, self._doomed)
+        released = map(self.job, self._dependencies.end(job.id, reason, self._doomed))
         arrive = self._admission.arrive
-        return chain(admitted, *(arrive(one, pools, self._number(one)) for one in released))
+        return chain(admitted, *[arrive(one, pools, self._number(one)) for one in released])
 
     def _number(self, job: Job) -> int:
         """The place of a job in the order of arrival, from 1."""
