@@ -117,7 +117,14 @@ def test_an_array_whose_predecessor_fails_is_cancelled_or_runs_at_once() -> None
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        ([job("a", "b")], "job 'a' waits for job 'b', which does not exist; known jobs: a"),
+        (
+            [job("a", "b")],
+            "job 'a' waits for job 'b', which does not exist; there are no other jobs",
+        ),
+        (
+            [job("a", "z"), job("b"), job("c")],
+            "job 'a' waits for job 'z', which does not exist; known jobs: b, c",
+        ),
         (
             [job("train", "extrct"), job("extract")],
             "job 'train' waits for job 'extrct', which does not exist; did you mean 'extract'?",

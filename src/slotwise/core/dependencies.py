@@ -79,7 +79,7 @@ def dependency_faults(
                 yield (
                     job.id,
                     f"job {job.id!r} waits for job {name!r}, which does not exist;"
-                    f" {_hint(name, names)}",
+                    f" {_hint(name, [other for other in names if other != job.id])}",
                 )
             elif place[job.id] - place.get(name, place[job.id]) > MAX_OVER:
                 yield (
@@ -101,6 +101,8 @@ def dependency_faults(
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
+    if not known:
+        return "there are no other jobs"
     close = get_close_matches(name, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -56,9 +57,22 @@ SET_CHILD_SUBREAPER = 36
 """The prctl operation that makes a process adopt its orphaned descendants."""
 
 
+TASK = re.compile(r"\{\{task\}\}|\{task\}")
+"""The number of the task in a word of a command; {{task}} stands for the text {task}."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOf:
+    """A word of a command that is known when the jobs before it are done."""
+
+    read: Callable[[], object]
+
+
 @dataclass(frozen=True, slots=True)
 class CommandRunner:
     """Runs a command in a worker process: a list without a shell, a string with /bin/sh -c.
+
+    In the words of a list, {task} is replaced by the number of the task.
 
     The command is in the process group of its worker, which is killed with the slot and with
     the manager. It starts with default signal handlers and no signal blocked; only a SIGHUP
@@ -70,7 +84,7 @@ class CommandRunner:
     """
 
     job: str
-    command: str | tuple[str, ...]
+    command: str | tuple[str | ResultOf, ...]
     tasks: int
     cwd: str
     environ: Mapping[str, str]
@@ -111,7 +125,7 @@ class CommandRunner:
         stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
         try:
             process = subprocess.Popen(
-                self.command,
+                self.command if isinstance(self.command, str) else self._words(task),
                 shell=isinstance(self.command, str),
                 cwd=self.cwd,
                 env={**self._environment(), **self.env, **stated},
@@ -132,6 +146,18 @@ class CommandRunner:
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
             ) from error
         return process.wait()
+
+    def _words(self, task: int) -> list[str]:
+        number = {"{task}": str(task), "{{task}}": "{task}"}
+        words = [word for word in self.command if isinstance(word, str)]
+        return [TASK.sub(lambda found: number[found[0]], word) for word in words]
+
+    def with_results(self) -> CommandRunner:
+        """The same runner, with the results of other jobs as words."""
+        if isinstance(self.command, str):
+            return self
+        words = [str(one.read()) if isinstance(one, ResultOf) else one for one in self.command]
+        return replace(self, command=tuple(words))
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of `slotwise`, without changes by workers or earlier calls."""
@@ -155,6 +181,7 @@ class Commands(Execution):
         self.job = job
         self.runner: Callable[..., object] = runner
         self._command = runner
+        self._lacks_results = any(isinstance(word, ResultOf) for word in runner.command)
         self._layout = self._output = None
         if output is not None:
             self._layout = Layout(work_folder_name(), output, is_shared=True)
@@ -186,12 +213,17 @@ class Commands(Execution):
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return task, attempt, and the paths for stdout and stderr, or None."""
         self._open()
+        if self._lacks_results:
+            self._lacks_results = False
+            self.runner = self._command.with_results()
         return (task, attempt, self._staged(task, attempt) or None)
 
     def describe(self, phase: str, task: int) -> str:
         """Return the task and its command, for messages."""
         command = self._command.command
-        text = command if isinstance(command, str) else " ".join(command)
+        if not isinstance(command, str):
+            command = " ".join(word if isinstance(word, str) else "..." for word in command)
+        text = command
         if len(text) > MAX_SHOWN:
             text = f"{text[:MAX_SHOWN]} ..."
         return f"task {task} of job {self.job.id} ({text})"
@@ -244,7 +276,7 @@ class Commands(Execution):
 
 def plan_commands(
     job_id: str,
-    command: str | Sequence[str],
+    command: str | Sequence[str | ResultOf],
     output: str | Path | None = None,
     *,
     tasks: int = 1,
@@ -265,11 +297,11 @@ def plan_commands(
     other fields of the `Job`. Raises InputError for invalid arguments.
     """
     words = command if isinstance(command, str) else tuple(command)
-    if not words or not all(isinstance(word, str) for word in words):
+    if not words or not all(isinstance(word, str | ResultOf) for word in words):
         raise InputError(
             f"job {job_id!r}: command is {command!r}; expected a string or a list of strings"
         )
-    if any("\0" in word for word in words):
+    if any(isinstance(word, str) and "\0" in word for word in words):
         raise InputError(f"job {job_id!r}: the command has a null character; remove it")
     remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
     check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
@@ -321,6 +353,8 @@ def _name(task: int, file: str) -> str:
 def _is_found(runner: CommandRunner) -> bool:
     """Return whether the program exists. A path is relative to the folder of the command."""
     program = runner.command[0]
+    if isinstance(program, ResultOf):
+        return True
     if "/" in program:
         return os.access(os.path.join(runner.cwd, program), os.X_OK)
     return shutil.which(program, path=runner.env.get("PATH")) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
@@ -277,45 +277,67 @@ class CallSubmitter:
         inputs: list[Future[Any] | SharedInput],
     ) -> None:
         """Submit a call when its inputs are done."""
-        left = len(inputs)
         with self._host.lock:
             self._check_open(had_waited=False)
-            self._host.waits(1)
             self._waiting[id(future)] = future
 
-        def one_is_done() -> None:
-            nonlocal left
+        def add() -> None:
+            packed = (one.packed() for one in inputs)
+            self._add(future, program, (call, *packed), had_waited=True)
+
+        def over() -> None:
             with self._host.lock:
-                left -= 1
-                is_last = left == 0
-            if is_last:
-                try:
-                    self._add_after(future, program, call, inputs)
-                finally:
-                    with self._host.lock:
-                        del self._waiting[id(future)]
-                        if self._is_closed:
-                            self.close()
-                    self._host.waits(-1)
+                del self._waiting[id(future)]
+                if self._is_closed:
+                    self.close()
 
-        for one in inputs:
-            one.when_done(one_is_done)
+        submit_after(self._host, future, inputs, add, over)
 
-    def _add_after(
-        self,
-        future: Future[Any],
-        program: str,
-        call: bytes | StoredResult,
-        inputs: list[Future[Any] | SharedInput],
-    ) -> None:
-        """Submit a call that has waited; fail or cancel it if an input was."""
-        if any(one.cancelled() for one in inputs):
-            future.cancel()
-        elif error := next(filter(None, (one.raised() for one in inputs)), None):
-            future.fail(error)
-        elif not future.cancelled():
+
+def submit_after(
+    host: CallHost,
+    future: Future[Any],
+    inputs: Sequence[Future[Any] | SharedInput],
+    submit: Callable[[], object],
+    over: Callable[[], None] = lambda: None,
+    *,
+    needs_all: bool = True,
+) -> None:
+    """Call `submit`, which submits the work of a future, when its inputs are done.
+
+    If it `needs_all` inputs and one was cancelled or has failed, the future is cancelled or
+    fails. `over` is called at the end in any case.
+    """
+    host.waits(1)
+    left = len(inputs)
+
+    def one_is_done() -> None:
+        nonlocal left
+        with host.lock:
+            left -= 1
+            is_last = left == 0
+        if is_last:
             try:
-                packed = (one.packed() for one in inputs)
-                self._add(future, program, (call, *packed), had_waited=True)
-            except Exception as refused:
-                future.fail(refused)
+                _submit(future, inputs if needs_all else (), submit)
+            finally:
+                over()
+                host.waits(-1)
+
+    for one in inputs:
+        one.when_done(one_is_done)
+
+
+def _submit(
+    future: Future[Any],
+    inputs: Sequence[Future[Any] | SharedInput],
+    submit: Callable[[], object],
+) -> None:
+    if any(one.cancelled() for one in inputs):
+        future.cancel()
+    elif error := next(filter(None, (one.raised() for one in inputs)), None):
+        future.fail(error)
+    elif not future.cancelled():
+        try:
+            submit()
+        except Exception as refused:
+            future.fail(refused)

@@ -89,15 +89,19 @@ class SessionCore:
             " submit from the calling program"
         )
 
-    def run(self, execution: Execution) -> Future[Any]:
-        """Submit a job; the result of the future is that of the job."""
+    def run(self, execution: Execution, waited: Future[Any] | None = None) -> Future[Any]:
+        """Submit a job; the result of the future is that of the job.
+
+        `waited` is its future if it has waited for the results of calls.
+        """
         job = execution.job
         self.check_job(job)
         execution.open()
-        future: Future[Any] = Future(self, job.id)
+        future: Future[Any] = Future(self, job.id) if waited is None else waited
+        future.job = job.id
         try:
             with self.lock:
-                self.check_open(had_waited=False)
+                self.check_open(had_waited=waited is not None)
                 self.check_job(job)  # The pools may have changed.
                 self.jobs[job.id] = (future, execution)
                 self.learning.begin(execution)

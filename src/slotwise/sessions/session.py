@@ -23,7 +23,8 @@ from slotwise.insight.report.notebook import notebook_display
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
-from slotwise.sessions.calls import Binding, CallSubmitter
+from slotwise.sessions.calls import Binding, CallSubmitter, submit_after
+from slotwise.sessions.command_inputs import CommandInputs
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import (
@@ -42,7 +43,7 @@ from slotwise.sessions.intake import (
 )
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
-from slotwise.workload.workload import Workload
+from slotwise.workload.workload import CommandJob, Workload
 from slotwise.workload.workload import command as slotwise_command
 
 REST_SECONDS = 0.05
@@ -198,14 +199,19 @@ class Session:
 
     def command(
         self,
-        command: str | Sequence[str],
+        command: str | Sequence[str | Future[Any]],
         output: str | Path | None = None,
         *,
         id: str = "command",
+        after: str | Future[Any] | Iterable[str | Future[Any]] = (),
         **options: Any,
     ) -> Future[str]:
         """Run a command in each task of a job: a list of words, or a string for /bin/sh.
 
+        A future of this session as a word stands for its result, such as the folder of another
+        command; the command waits for it.
+
+        after   the jobs, by id or future, and the calls that must be done before it begins
         output  the folder for the output of tasks: `task-00000.out`, `task-00000.err` and so
                 on. By default a temporary folder, which is removed when the session closes.
                 Hosts on other machines need a folder that all of them see
@@ -216,7 +222,22 @@ class Session:
         if output is None:
             hosts.check_on_this_machine(self._intake.state.cluster)
             output = self._intake.files.new_folder()
-        return self.run(slotwise_command(command, output, id=id, **options))
+        intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
+
+        def described() -> CommandJob:
+            return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
+
+        entry = described()
+        if not inputs.calls:
+            return self.run(entry)
+        future: Future[Any] = Future(intake)
+
+        def run() -> None:
+            self._run(described(), Path(), future)
+
+        needs_all = entry.after_failed == "cancel"
+        submit_after(intake, future, inputs.calls, run, needs_all=needs_all)
+        return future
 
     def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
         """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
@@ -228,7 +249,12 @@ class Session:
         job that cannot be run; the future of a job that fails has a SlotwiseError with the
         reason.
         """
-        entry = checked_entry(entry, folder, self.slots)
+        return self._run(checked_entry(entry, folder, self.slots), folder)
+
+    def _run(
+        self, entry: Entry, folder: str | Path, waited: Future[Any] | None = None
+    ) -> Future[Any]:
+        """Run a job; `waited` is its future if it has waited for the results of calls."""
         intake = self._intake
         if any(execution is entry for _, execution in list(intake.jobs.values())):
             raise InputError(
@@ -240,7 +266,7 @@ class Session:
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
             warn_user(f"{wrong}: no task is near that input")
         (execution,) = source.executions(cluster)
-        return intake.run(execution)
+        return intake.run(execution, waited)
 
     def close(self, *, cancels: bool = False) -> None:
         """Accept no more jobs, wait for submitted jobs, and end the workers. Idempotent.
