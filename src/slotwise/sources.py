@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,11 +21,12 @@ from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import WHOLE, InputError, check_name, check_path, option_name
 from slotwise.core.events import HostAdded, HostChange, hosts_ever
 from slotwise.core.history import read_history
-from slotwise.core.job import Job, PhaseId, Shuffle
+from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
 from slotwise.core.rates import Rates, estimate_rates
 from slotwise.jobs.calls import Sleep
+from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import (
@@ -99,14 +100,52 @@ class Source:
         """
         return tuple(self._job(entry, cluster) for entry in self.workload.jobs)
 
-    def executions(self, cluster: Cluster) -> list[Execution]:
-        """The jobs as live backends run them on this cluster."""
-        executions = [_execution(entry, self.workload, cluster) for entry in self.workload.jobs]
+    def executions(
+        self, cluster: Cluster, outputs: Mapping[str, str] | None = None
+    ) -> list[Execution]:
+        """The jobs as live backends run them on this cluster.
+
+        A job that reads what a job before it writes is planned when that is over. `outputs` are
+        the folders of other jobs that are under way, by id.
+        """
+        executions = [
+            self._execution(one, cluster, outputs or {}) for one in self.workload.jobs
+        ]
         _check_outputs([one for one in executions if one.output])
-        for execution in executions:
+        return executions
+
+    def _execution(
+        self, entry: Entry, cluster: Cluster, outputs: Mapping[str, str]
+    ) -> Execution:
+        """The execution of a job, with estimates of its work where known."""
+
+        def plan() -> Execution:
+            execution = _execution(entry, self.workload, cluster)
             if execution.program:
                 execution.expect(_expected(execution, self.rates))
-        return executions
+            return execution
+
+        if isinstance(entry, ProgramJob | DataflowJob) and self._reads_output(entry, outputs):
+            return _deferred(entry, self.workload, plan)
+        return plan()
+
+    def _reads_output(
+        self, entry: ProgramJob | DataflowJob, outputs: Mapping[str, str]
+    ) -> bool:
+        """Whether a job may read what a job before it writes."""
+        by_id = {_stated(one).id: one for one in self.workload.jobs}
+        names, found = list(entry.predecessors), dict[str, str]()
+        for name in names:  # It grows.
+            before = by_id.get(name)
+            if name in found or (before is None and name not in outputs):
+                continue
+            found[name] = outputs[name] if before is None else _folder(before, self.workload)
+            names += () if before is None else _stated(before).predecessors
+        folders = [folder for folder in found.values() if folder]
+        if isinstance(entry, DataflowJob):
+            return bool(folders)
+        paths = [_folder(path, self.workload) for path in entry.inputs]
+        return any(_is_within(path, folder) for path in paths for folder in folders)
 
     def unknown_hosts(self, cluster: Cluster, changes: Iterable[HostChange] = ()) -> str:
         """Return an error message if a table of `input_hosts` has an unknown host, or "".
@@ -294,6 +333,38 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
             check_overwritten(absolute(entry.output, workload.folder))
         return planned
     return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry
+
+
+def _deferred(
+    entry: ProgramJob | DataflowJob, workload: Workload, plan: Callable[[], Execution]
+) -> DeferredExecution:
+    """The job with a placeholder for its phases, and when to plan it."""
+    is_program = isinstance(entry, ProgramJob)
+    slots = entry.settings.get("slots") or 1
+    phase = Phase("map" if is_program else "run", Tasks(1), slots=slots)
+    if is_program:
+        phase = replace(phase, kind="map")
+    about = {name: getattr(entry, name) for name in PROPERTIES}
+    return DeferredExecution(Job(entry.id, (phase,), **about), _folder(entry, workload), plan)
+
+
+def _folder(entry: Entry | str, workload: Workload) -> str:
+    """The folder that a job writes to, or a path, without relative parts; empty without one."""
+    if isinstance(entry, Job):
+        return ""
+    if isinstance(entry, Execution):
+        return entry.output
+    output = entry if isinstance(entry, str) else entry.output
+    if not output:
+        return ""
+    from slotwise.jobs.formats.files import absolute
+
+    return absolute(output, workload.folder).rstrip("/")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Whether a path, which may be a glob, is in a folder or has it."""
+    return f"{path}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{path}/")
 
 
 def _without_copying(job: Job) -> Job:

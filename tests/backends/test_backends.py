@@ -304,6 +304,31 @@ def test_phases_wait_for_those_before_them(stage: Stage) -> None:
                 assert all(left[PhaseId(job_id, other)] == 0 for other in before[phase])
 
 
+def test_jobs_wait_for_jobs_and_tasks_for_tasks(stage: Stage) -> None:
+    """A diamond with arrays; what waits for a failed job is cancelled, or runs anyway."""
+    jobs = [
+        job("top", 2),
+        job("left", 3, after=["top"]),
+        job("right", 3, after_each=["left"]),
+        job("end", 1, after=["left", "right"]),
+        job("bad", 1, after=["top"]),
+        job("never", 1, after=["bad"]),
+        job("always", 1, after=["bad"], after_failed="run"),
+    ]
+    play = stage(jobs, {("bad", "map", 0): Trouble(99)}, name="flex")
+    assert play.completed.keys() == {"top", "left", "right", "end", "always"}
+    assert play.failed.keys() == {"bad", "never"}
+    seen: list[str] = []
+    for turn in play.log.turns:
+        seen += [f"{e.phase.job} {e.task}" for e in turn.events if isinstance(e, TaskFinished)]
+        for launch in (one for one in turn.decisions if isinstance(one, Launch)):
+            name, done = launch.phase.job, Counter(one.split()[0] for one in seen)
+            assert name == "top" or done["top"] == 2
+            assert name != "right" or f"left {launch.task}" in seen
+            assert name != "end" or done["left"] == done["right"] == 3
+    assert replay_log(play.log).is_identical
+
+
 def test_a_failed_task_is_retried(stage: Stage) -> None:
     """Two failures, then it succeeds; its job is done after three attempts."""
     play = stage([job("a"), job("b")], {("a", "map", 1): Trouble(2)})

@@ -114,7 +114,10 @@ class Executing:
         try:
             arguments = execution.arguments(name, task, attempt)
         except Exception as error:
-            self.failed(launch, f"it cannot be started: {_sentence(error)}")
+            # Of an InputChanged, that no further attempt can succeed.
+            is_final = type(error) is InputChanged
+            reason = error if is_final else f"it cannot be started: {_sentence(error)}"
+            self.failed(launch, reason)
             return None
         kept = live.kept.get((name, task), b"")
         return Start(live.runner_key, execution.runner, arguments, kept, execution.sleeps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -23,11 +23,13 @@ from slotwise.core.events import (
     HostJoined,
     HostLost,
     JobArrived,
+    JobsClosed,
     PhaseClosed,
     Request,
     TasksAdded,
 )
 from slotwise.core.job import PhaseId
+from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 
 
@@ -76,6 +78,7 @@ class LiveBackend(ABC):
         self._slots = SlotTable()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
         self._drained: set[str] = set()  # hosts to remove when their last task has ended
+        self._deferred = DeferredJobs(given)
         self._workers = workers
         try:
             for execution in given:
@@ -94,7 +97,8 @@ class LiveBackend(ABC):
             forget=self._forget,
         )
         for execution in given:
-            self._jobs.add(execution)
+            if not isinstance(execution, DeferredExecution):
+                self._jobs.add(execution)
         self._monitor = ResponseMonitor(
             self._slots.of_host,
             cluster.grace,
@@ -133,6 +137,7 @@ class LiveBackend(ABC):
         elif isinstance(decision, Preempt):
             self._stop(decision)
         else:
+            self._deferred.failed(decision.job)
             self._jobs.give_up(decision.job)
 
     def wait(self, until: float | None) -> Sequence[Event]:
@@ -182,7 +187,11 @@ class LiveBackend(ABC):
             if isinstance(entry, HostChange):
                 self._change_hosts(entry)
                 return
-            if isinstance(entry, Request):
+            if isinstance(entry, DeferredExecution):
+                self._deferred.arrive(entry)
+            elif isinstance(entry, JobsClosed) and self._deferred:
+                self._deferred.closed = entry
+            elif isinstance(entry, Request):
                 self.on_event(entry)
             elif isinstance(entry, StopTask):
                 slot = self._slots.slot_of(entry.phase, entry.task)
@@ -198,6 +207,16 @@ class LiveBackend(ABC):
                 if entry.job.id not in self._jobs:
                     self._jobs.add(entry)
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
+        if self._deferred:
+            self._take_deferred(now)
+
+    def _take_deferred(self, now: float) -> None:
+        """Report the deferred jobs whose input has been written, and then the end of jobs."""
+        for execution in self._deferred.take(self._jobs):
+            self._jobs.add(execution)
+            self._events.append(JobArrived(now, execution.job))
+        if not self._deferred and self._deferred.closed is not None:
+            self._events.append(JobsClosed(now))
 
     def _apply(self, request: Request) -> None:
         """Add tasks to a job, or close its phase, which may complete the job."""
@@ -399,6 +418,49 @@ class LiveBackend(ABC):
         stopped = self._monitor.take_stopped(outcome.slot)
         sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
         return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
+
+
+class DeferredJobs:
+    """The jobs that wait to be planned until the jobs before them are over.
+
+    closed  the end of jobs, if it came while some of them waited
+    """
+
+    def __init__(self, given: Iterable[Execution]) -> None:
+        """`given` are the jobs that are known from the beginning."""
+        # Of those that have not arrived yet, None.
+        self._waiting: dict[str, DeferredExecution | None] = {
+            one.job.id: None for one in given if isinstance(one, DeferredExecution)
+        }
+        self._failed: set[str] = set()
+        self.closed: JobsClosed | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def arrive(self, execution: DeferredExecution) -> None:
+        """Add a job at its arrival."""
+        self._waiting[execution.job.id] = execution
+
+    def failed(self, job: str) -> None:
+        """Note that a job has failed."""
+        if self._waiting:
+            self._failed.add(job)
+
+    def take(self, under_way: Container[str]) -> Iterator[Execution]:
+        """Take out the jobs that can be planned now: no job before them is under way.
+
+        A job that fails with one before it is not planned.
+        """
+        for name, execution in list(self._waiting.items()):
+            if execution is None:
+                continue
+            job = execution.job
+            if any(one in under_way or one in self._waiting for one in job.predecessors):
+                continue
+            del self._waiting[name]
+            is_cancelled = job.after_failed == "cancel" and job.predecessors & self._failed
+            yield execution if is_cancelled else execution.planned()
 
 
 class SlotTable:

@@ -265,7 +265,8 @@ class Session:
         cluster = intake.state.cluster
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
             warn_user(f"{wrong}: no task is near that input")
-        (execution,) = source.executions(cluster)
+        outputs = {name: one.output for name, (_, one) in list(intake.jobs.items())}
+        (execution,) = source.executions(cluster, outputs)
         return intake.run(execution, waited)
 
     def close(self, *, cancels: bool = False) -> None:

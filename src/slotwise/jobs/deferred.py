@@ -1,0 +1,52 @@
+"""Jobs that read what other jobs write: they are planned when these are over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slotwise.core.errors import InputChanged, InputError
+from slotwise.core.job import Job
+from slotwise.jobs.execution import Execution
+
+
+class DeferredExecution(Execution):
+    """A job that stands for another until its input can be examined.
+
+    Its own phase is a placeholder. If it runs all the same, because the input cannot be used,
+    it fails for that reason.
+    """
+
+    def __init__(self, job: Job, output: str, plan: Callable[[], Execution]) -> None:
+        """`plan` returns the execution of the job. It may raise InputError."""
+        self.job = job
+        self._output, self._plan = output, plan
+        self._planned: Execution | None = None
+        self._obstacle = "its input was not examined"
+
+    def planned(self) -> Execution:
+        """The execution of the job, locked for it, or this one if it cannot be planned."""
+        try:
+            found = self._plan()
+            found.open()
+        except InputError as error:
+            self._obstacle = str(error)
+            return self
+        self._planned = found
+        return found
+
+    def runner(self) -> None:
+        """Never called, because there are no arguments for it."""
+
+    @property
+    def output(self) -> str:
+        """The folder that the job will write to."""
+        return self._output if self._planned is None else self._planned.output
+
+    @property
+    def result(self) -> object:
+        """The result of the job."""
+        return super().result if self._planned is None else self._planned.result
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """Raise InputChanged: further attempts would fail, too."""
+        raise InputChanged(self._obstacle)
