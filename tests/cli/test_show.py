@@ -73,6 +73,30 @@ def test_show_prints_groups_bundles_and_channels(slotwise: Show, app: Path) -> N
     ]
 
 
+def test_show_draws_jobs_that_wait_for_others(slotwise: Show, folder: Path) -> None:
+    """As text, as JSON and as a picture with a box for each job."""
+    (folder / "chain.yaml").write_text(
+        "slotwise: 1\njobs:\n"
+        "  - {id: end, command: date, after: [left, right], after_failed: run}\n"
+        "  - {id: left, command: date, tasks: 2, after: [top]}\n"
+        "  - {id: right, command: date, tasks: 2, after_each: [left]}\n"
+        "  - {id: top, program: wordcount, inputs: x, output: y}\n"
+    )
+    assert slotwise("show", "chain.yaml").stdout.splitlines() == [
+        "top        program wordcount",
+        "  left     2 tasks            after top",
+        "    right  2 tasks            after each task of left",
+        "      end  1 task             after left, after right, also if one fails",
+    ]
+    shown = json.loads(slotwise("show", "chain.yaml", "--json").stdout)["jobs"]
+    assert [(one["id"], one["level"], one["after"]) for one in shown] == [
+        ("top", 0, []), ("left", 1, ["top"]), ("right", 2, []), ("end", 3, ["left", "right"]),
+    ]  # fmt: skip
+    slotwise("show", "chain.yaml", "--svg", "chain.svg")
+    texts = [one.text for one in ElementTree.parse(folder / "chain.svg").iter() if one.text]
+    assert {"top", "left", "right", "end"} <= set(texts)
+
+
 def test_show_prints_json(slotwise: Show, app: Path) -> None:
     """An object for each dataflow of a workload file."""
     done = slotwise("show", "dataflows.yaml", "--json")

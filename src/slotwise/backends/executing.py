@@ -116,8 +116,9 @@ class Executing:
         except Exception as error:
             # Of an InputChanged, that no further attempt can succeed.
             is_final = type(error) is InputChanged
-            reason = error if is_final else f"it cannot be started: {_sentence(error)}"
-            self.failed(launch, reason)
+            self.failed(
+                launch, error if is_final else f"it cannot be started: {_sentence(error)}"
+            )
             return None
         kept = live.kept.get((name, task), b"")
         return Start(live.runner_key, execution.runner, arguments, kept, execution.sleeps)

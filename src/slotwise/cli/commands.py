@@ -14,12 +14,13 @@ from slotwise.cli.terminal import print_json
 from slotwise.core.errors import InputError
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
+from slotwise.core.job import Job
 from slotwise.core.log import RULES, following
 from slotwise.core.rates import Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
 from slotwise.sources import read_source
-from slotwise.workload.workload import DataflowJob
+from slotwise.workload.workload import DataflowJob, Described
 
 if TYPE_CHECKING:
     from slotwise.jobs.dataflow.stages import StagedGraph
@@ -223,7 +224,9 @@ def show_dataflow(
     svg: Annotated[Path | None, typer.Option(help="Write the picture as SVG.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the graph of a dataflow: its nodes, groups and bundles. Nothing is run.
+    """Draw the jobs that wait for others, or the graph of a dataflow. Nothing is run.
+
+    `slotwise show jobs.yaml --html jobs.html`
 
     `slotwise show app.py:flow --svg flow.svg`
 
@@ -233,6 +236,9 @@ def show_dataflow(
     from slotwise.insight.report.dataflow.texts import dataflow_lines, dataflow_plain
     from slotwise.insight.report.page import BEGIN
 
+    if job is None and (jobs := _dependent_jobs(what)):
+        _show_workflow(what, jobs, html, svg, as_json=as_json)
+        return
     graphs = _graphs(what, job)
     if svg is not None:
         if len(graphs) > 1:
@@ -250,6 +256,37 @@ def show_dataflow(
         elif svg is None and html is None:
             print(printable(f"dataflow {name}"))
             print("\n".join(map(printable, dataflow_lines(staged))))
+
+
+def _dependent_jobs(what: str) -> list[Job | Described]:
+    """The jobs of a workload file if some of them wait for others; otherwise none."""
+    if not what.endswith((".yaml", ".yml", ".json")):
+        return []
+    jobs = read_source(what).workload.jobs
+    return list(jobs) if any(job.predecessors for job in jobs) else []
+
+
+def _show_workflow(
+    what: str,
+    jobs: list[Job | Described],
+    html: Path | None,
+    svg: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Draw jobs that wait for others."""
+    from slotwise.insight.report.dataflow import workflow
+    from slotwise.insight.report.dataflow.svg import MARK, page_of
+    from slotwise.insight.report.page import BEGIN
+
+    if svg is not None:
+        _write(svg, workflow.workflow_svg(jobs), MARK)
+    if html is not None:
+        _write(html, page_of([(what, workflow.workflow_svg(jobs))], "Workflow"), BEGIN)
+    if as_json:
+        print_json({"jobs": workflow.workflow_plain(jobs)})
+    elif svg is None and html is None:
+        print("\n".join(map(printable, workflow.workflow_lines(jobs))))
 
 
 def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:

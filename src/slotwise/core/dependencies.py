@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from slotwise.core.errors import InputError
 from slotwise.core.job import Job
@@ -15,25 +15,6 @@ MAX_OVER = 100_000
 
 MAX_NAMES = 10
 """The maximum number of jobs that a message names."""
-
-
-def in_order(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs in their order, but each after all jobs of these that it waits for."""
-    if not any(job.predecessors for job in jobs):
-        return list(jobs)
-    by_id = {job.id: job for job in jobs}
-    found: dict[str, Job] = {}
-    for first in jobs:
-        path = [first]
-        while path:
-            job = path[-1]
-            before = [by_id[name] for name in sorted(job.predecessors) if name in by_id]
-            if job.id in found or not (missing := [b for b in before if b.id not in found]):
-                found.setdefault(job.id, job)
-                path.pop()
-            else:
-                path += reversed(missing)
-    return list(found.values())
 
 
 class Dependent(Protocol):
@@ -53,6 +34,28 @@ class Dependent(Protocol):
     def predecessors(self) -> frozenset[str]:
         """The jobs that it waits for."""
         ...
+
+
+D = TypeVar("D", bound=Dependent)
+
+
+def in_order(jobs: Sequence[D]) -> list[D]:
+    """The jobs in their order, but each after all jobs of these that it waits for."""
+    if not any(job.predecessors for job in jobs):
+        return list(jobs)
+    by_id = {job.id: job for job in jobs}
+    found: dict[str, D] = {}
+    for first in jobs:
+        path = [first]
+        while path:
+            job = path[-1]
+            before = [by_id[name] for name in sorted(job.predecessors) if name in by_id]
+            if job.id in found or not (missing := [b for b in before if b.id not in found]):
+                found.setdefault(job.id, job)
+                path.pop()
+            else:
+                path += reversed(missing)
+    return list(found.values())
 
 
 def check_dependencies(jobs: Sequence[Dependent], known: Iterable[str] = ()) -> None:

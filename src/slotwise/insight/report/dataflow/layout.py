@@ -84,14 +84,21 @@ class Drawing:
 
 
 def arrange(staged: StagedGraph) -> Drawing:
-    """Lay out a dataflow. Deterministic; O(SWEEPS x (blocks + edges) x layers)."""
+    """Lay out a dataflow. Costs as for `laid_out`."""
     graph = staged.graph
     edges = [
         (_input(graph, c.writer) if c.kind == "direct" else c.writer, c.reader)
         for c in graph.channels
     ]
     edges += [(written.node, f">{n}") for n, written in enumerate(graph.written)]
-    blocks = list(_blocks(graph))
+    return laid_out(list(_blocks(graph)), edges)
+
+
+def laid_out(blocks: Sequence[DrawnBlock], edges: Sequence[tuple[str, str]]) -> Drawing:
+    """Lay out blocks with edges between the boxes of these names.
+
+    Deterministic; O(SWEEPS x (blocks + edges) x layers).
+    """
     block_of = {name: block for block in blocks for name in block.boxes}
     _set_layers(blocks, [(block_of[one], block_of[other]) for one, other in edges])
     chains = [list(_chain(block_of, number, *edge)) for number, edge in enumerate(edges)]
@@ -151,8 +158,15 @@ def _width(*texts: str) -> float:
 
 
 def _file(name: str, title: str, note: str) -> DrawnBlock:
+    return single(name, title, note, is_file=True)
+
+
+def single(name: str, title: str, note: str, *, is_file: bool = False) -> DrawnBlock:
+    """A block of one box. Unless it is a file, it stays below all that it reads."""
     place = Rect(0, 0, _width(title, note), BOX_HEIGHT)
-    return DrawnBlock({name: Box(place, title, note, True)}, {name: 0}, width=place.width)
+    groups = [] if is_file else [[name]]
+    box = Box(place, title, note, is_file)
+    return DrawnBlock({name: box}, {name: 0}, groups, width=place.width)
 
 
 def _bundle(graph: Graph, nodes: Sequence[str]) -> DrawnBlock:

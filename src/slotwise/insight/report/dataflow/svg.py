@@ -25,8 +25,11 @@ KINDS = {
     "tcp": ("#0072b2", "8 4", 1.8, "tcp: both run at the same time"),
     "shm": ("#d55e00", "2 4", 2.6, "shm: both run at the same time on one host"),
     "direct": (MUTED, "", 1.0, "direct: the reader reads the input itself"),
+    "after": (INK, "", 1.6, "begins when the job above is done"),
+    "run": (MUTED, "", 1.6, "begins when the job above is done or has failed"),
+    "each": ("#0072b2", "8 4", 1.8, "each task begins when that of the job above is done"),
 }
-"""The colour, dashes, width and meaning of the lines of each kind of channel."""
+"""The colour, dashes, width and meaning of lines: kinds of channels, and waits of jobs."""
 
 MARK = '<svg xmlns="http://www.w3.org/2000/svg"'
 """The beginning of a picture that slotwise has written."""
@@ -43,6 +46,11 @@ def svg_of(staged: StagedGraph) -> str:
     """Return the picture as SVG. All names from users are escaped."""
     drawing, channels = arrange(staged), staged.graph.channels
     kinds = [channel.kind for channel in channels] + ["file"] * len(staged.graph.written)
+    return svg_of_drawing(drawing, kinds, list(_labels(staged, drawing)))
+
+
+def svg_of_drawing(drawing: Drawing, kinds: Sequence[str], labels: Sequence[str] = ()) -> str:
+    """Return a drawing as SVG; `kinds` are those of its edges, and `labels` drawn over them."""
     used = [kind for kind in KINDS if kind in kinds]
     legend = list(_legend(drawing, used))
     width = round(max(drawing.width + FRAME, _LEGEND_WIDTH + 2 * FRAME))
@@ -57,16 +65,16 @@ def svg_of(staged: StagedGraph) -> str:
         *(_frame(rect, "", "#f5f7fa") for rect in drawing.groups),
         *(_line(_curves(points), kind) for points, kind in paths),
         *(_box(box) for box in drawing.boxes.values()),
-        *_labels(staged, drawing),
+        *labels,
         *legend,
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def page_of(pictures: Sequence[tuple[str, str]]) -> str:
+def page_of(pictures: Sequence[tuple[str, str]], what: str = "Dataflow") -> str:
     """Return a page with pictures (heading, SVG), which works offline."""
-    title = "Dataflow" if len(pictures) == 1 else "Dataflows"
+    title = what if len(pictures) == 1 else f"{what}s"
     sections = (
         f'<section><h2>{escape(printable(name))}</h2><div class="picture">{svg}</div></section>'
         for name, svg in pictures
