@@ -291,6 +291,7 @@ class Server:
         finally:
             self._attempt = None
             task.end()
+            flush()
 
     def _until(self) -> Callable[[], float | None]:
         """A function that returns when the next task is killed, or None without a request."""
@@ -301,6 +302,18 @@ class Server:
         """Write the progress of the current task to the shared memory."""
         self._word[3], self._word[4] = done, total
         self._word[2] = self._number
+
+
+def flush() -> None:
+    """Write what a task has printed without a line break, so that no other task gets it.
+
+    Without such output it makes no system call.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # User code has replaced or closed it.
 
 
 def pickled(value: Any) -> bytes:
