@@ -1,7 +1,7 @@
 """The folder of a run: what was run, its log, and what its attempts printed.
 
 The folders of the last runs of a user are in one folder, `runs` in the state directory by the
-XDG specification: `$XDG_STATE_HOME/slotwise`, by default `~/.local/state/slotwise`. In each are:
+XDG specification: `$XDG_STATE_HOME/slotwise`, by default `~/.local/state/slotwise`. Each has:
 
     run.json                     what was run, when, and how it ended
     log.jsonl                    the log, up to `LOG_BYTES_MAX`
@@ -13,7 +13,6 @@ All of it is best effort: without a usable state directory a run only warns.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -35,7 +34,7 @@ from slotwise.core.errors import InputError, SlotwiseWarning, check_path
 from slotwise.core.events import Event
 from slotwise.core.log import Header, LogFile
 from slotwise.core.state import CANCELLED
-from slotwise.jobs.work_folder import FileLock, HeldError
+from slotwise.jobs.work_folder import FileLock, HeldError, holder
 
 LOG_BYTES_MAX = 64 << 20
 """The size at which the log of a run in its folder ends."""
@@ -71,7 +70,8 @@ class RunFolder:
         found = cls.all()
         if not found:
             raise InputError(
-                f"no run is kept in {runs_folder()}; `slotwise run FILE` makes one, or name a log"
+                f"no run is kept in {runs_folder()}; make one with `slotwise run FILE`, or name"
+                " a log"
             )
         return found[-1]
 
@@ -83,7 +83,9 @@ class RunFolder:
         found = [one for one in cls.all() if one.id.startswith(str(name))]
         if len(found) != 1:
             many = f"{len(found)} runs begin with it" if found else "no run has this id"
-            raise InputError(f"run {str(name)!r}: {many}; `slotwise logs --list` shows the runs")
+            raise InputError(
+                f"run {str(name)!r}: {many}; `slotwise logs --list` shows the runs"
+            )
         return found[0]
 
     @classmethod
@@ -99,7 +101,7 @@ class RunFolder:
     @property
     def log(self) -> Path:
         """The log of the run, which is elsewhere if a run was given a file for it."""
-        return self.path / self.about().get("log", LOG)
+        return self.path / str(self.about().get("log", LOG))
 
     def logs(self, job: str) -> Path:
         """The folder with what the attempts of a job have printed, which may not exist."""
@@ -116,17 +118,7 @@ class RunFolder:
     @property
     def is_live(self) -> bool:
         """Whether the run has not ended."""
-        try:
-            file = os.open(self.path / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
+        return holder(self.path / LOCK) is not None
 
     @property
     def state(self) -> State:
@@ -179,46 +171,33 @@ class OpenRun:
         self, keep: Keep, header: Header, log: str | Path | None = None, workload: str = ""
     ) -> None:
         self._keep = header.backend == "live" if keep is None else keep
-        self._header, self._log = header, log
+        self._header, self._log, self._workload = header, log, workload
         self.folder: RunFolder | None = None
         self.logs: AttemptLogs | None = None
         self._lock: FileLock | None = None
         self._file: LogFile | None = None
+        self._about: dict[str, Any] = {}
         self._failed: dict[str, None] = {}
-        is_open = header.jobs_expected is None
-        live = "session" if is_open else "run"
-        self._about: dict[str, Any] = {
-            "slotwise": __version__,
-            "kind": live if header.backend == "live" else "simulation",
-            "command": sys.argv,
-            "workload": workload and os.path.abspath(workload),
-            "scheduler": header.scheduler["name"],
-            "folder": os.getcwd(),
-            "host": platform.node(),
-            "pid": os.getpid(),
-            "start": time.time(),
-            "end": None,
-            "exit": None,
-            "failed": [],
-            "log": LOG if log is None else os.path.abspath(log),
-        }
 
     def __enter__(self) -> Self:
         """Make the folder. InputError if it was named and cannot be used."""
         if self._keep is False:
             return self
-        is_named = self._keep is not True
-        root = runs_folder()
+        root, is_named = runs_folder(), self._keep is not True
+        count, size = _limit(RUNS_VARIABLE, RUNS_MAX), _limit(BYTES_VARIABLE, BYTES_MAX)
         try:
-            self._open(_made(Path(str(self._keep))) if is_named else _new(root))
+            self._open(_made(Path(str(self._keep))) if is_named else _new(root), size)
         except (OSError, HeldError, InputError) as error:
+            self._give_up()
             why = error.strerror or error if isinstance(error, OSError) else error
             if is_named:
-                raise InputError(f"keep {str(self._keep)!r}: {why}; name another folder") from error
-            _warn(f"this run is not kept in {root}: {why}; set XDG_STATE_HOME to a writable folder")
+                text = f"keep {str(self._keep)!r}: {why}; name another folder"
+                raise InputError(text) from error
+            remedy = "set XDG_STATE_HOME to another folder"
+            _warn(f"this run is not kept in {root}: {why}; {remedy}")
             return self
         if not is_named:
-            _remove_old(root)
+            _remove_old(root, count, size)
         return self
 
     def __call__(
@@ -240,7 +219,8 @@ class OpenRun:
         if self.folder is None or self._lock is None:
             return
         if self._file is not None:
-            self._file.__exit__(kind, error, trace)
+            with suppress(InputError):
+                self._file.__exit__(kind, error, trace)
         ended: State = "failed" if self._failed or kind is not None else "done"
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             ended = "interrupted"
@@ -253,15 +233,39 @@ class OpenRun:
         self._lock.release()
         self._lock = None
 
-    def _open(self, path: Path) -> None:
-        folder = RunFolder(path)
+    def _open(self, path: Path, bytes_max: int) -> None:
+        self.folder = RunFolder(path)
         self._lock = FileLock(path / LOCK, f"run {path.name}")
-        self.folder = folder
-        self._write({})
-        limit = _limit(BYTES_VARIABLE, BYTES_MAX)
-        self.logs = AttemptLogs(path / LOGS, limit, _warn)
+        header = self._header
+        kind = "run" if header.jobs_expected is not None else "session"
+        self._write(
+            {
+                "slotwise": __version__,
+                "kind": kind if header.backend == "live" else "simulation",
+                "command": sys.argv,
+                "workload": self._workload and os.path.abspath(self._workload),
+                "scheduler": header.scheduler["name"],
+                "folder": os.getcwd(),
+                "host": platform.node(),
+                "pid": os.getpid(),
+                "start": time.time(),
+                "end": None,
+                "exit": None,
+                "log": LOG if self._log is None else os.path.abspath(self._log),
+            }
+        )
         if self._log is None:
-            self._file = LogFile(path / LOG, self._header, LOG_BYTES_MAX)
+            self._file = LogFile(path / LOG, header, LOG_BYTES_MAX)
+        self.logs = AttemptLogs(path / LOGS, bytes_max, _warn)
+
+    def _give_up(self) -> None:
+        """Remove what was made of a folder that cannot be used."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        if self.folder is not None:
+            self.folder.remove()
+            self.folder = None
 
     def _write(self, more: dict[str, Any]) -> None:
         """Write `run.json`, as a whole."""
@@ -321,14 +325,12 @@ def _made(path: Path) -> Path:
     return path.absolute()
 
 
-def _remove_old(root: Path) -> None:
-    """Remove the oldest runs above the limits that are over."""
-    count, room = _limit(RUNS_VARIABLE, RUNS_MAX), _limit(BYTES_VARIABLE, BYTES_MAX)
+def _remove_old(root: Path, count: int, size: int) -> None:
+    """Remove the oldest runs above a number of runs, or of bytes in all, that are over."""
     for place, path in enumerate(reversed(_folders(root))):
         folder = RunFolder(path)
-        if place < count and room > 0:
-            room -= folder.size()
-        if place >= count or room < 0:
+        size -= folder.size()
+        if place >= count or size < 0:
             folder.remove()
 
 

@@ -284,13 +284,11 @@ class RunSpec:
         )
 
 
-def _result(
-    meter: MetricsCollector, log: Log, file: LogFile | None, opened: OpenRun
-) -> Result:
+def _result(meter: MetricsCollector, log: Log, file: LogFile | None, opened: OpenRun) -> Result:
     """The result of a run. If its log is in a file, the turns are read from there."""
     has_turns = file is not None and file.is_kept and file.has_begun
     result = Result.measured(meter, file.log() if file and has_turns else log)
-    return replace(result, folder=opened.folder and opened.folder.path)
+    return replace(result, folder=None if opened.folder is None else opened.folder.path)
 
 
 def check_jobs(

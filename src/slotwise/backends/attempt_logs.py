@@ -57,8 +57,8 @@ class Printing(Protocol):
 class AttemptLogs:
     """The folder with the output of all attempts of a run.
 
-    At most `bytes_max` bytes are kept in all, and `ATTEMPT_BYTES_MAX` of a stream of an attempt.
-    `warn` is called once if output is dropped for another reason than the latter.
+    At most `bytes_max` bytes are kept in all, and `ATTEMPT_BYTES_MAX` of a stream of an
+    attempt. `warn` is called once if output is dropped for another reason than the latter.
     """
 
     def __init__(self, folder: Path, bytes_max: int, warn: Callable[[str], None]) -> None:

@@ -166,7 +166,9 @@ class Executing:
     def finished(self, launch: Launch, result: object, seconds: float) -> None:
         """Store the result of an attempt; commit the job if it was the last task."""
         live = self._jobs[launch.phase.job]
-        live.end_output(launch)
+        output = live.end_output(launch)
+        if output is not None and output.is_shown and (path := output.path):
+            live.execution.printed(launch.phase.phase, launch.task, path)
         if live.is_broken(launch):
             self.killed(launch)
         elif live.given_up:

@@ -32,6 +32,7 @@ from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
 from slotwise.insight.report.tables import comparison_table, jobs_table
 from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
+from slotwise.run_folder import RunFolder
 from slotwise.sources import Source, read_source
 
 FILE_WIDTH = 10_000
@@ -137,6 +138,8 @@ def _finish(results: Sequence[Result], output: OutputOptions) -> None:
                     f"slotwise: {result.scheduler}: job {printable(name)} failed:"
                     f" {in_short(reason)}"
                 )
+                if result.folder and (kept := RunFolder(result.folder).logs(name)).is_dir():
+                    show_message(f"  what its tasks printed is in {kept}; see slotwise logs")
         raise typer.Exit(1)
 
 

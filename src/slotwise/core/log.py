@@ -359,14 +359,11 @@ class LogFile:
 
     A live run whose log cannot be written any more continues without it, because others wait
     for its work. A warning is logged at once, and the end of the context raises the InputError.
-
-    With `bytes_max` the log is best effort: nothing is raised, and before it would become larger
-    it ends with a note, which readers ignore as an incomplete line.
+    With `bytes_max` the log is best effort: no error of writing is raised, and before it would
+    become larger it ends with a note, which readers ignore as an incomplete line.
     """
 
-    def __init__(
-        self, path: str | Path, header: Header, bytes_max: int | None = None
-    ) -> None:
+    def __init__(self, path: str | Path, header: Header, bytes_max: int | None = None) -> None:
         self._path, self._header, self._bytes_max = path, header, bytes_max
         self._is_cut = False
         self.has_begun = False  # Until then, the file has an earlier log.

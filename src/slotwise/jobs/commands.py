@@ -384,6 +384,6 @@ def _end_of(stderr: BinaryIO) -> str:
 
 
 def last_lines(end: bytes) -> str:
-    """Return the last lines of stderr with a heading, for a message; empty if there are none."""
+    """Return the last lines of stderr with a heading; empty if there are none."""
     lines = end.decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
     return "\n".join(["the last lines of its stderr:", *lines, ""]) if lines else ""

@@ -105,6 +105,9 @@ class Execution(ABC):
         """Return the task for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
         return f"{phase} task {task} of job {self.job.id}"
 
+    def printed(self, phase: str, task: int, path: str) -> None:
+        """Note the file with the output of an attempt; `finished` is called next."""
+
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Store the return value of an attempt. The first to finish wins. May raise OSError."""
 

@@ -68,9 +68,7 @@ class SessionCore:
         own: list[Record] = [opened, self._on_turn]
         records = [*filter(None, (learning.record, options.progress)), *own]
         self.files = CallFiles(is_local=place.presence is not None)  # Else, on other hosts.
-        self.loop = LoopThread(
-            header, lambda: place.backend(opened.logs), records, options.log
-        )
+        self.loop = LoopThread(header, lambda: place.backend(opened.logs), records, options.log)
         self.state, self.inbox = self.loop.state, self.loop.backend.inbox
         self.cells = cells_of_notebook()
         self.loop.start(self._ended)

@@ -116,8 +116,8 @@ class OutputReader:
 class Terminal:
     """A descriptor of the caller, to which output is written without blocking while possible.
 
-    If it takes nothing, for example because a user has stopped it, up to `UNSENT_BYTES_MAX` wait
-    for it. After that, writing blocks. Output is dropped if it cannot be written.
+    If it takes nothing, for example because a user has stopped it, up to `UNSENT_BYTES_MAX`
+    wait for it. After that, writing blocks. Output is dropped if it cannot be written.
     """
 
     def __init__(self, descriptor: int, attend: Attend) -> None:

@@ -18,6 +18,7 @@ import sys
 import time
 from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -310,10 +311,8 @@ def flush() -> None:
     Without such output it makes no system call.
     """
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(AttributeError, OSError, ValueError):  # It was closed or replaced.
             stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # User code has replaced or closed it.
 
 
 def pickled(value: Any) -> bytes:

@@ -92,9 +92,9 @@ class Workers(ABC):
         The runner is pickled once for each key and sent once to each worker, and again when the
         sys.path of this process has changed; otherwise a later runner for the same key is
         ignored. `kept` is the pickle of the value that an earlier attempt kept. A task that
-        `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what the
-        task prints, all of it before `wait` returns its reply. UserCodeError for a task that
-        cannot be sent; then the slot is still free.
+        `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what
+        the task prints, all of it before `wait` returns its reply. UserCodeError for a task
+        that cannot be sent; then the slot is still free.
         """
         try:
             if self._paths.get(key) != sys.path:
