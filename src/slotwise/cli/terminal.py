@@ -136,11 +136,18 @@ def _finish(results: Sequence[Result], output: OutputOptions) -> None:
             for name, reason in result.failed.items():
                 show_message(
                     f"slotwise: {result.scheduler}: job {printable(name)} failed:"
-                    f" {in_short(reason)}"
+                    f" {in_short(reason)}{_place_of_output(result, name)}"
                 )
-                if result.folder and (kept := RunFolder(result.folder).logs(name)).is_dir():
-                    show_message(f"  what its tasks printed is in {kept}; see slotwise logs")
         raise typer.Exit(1)
+
+
+def _place_of_output(result: Result, job: str) -> str:
+    """Where the output of the tasks of a failed job is, unless the reason names it."""
+    if result.folder is None:
+        return ""
+    kept = RunFolder(result.folder).logs(job)
+    is_new = kept.is_dir() and str(kept) not in result.failed[job]
+    return f"; what its tasks printed is in {kept}" if is_new else ""
 
 
 def _print_results(results: Sequence[Result], as_json: bool) -> None:
