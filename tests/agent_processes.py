@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from ssl import Purpose
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from slotwise.backends.agents.agent import BEAT_SECONDS, AgentConfig, line_for
 from slotwise.backends.agents.backend import AgentsBackend
 from slotwise.backends.agents.slots import AgentHost, AgentSlots, connect
+from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Entry, Inbox
 from slotwise.backends.live import LiveBackend
@@ -132,10 +133,10 @@ class EagerSlots(AgentSlots):
     source: Loopback
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+        self, slot: int, key: str, task: bytes, kept: Pickle = b"", **options: Any
     ) -> None:
         """Start a task at once."""
-        super().start_pickled(slot, key, task, kept, sleeps=sleeps)
+        super().start_pickled(slot, key, task, kept, **options)
         self._flush()
 
     def request_stop(self, slot: int, until: float) -> None:
@@ -284,6 +285,7 @@ def run_on_agents() -> None:
         slots: int | Mapping[str, int] | Cluster,
         *,
         is_open: bool = False,
+        logs: AttemptLogs | None = None,
     ) -> None:
         cluster = slots if isinstance(slots, Cluster) else LocalBackend.cluster(slots)
         given, agents = list(executions), EagerSlots()
@@ -295,7 +297,7 @@ def run_on_agents() -> None:
         self._waiting, self._end_reason = [], ""  # type: ignore[attr-defined]
         self._is_open, self._is_reported = is_open, False  # type: ignore[attr-defined]
         try:
-            LiveBackend.__init__(self, given, cluster, agents, is_open=is_open)
+            LiveBackend.__init__(self, given, cluster, agents, is_open=is_open, logs=logs)
         except BaseException:
             source.close()
             raise

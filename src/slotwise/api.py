@@ -36,6 +36,7 @@ from slotwise.running import (
 from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, processors, read_source
 
 if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
+    from slotwise.backends.attempt_logs import AttemptLogs
     from slotwise.backends.live import LiveBackend
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.replay import Replay
@@ -120,7 +121,7 @@ def _simulate(
         scheduler, "simulated", visible, believed, source, options, parameters, later=later
     )
     return spec.run(
-        lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)),
+        lambda _: nullcontext(SimulatedBackend(cluster, jobs, truth)),
         [Duration(tasks)] if tasks >= TASKS_MANY else [],
     )
 
@@ -149,7 +150,9 @@ def run(
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
-    it within seconds. Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result
+    it within seconds. What tasks print and the log are kept in the folder of the run, which
+    `slotwise logs` reads; `keep=False` keeps nothing, and a path names another folder. Ctrl-C
+    raises RunInterrupted (a KeyboardInterrupt), which has the result
     so far. RunLost, raised if a Dask cluster has lost all hosts and no others can join, has it
     as well.
     """
@@ -196,7 +199,7 @@ def _run_on_dask(
             False,
             history,
             options,
-            lambda executions: AgentsBackend(executions, workers, hosts),
+            lambda executions, logs: AgentsBackend(executions, workers, hosts, logs=logs),
         )
     finally:
         workers.close()
@@ -233,7 +236,7 @@ def _run(
     is_emulated: bool,
     history: str | Path | None,
     options: RunOptions,
-    backend: Callable[[Sequence[Execution]], LiveBackend] | None = None,
+    backend: Callable[[Sequence[Execution], AttemptLogs | None], LiveBackend] | None = None,
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
@@ -264,9 +267,9 @@ def _run(
         parameters["slots"] = dict(host.slots)
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     if backend is not None:
-        return spec.run(lambda: backend(executions))
+        return spec.run(lambda logs: backend(executions, logs))
     with enter(sum(cluster.capacity.values()), processors(), warn_user):
-        return spec.run(lambda: LocalBackend(executions, cluster))
+        return spec.run(lambda logs: LocalBackend(executions, cluster, logs=logs))
 
 
 def compare(
@@ -384,7 +387,9 @@ def write_report(
 
 
 def _options_for(options: RunOptions, name: str) -> RunOptions:
-    """The options of a comparison for one scheduler, which has a log of its own."""
+    """The options of a comparison for one scheduler, which has files of its own."""
+    if isinstance(options.keep, str | Path):
+        options = replace(options, keep=Path(options.keep) / name)
     if options.log is None:
         return options
     log = Path(options.log)

@@ -165,13 +165,14 @@ class Result:
     """The result of a workload under one scheduler on one backend.
 
     `log` has the turns of the run: in memory, or, if the run wrote a log file, read from that
-    file each time they are iterated.
+    file each time they are iterated. `folder` has what its tasks printed, if the run was kept.
     """
 
     scheduler: str
     backend: Literal["live", "simulated"]
     outcome: Outcome = field(repr=False)
     log: Log = field(repr=False)
+    folder: Path | None = field(default=None, repr=False)
 
     @property
     def jobs(self) -> dict[str, dict[str, float | None]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 from slotwise import __version__
+from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.signals import undisturbed
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
@@ -45,6 +46,7 @@ from slotwise.policy.scheduler import (
     make_scheduler,
 )
 from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
+from slotwise.run_folder import Keep, OpenRun, check_keep
 from slotwise.sources import Source, objective_of
 
 
@@ -63,6 +65,7 @@ class Options(TypedDict, total=False):
     shuffle: Shuffle | None
     attempts_max: int
     log: str | Path | None
+    keep: Keep
     progress: Record | None
 
 
@@ -112,6 +115,11 @@ class RunOptions:
     ] = None
     attempts_max: Annotated[int, "Maximum attempts of a task.", 1] = ATTEMPTS_MAX
     log: Annotated[str | Path | None, "File for the log (JSON Lines)."] = None
+    keep: Annotated[
+        Keep,
+        "Keep log and output in the folder of the run, for `slotwise logs`; by default of live"
+        " runs.",
+    ] = None
     progress: Annotated[
         Record | None, "Called for every turn; by default, a notebook shows a table with bars."
     ] = None
@@ -131,6 +139,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_file("log", self.log)
+        check_keep(self.keep)
         if not isinstance(self.preemption, Preemption | None):
             raise InputError(
                 f"preemption is {self.preemption!r}; expected a slotwise.Preemption, such as"
@@ -207,23 +216,25 @@ class RunSpec:
 
     def run(
         self,
-        make_backend: Callable[[], AbstractContextManager[Backend]],
+        make_backend: Callable[[AttemptLogs | None], AbstractContextManager[Backend]],
         more: Sequence[Record] = (),
     ) -> Result:
         """Run the loop on a backend and return the result; `more` also get each turn.
 
-        The backend is created last, after all checks of input. If the log or the history cannot
-        be written at the end, RunUnrecorded has the result. RunLost has it if no host is left.
+        The backend is created last, after all checks of input, with what keeps the output of
+        attempts. If the log or the history cannot be written at the end, RunUnrecorded has the
+        result. RunLost has it if no host is left.
         """
         header = self.header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         state = initial_state(header)
         log, file, meter = Log(header), None, MetricsCollector(header)
+        opened = OpenRun(self.options.keep, header, self.options.log, self.source.file)
         from slotwise.insight.report.notebook import NotebookProgress, notebook_display
 
         try:
             with ExitStack() as stack:
-                records: list[Record] = [meter, *more]
+                records: list[Record] = [meter, *more, stack.enter_context(opened)]
                 if path := self.options.log:
                     file = stack.enter_context(LogFile(path, header))
                     records.append(file)
@@ -236,17 +247,17 @@ class RunSpec:
                     records.append(stack.enter_context(NotebookProgress(show, title)))
                 records += [stack.enter_context(listener) for listener in self.listeners]
                 with undisturbed():  # A started backend is always closed.
-                    backend = stack.enter_context(make_backend())
+                    backend = stack.enter_context(make_backend(opened.logs))
                 run_loop(scheduler, backend, state, all_of(records))
         except KeyboardInterrupt:
-            raise RunInterrupted(_result(meter, log, file)) from None
+            raise RunInterrupted(_result(meter, log, file, opened)) from None
         except HostsLostError as error:
-            raise RunLost(error, _result(meter, log, file)) from error
+            raise RunLost(error, _result(meter, log, file, opened)) from error
         except InputError as error:
             if not state.is_done:
                 raise
-            raise RunUnrecorded(error, _result(meter, log, file)) from error
-        return _result(meter, log, file)
+            raise RunUnrecorded(error, _result(meter, log, file, opened)) from error
+        return _result(meter, log, file, opened)
 
     def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
         """Return all that is needed to repeat the decisions. The run itself starts from it."""
@@ -274,10 +285,11 @@ class RunSpec:
         )
 
 
-def _result(meter: MetricsCollector, log: Log, file: LogFile | None) -> Result:
+def _result(meter: MetricsCollector, log: Log, file: LogFile | None, opened: OpenRun) -> Result:
     """The result of a run. If its log is in a file, the turns are read from there."""
     has_turns = file is not None and file.is_kept and file.has_begun
-    return Result.measured(meter, file.log() if file and has_turns else log)
+    result = Result.measured(meter, file.log() if file and has_turns else log)
+    return replace(result, folder=None if opened.folder is None else opened.folder.path)
 
 
 def check_jobs(

@@ -53,11 +53,13 @@ class Source:
     """A workload, and the rates that estimate the work of programs and the speeds of hosts.
 
     history  the database that the rates are from, which is read once
+    file     the path of the workload, or empty if it is not from a file
     """
 
     workload: Workload
     rates: Rates = field(default_factory=Rates)
     history: str | Path | None = None
+    file: str = ""
 
     def with_options(
         self,
@@ -90,7 +92,7 @@ class Source:
         )
         if history in (None, self.history):
             return replace(self, workload=workload)
-        return Source(workload, estimate_rates(read_history(history)), history)
+        return Source(workload, estimate_rates(read_history(history)), history, self.file)
 
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
@@ -243,12 +245,13 @@ def read_source(workload: WorkloadLike) -> Source:
     """Return the source of a workload. InputError without jobs, and for repeated ids."""
     if isinstance(workload, Source):
         return workload
+    file = str(workload) if isinstance(workload, str | Path) else ""
     if isinstance(workload, str | Path):
         workload = read_workload(workload)
     if not isinstance(workload, Workload):
         jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
         workload = Workload(tuple(jobs))
-    source = Source(workload)
+    source = Source(workload, file=file)
     ids = Counter(_stated(entry).id for entry in map(_checked, source.workload.jobs))
     if not ids:
         raise InputError("there are no jobs; give at least one")

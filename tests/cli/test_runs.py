@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -289,7 +290,7 @@ def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
     assert done.exit_code == 1
     assert done.stderr.count("\nbroken\n") == 1
     assert done.stderr.count("the command exited with code 3") == 2
-    assert done.stderr.splitlines()[-1].endswith("the command exited with code 3")
+    assert re.search(r": the command exited with code 3; see /.*/bad/0.4.err$", done.stderr)
     assert done.stderr.count("failed for the same reason") == 3
     assert "code 3" not in done.stdout
 

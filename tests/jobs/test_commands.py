@@ -13,7 +13,7 @@ import pytest
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.job import Phase, Tasks
 from slotwise.jobs import Execution
-from slotwise.jobs.commands import TAIL_BYTES, Commands, LastBytes, plan_commands
+from slotwise.jobs.commands import Commands, plan_commands
 
 
 def plan(folder: Path, command: Any, **options: Any) -> Commands:
@@ -73,37 +73,16 @@ def test_a_failed_command_shows_its_code_and_the_end_of_its_stderr(
 
 
 def test_a_command_without_an_output_leaves_no_files(
-    tmp_path: Path, drive: Callable[[Execution], None]
+    tmp_path: Path, drive: Callable[[Execution], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What it prints is discarded, but the message of a failure has the end of its stderr."""
+    """What it prints goes where its worker prints."""
     job = plan_commands(
         "j", "echo a; echo e >&2; echo $SLOTWISE_TASK > mine", base_dir=tmp_path
     )
     drive(job)
+    assert capfd.readouterr() == ("a\n", "e\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    assert (job.output, job.result) == ("", None)
-    with pytest.raises(SlotwiseError) as caught:
-        drive(plan_commands("j", "echo why >&2; exit 3", base_dir=tmp_path))
-    meant = "the last lines of its stderr:\nwhy\nthe command exited with code 3"
-    assert str(caught.value) == meant
-
-
-def test_stderr_without_an_output_uses_no_disk_and_little_memory(
-    tmp_path: Path, drive: Callable[[Execution], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However much is written, only the end is kept, and no file is open for it."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
-    with LastBytes() as written:
-        for _ in range(50):
-            os.write(written.fileno(), b"x" * 60_000 + b"\nend\n")
-        kept = written.last_bytes()
-    assert len(kept) == TAIL_BYTES
-    assert kept.endswith(b"xx\nend\n")
-    command = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo why >&2; exit 3"
-    with pytest.raises(SlotwiseError, match=r"x\nwhy\nthe command exited with code 3$"):
-        drive(plan_commands("j", command, base_dir=tmp_path))
-    with pytest.raises(SlotwiseError, match=r"early\nthe command exited with code 4$"):
-        drive(plan_commands("j", "sleep 60 & echo early >&2; exit 4", base_dir=tmp_path))
+    assert (job.output, job.result, job.is_shown) == ("", None, False)
 
 
 def test_a_killed_command_shows_its_signal(

@@ -9,7 +9,7 @@ from slotwise import Session
 from slotwise.running import Options
 
 METHODS = """
-    add_host change close command executor explain hosts jobs map now remove_host run
+    add_host change close command executor explain folder hosts jobs map now remove_host run
     set_objective set_pools slots submit
 """
 

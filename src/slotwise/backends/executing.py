@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
+from slotwise.backends.attempt_logs import AttemptLogs, AttemptOutput
 from slotwise.backends.signals import undisturbed
 from slotwise.core.decisions import Launch
 from slotwise.core.errors import InputChanged, SlotwiseError, WorkFolderError
@@ -27,18 +28,23 @@ from slotwise.core.events import (
     TaskKilled,
 )
 from slotwise.core.job import PhaseId
+from slotwise.jobs.commands import last_lines
 from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The input of an attempt: the runner and its key, arguments, and the kept value."""
+    """The input of an attempt: the runner and its key, arguments, and the kept value.
+
+    `output` takes what it prints.
+    """
 
     runner_key: str
     runner: Callable[..., object]
     arguments: tuple[object, ...]
     kept: Pickle
     sleeps: bool
+    output: AttemptOutput
 
 
 class Executing:
@@ -58,6 +64,7 @@ class Executing:
     wake     ends the wait of the backend, from any thread, so that it calls `finish_commits`
     forget   is called with the key of a runner that is not needed any more, and the name of the
              folder of its job on hosts with their own folders
+    logs     where the output of attempts is kept, or None
     """
 
     def __init__(
@@ -66,7 +73,9 @@ class Executing:
         report: Callable[[Event], None],
         wake: Callable[[], None],
         forget: Callable[[str, str], None],
+        logs: AttemptLogs | None = None,
     ) -> None:
+        self._logs = logs
         self._now, self._report, self._forget_runner = now, report, forget
         self._jobs: dict[str, LiveJob] = {}
         # Attempts reported as lost that may still run.
@@ -103,7 +112,7 @@ class Executing:
             reason = f"{execution.describe(name, task)}: it cannot be started: {objection}"
             self._report(TaskFailed(self._now(), phase, task, attempt, reason, lost=True))
             return None
-        live.running.add((name, task))
+        live.running[name, task] = None
         live.begun[name][task] = attempt
         if obstacle:
             self.failed(launch, f"it cannot be started: {obstacle}", lost=True)
@@ -121,7 +130,12 @@ class Executing:
             )
             return None
         kept = live.kept.get((name, task), b"")
-        return Start(live.runner_key, execution.runner, arguments, kept, execution.sleeps)
+        output = AttemptOutput(self._logs, execution.job, launch, is_shown=execution.is_shown)
+        output.link(execution.output_files(name, task, attempt))
+        live.running[name, task] = output
+        return Start(
+            live.runner_key, execution.runner, arguments, kept, execution.sleeps, output
+        )
 
     def slots_of(self, launch: Launch) -> int:
         """The slots that an attempt occupies."""
@@ -156,6 +170,9 @@ class Executing:
     def finished(self, launch: Launch, result: object, seconds: float) -> None:
         """Store the result of an attempt; commit the job if it was the last task."""
         live = self._jobs[launch.phase.job]
+        output = live.end_output(launch)
+        if output is not None and output.is_shown and (path := output.path):
+            live.execution.printed(launch.phase.phase, launch.task, path)
         if live.is_broken(launch):
             self.killed(launch)
         elif live.given_up:
@@ -177,13 +194,15 @@ class Executing:
         """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task
-        lacks_input = False
+        output, lacks_input = live.end_output(launch), False
         lost = lost or isinstance(reason, LostAttemptError)
         if isinstance(reason, LostInputError):
             try:
                 lacks_input, lost = self._lacks(live, reason), True
             except (OSError, WorkFolderError) as error:
                 reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
+        if output is not None and isinstance(reason, str):
+            reason = _with_output(reason, output)
         if live.execution.absorbs(name, task, str(reason), lost):
             self._done(live, launch, 0.0)
             return
@@ -246,6 +265,7 @@ class Executing:
             kept = b""  # All of its tasks are repeated.
         if kept:
             live.kept[launch.phase.phase, launch.task] = kept
+        live.end_output(launch)
         live.discard(launch)
         saved = work if kept else 0.0
         self._report(
@@ -286,6 +306,8 @@ class Executing:
         """Remove the output of unfinished jobs; no attempt runs any more. Idempotent."""
         while self._jobs:
             _, live = self._jobs.popitem()
+            for output in filter(None, live.running.values()):
+                output.close()
             live.later = None
             live.execution.close(succeeded=False)
         while self._abandoned:
@@ -378,7 +400,7 @@ class Executing:
             self._one_less(live, launch)
 
     def _one_less(self, live: LiveJob, launch: Launch) -> None:
-        live.running.discard((launch.phase.phase, launch.task))
+        live.running.pop((launch.phase.phase, launch.task), None)
         self._close_if_given_up(live)
 
     def _close_if_given_up(self, live: LiveJob) -> None:
@@ -391,6 +413,15 @@ class Executing:
         del self._jobs[job]
         if live.runner_key == job:
             self._forget_runner(job, live.folder)
+
+
+def _with_output(reason: str, output: AttemptOutput) -> str:
+    """The reason of a failure with the end of stderr, if that was not shown, and its file."""
+    if not output.is_shown:
+        reason = last_lines(output.tail) + reason
+    if path := output.path:
+        reason += f"\nits output: {path}" if "\n  File " in reason else f"; see {path}"
+    return reason
 
 
 def _sentence(error: Exception) -> str:
@@ -414,7 +445,8 @@ class LiveJob:
     """A job on a live backend that is not over.
 
     begun    the number of the last attempt begun of each task, by phase; 0 if there is none
-    running  the tasks with a running attempt, or with one that is being committed
+    running  the tasks with a running attempt, or with one that is being committed, and the
+             output of the former
     kept     the values kept by stopped attempts of tasks that are not done, by phase and number
     open     the number of phases that may still get tasks
     broken   for each broken gang, its last attempt that does not count
@@ -428,7 +460,7 @@ class LiveJob:
     tasks_left: int
     begun: dict[str, array[int]]
     runner_key: str
-    running: set[tuple[str, int]] = field(default_factory=set)
+    running: dict[tuple[str, int], AttemptOutput | None] = field(default_factory=dict)
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
     open: int = 0
@@ -476,6 +508,15 @@ class LiveJob:
             ):
                 return done
         return sorted(needed)
+
+    def end_output(self, launch: Launch) -> AttemptOutput | None:
+        """Close the output of an attempt that has ended, and return it if it had any."""
+        place = launch.phase.phase, launch.task
+        output = self.running.get(place)
+        if output is not None:
+            output.close()
+            self.running[place] = None
+        return output
 
     def is_broken(self, launch: Launch) -> bool:
         """Whether an attempt belongs to a gang that was broken after it began."""

@@ -9,6 +9,7 @@ from math import inf
 from types import TracebackType
 from typing import Self
 
+from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.executing import Executing
 from slotwise.backends.inbox import Ask, Inbox, StopTask
 from slotwise.backends.local.unresponsive import ResponseChange, ResponseMonitor
@@ -70,8 +71,12 @@ class LiveBackend(ABC):
         workers: Workers,
         *,
         is_open: bool,
+        logs: AttemptLogs | None = None,
     ) -> None:
-        """Start the hosts of `cluster`. `workers` has no slots yet and is closed with it."""
+        """Start the hosts of `cluster`. `workers` has no slots yet and is closed with it.
+
+        `logs` keeps what attempts print.
+        """
         given = list(executions)
         self.inbox = Inbox(given, workers.wake, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
@@ -95,6 +100,7 @@ class LiveBackend(ABC):
             report=lambda event: self._events.append(event),
             wake=self._workers.wake,
             forget=self._forget,
+            logs=logs,
         )
         for execution in given:
             if not isinstance(execution, DeferredExecution):
@@ -313,7 +319,13 @@ class LiveBackend(ABC):
         key, runner = start.runner_key, start.runner
         try:
             self._workers.start(
-                slot, key, runner, start.arguments, start.kept, sleeps=start.sleeps
+                slot,
+                key,
+                runner,
+                start.arguments,
+                start.kept,
+                sleeps=start.sleeps,
+                output=start.output,
             )
         except UserCodeError as error:
             self._jobs.failed(self._release(slot), self._placed(str(error), launch.host))

@@ -19,6 +19,7 @@ from slotwise.core.log import RULES, following
 from slotwise.core.rates import Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
+from slotwise.run_folder import RunFolder
 from slotwise.sources import read_source
 from slotwise.workload.workload import DataflowJob, Described
 
@@ -26,12 +27,27 @@ if TYPE_CHECKING:
     from slotwise.jobs.dataflow.stages import StagedGraph
 
 
-LogPath = Annotated[Path, typer.Argument(metavar="LOG", help="A log written by --log.")]
+LogPath = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[LOG]", help="A log written by --log [default: that of the last run]."
+    ),
+]
+
+
+def last_log() -> Path:
+    """The log of the last run that is kept. InputError if there is none."""
+    return RunFolder.last().log
 
 
 def report_logs(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs to show.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")],
+    logs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[LOG...]", help="Logs to show [default: that of the last run]."
+        ),
+    ] = None,
     pictures: Annotated[bool, typer.Option(help="Also write PNG and SVG.")] = False,
 ) -> None:
     """Write a page that works offline from the logs of one or several runs.
@@ -39,7 +55,7 @@ def report_logs(
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
     with ExitStack() as stack:
-        read = [stack.enter_context(following(log)) for log in logs]
+        read = [stack.enter_context(following(log)) for log in logs or [last_log()]]
         results = [Result.of_log(log) for log in read]
         written = api.write_report(results, output, pictures=pictures)
     for path in written:
@@ -47,16 +63,18 @@ def report_logs(
 
 
 def replay_log(
-    log: LogPath,
+    log: LogPath = None,
     as_json: Json = False,
 ) -> None:
     """Repeat all decisions of a log and compare them one by one.
 
     Exit code 1 if a decision differs.
 
+    `slotwise replay`
+
     `slotwise replay run.jsonl`
     """
-    replay = api.replay(log)
+    replay = api.replay(log or last_log())
     found = replay.difference
     if as_json:
         print_json(
@@ -89,7 +107,7 @@ def replay_log(
 
 
 def explain_log(
-    log: LogPath,
+    log: LogPath = None,
     at: Annotated[float | None, typer.Option("--at", help="An instant, in seconds.")] = None,
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
@@ -100,7 +118,7 @@ def explain_log(
     instant: the shares of its pools, its demand, the jobs that hold the slots, and the jobs
     that are served before it and after it.
 
-    `slotwise explain run.jsonl`
+    `slotwise explain`
 
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
@@ -108,7 +126,7 @@ def explain_log(
     from slotwise.insight.report.tables import wait_lines
 
     question: Any = job, at  # An instant without a job is refused.
-    found: Any = api.explain(log, *question)
+    found: Any = api.explain(log or last_log(), *question)
     if at is None:
         lines, plain = wait_lines(found), {"waits": [wait.to_plain() for wait in found]}
     else:

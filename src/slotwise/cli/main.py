@@ -16,6 +16,7 @@ from slotwise.cli.commands import (
     show_dataflow,
     show_history,
 )
+from slotwise.cli.logs import show_logs
 from slotwise.cli.options import (
     AggregateName,
     Json,
@@ -311,6 +312,7 @@ def _compare(
 app.command(name="report")(report_logs)
 app.command(name="replay")(replay_log)
 app.command(name="explain")(explain_log)
+app.command(name="logs")(show_logs)
 app.command(name="show")(show_dataflow)
 app.command(name="history")(show_history)
 

@@ -70,6 +70,11 @@ FORMS |= {
             typer.Option(help="Copy in separate slots, not in those that compute."),
         ],
     },
+    "keep": {
+        "keep": Annotated[
+            bool | None, typer.Option("--keep/--no-keep", help=get_args(HINTS["keep"])[1])
+        ]
+    },
     "log": {},
     "progress": {},
 }

@@ -32,6 +32,7 @@ from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
 from slotwise.insight.report.tables import comparison_table, jobs_table
 from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
+from slotwise.run_folder import RunFolder
 from slotwise.sources import Source, read_source
 
 FILE_WIDTH = 10_000
@@ -135,9 +136,18 @@ def _finish(results: Sequence[Result], output: OutputOptions) -> None:
             for name, reason in result.failed.items():
                 show_message(
                     f"slotwise: {result.scheduler}: job {printable(name)} failed:"
-                    f" {in_short(reason)}"
+                    f" {in_short(reason)}{_place_of_output(result, name)}"
                 )
         raise typer.Exit(1)
+
+
+def _place_of_output(result: Result, job: str) -> str:
+    """Where the output of the tasks of a failed job is, unless the reason names it."""
+    if result.folder is None:
+        return ""
+    kept = RunFolder(result.folder).logs(job)
+    is_new = kept.is_dir() and str(kept) not in result.failed[job]
+    return f"; what its tasks printed is in {kept}" if is_new else ""
 
 
 def _print_results(results: Sequence[Result], as_json: bool) -> None:

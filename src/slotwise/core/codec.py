@@ -6,8 +6,10 @@ them gives the same float again. Fields that older logs lack get their defaults.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from itertools import starmap
 from math import inf
 from typing import Any
@@ -101,6 +103,29 @@ def encode(entry: Event | Decision) -> Plain:
         if not plain[omitted]:
             del plain[omitted]
     return plain
+
+
+def frequent(entry: Event | Decision) -> str:
+    """An entry of a kind of which each task has one, as JSON, faster than by `encode`.
+
+    Empty for other entries.
+    """
+    if type(entry) is TaskFinished and type(entry.at) is type(entry.seconds) is float:
+        where = f'"phase":{_json(*entry.phase)},"task":{entry.task}'
+        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}}}'
+        return f'{{"is":"TaskFinished","at":{entry.at!r},{where},{ended}'
+    if type(entry) is Launch:
+        where = f'"phase":{_json(*entry.phase)},"task":{entry.task}'
+        host = f'"host":{_json(entry.host)},"locality":{int(entry.locality)}'
+        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}}}'
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _json(*strings: str) -> str:
+    """A string, or several as a list."""
+    listed = ",".join(map(json.dumps, strings))
+    return listed if len(strings) == 1 else f"[{listed}]"
 
 
 def decode(plain: Mapping[str, Any]) -> Event | Decision:

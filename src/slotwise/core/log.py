@@ -359,10 +359,13 @@ class LogFile:
 
     A live run whose log cannot be written any more continues without it, because others wait
     for its work. A warning is logged at once, and the end of the context raises the InputError.
+    With `bytes_max` the log is best effort: no error of writing is raised, and before it would
+    become larger it ends with a note, which readers ignore as an incomplete line.
     """
 
-    def __init__(self, path: str | Path, header: Header) -> None:
-        self._path, self._header = path, header
+    def __init__(self, path: str | Path, header: Header, bytes_max: int | None = None) -> None:
+        self._path, self._header, self._bytes_max = path, header, bytes_max
+        self._is_cut = False
         self.has_begun = False  # Until then, the file has an earlier log.
         self._error: InputError | None = None
         self._file = _open(path)
@@ -376,13 +379,13 @@ class LogFile:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Write one turn; before the first, empty the file and write the header."""
-        if self._error is not None:
+        if self._error is not None or self._is_cut:
             return
         try:
             self._begin()
-            self._write(Turn(now, events, decisions).to_plain())
+            self._write(_line_of(now, events, decisions))
         except InputError as error:
-            if self._header.backend != "live":
+            if self._header.backend != "live" and self._bytes_max is None:
                 raise
             self._error = error
             logger.warning("slotwise: the run continues without its log: %s", error)
@@ -393,13 +396,17 @@ class LogFile:
             with telling(self._path):
                 if self.is_kept:
                     self._file.truncate(0)
-            self._write(self._header.to_plain())
+            self._write(_dumped(self._header.to_plain()))
             self.has_begun = True
 
-    def _write(self, plain: dict[str, Any]) -> None:
+    def _write(self, line: str) -> None:
         with telling(self._path):
-            line = json.dumps(plain, separators=(",", ":"), default=_number)
-            self._file.write(line + "\n")
+            if self._bytes_max is not None:
+                self._bytes_max -= len(line) + 1
+                if self._bytes_max < 0:
+                    self._is_cut = True
+                    line = '{"is":"Cut","reason":"the limit of the size of the log"}'
+            self._file.write(line if self._is_cut else line + "\n")
             if self._header.backend == "live":
                 self._file.flush()
 
@@ -415,7 +422,7 @@ class LogFile:
         if self._error is not None:
             with suppress(OSError):
                 self._file.close()
-            if kind is None:
+            if kind is None and self._bytes_max is None:
                 raise self._error
             return
         if kind is None:
@@ -440,6 +447,17 @@ def _open(path: str | Path) -> TextIOWrapper:
     return file
 
 
+def _line_of(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> str:
+    """A turn as it is in the file."""
+    parts = (",".join(map(_encoded, entries)) for entries in (events, decisions))
+    at = repr(now) if type(now) is float else _dumped(now)
+    return '{{"now":{},"events":[{}],"decisions":[{}]}}'.format(at, *parts)
+
+
+def _encoded(entry: Event | Decision) -> str:
+    return codec.frequent(entry) or _dumped(codec.encode(entry))
+
+
 def _number(value: object) -> float:
     """A number of another type, such as one of NumPy, as it is written in JSON."""
     if isinstance(value, WHOLE):
@@ -447,3 +465,7 @@ def _number(value: object) -> float:
     if isinstance(value, NUMBER):
         return float(value)
     raise TypeError(f"a log cannot hold {value!r}")
+
+
+_dumped = json.JSONEncoder(separators=(",", ":"), default=_number).encode
+"""A plain value as it is in the file."""

@@ -8,13 +8,12 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
@@ -40,9 +39,6 @@ TAIL_BYTES, TAIL_LINES = 4000, 10
 
 ENDING_SECONDS = 5.0
 """How long a task waits for processes that it has killed to end."""
-
-FLUSH_SECONDS = 0.5
-"""How long the last bytes of stderr are awaited if a process of the command still holds it."""
 
 ONE_CORE = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -93,8 +89,8 @@ class CommandRunner:
     def __call__(self, task: int, attempt: int, files: tuple[str, str] | None) -> None:
         """Run the command to its end. Raises SlotwiseError unless it exits with 0.
 
-        `files` are the paths for stdout and stderr. Without them both are discarded, and a
-        message has the end of stderr all the same.
+        `files` are the paths for stdout and stderr. Without them the command writes to those of
+        the worker.
         If the task is asked to stop, all processes of the command get SIGTERM, and the task
         ends when they have ended. Otherwise, processes that outlive the command are killed.
         """
@@ -105,11 +101,10 @@ class CommandRunner:
         mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _adopt(True)
         try:
-            stdout, stderr = files or (os.devnull, None)
-            stderr_file = _opened(stderr) if stderr else LastBytes()
-            with _opened(stdout) as out, stderr_file as err:
-                code = self._run(task, attempt, out, err, before)
-                said = _tail(_last_bytes(err)) if code else ""
+            with ExitStack() as stack:
+                opened = [stack.enter_context(_opened(path)) for path in files or ()]
+                code = self._run(task, attempt, opened, before)
+                said = _end_of(opened[1]) if code and opened else ""
         finally:
             _end_rest(before)
             _adopt(False)
@@ -120,7 +115,10 @@ class CommandRunner:
         if code:
             raise SlotwiseError(f"{said}the command {_ended(code)}")
 
-    def _run(self, task: int, attempt: int, out: Any, err: Any, before: frozenset[int]) -> int:
+    def _run(
+        self, task: int, attempt: int, opened: Sequence[BinaryIO], before: frozenset[int]
+    ) -> int:
+        out, err = opened or (None, None)
         numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
         stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
         try:
@@ -172,8 +170,10 @@ class Commands(Execution):
     """The execution of a command; created by `plan_commands`.
 
     The files of stdout and stderr appear in the output only if all tasks succeed. They come
-    from the attempts that succeeded. Without an output there are no files.
+    from the attempts that succeeded. Without an output the job itself has no files.
     """
+
+    is_shown = False
 
     def __init__(
         self, job: Job, runner: CommandRunner, output: str | None, *, overwrite: bool = False
@@ -217,6 +217,10 @@ class Commands(Execution):
             self._lacks_results = False
             self.runner = self._command.with_results()
         return (task, attempt, self._staged(task, attempt) or None)
+
+    def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
+        """Return the files that become part of the output if the attempt succeeds."""
+        return self._staged(task, attempt)
 
     def describe(self, phase: str, task: int) -> str:
         """Return the task and its command, for messages."""
@@ -291,7 +295,7 @@ def plan_commands(
 ) -> Commands:
     """Check a job of commands and prepare it to run. Nothing is written yet.
 
-    Without an output, what the commands print is discarded.
+    Without an output, what the commands print is only kept in the folder of the run.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -399,48 +403,6 @@ def _ended(code: int) -> str:
     return f"was killed by signal {-code}"
 
 
-class LastBytes:
-    """A pipe for a command to write into, of which the last bytes are kept.
-
-    However much is written, memory and disk stay bounded.
-    """
-
-    def __init__(self) -> None:
-        self._read_end, self._write_end = os.pipe()
-        self._kept = bytearray()
-        self._reader = threading.Thread(target=self._read, name="slotwise stderr", daemon=True)
-        self._reader.start()
-
-    def fileno(self) -> int:
-        """The descriptor to write to."""
-        return self._write_end
-
-    def last_bytes(self) -> bytes:
-        """The last bytes that were written. Call it once, when the command has ended.
-
-        Processes that outlive the command may keep the pipe open; their bytes are not awaited.
-        """
-        self.__exit__()
-        self._reader.join(FLUSH_SECONDS)
-        return bytes(self._kept)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._write_end >= 0:
-            os.close(self._write_end)
-            self._write_end = -1
-
-    def _read(self) -> None:
-        # Otherwise a signal could interrupt this thread and not the wait for the command.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        with open(self._read_end, "rb", buffering=0) as pipe:
-            while data := pipe.read(65536):
-                self._kept += data
-                del self._kept[:-TAIL_BYTES]
-
-
 def _opened(path: str) -> BinaryIO:
     """The file at a path."""
     try:
@@ -449,15 +411,13 @@ def _opened(path: str) -> BinaryIO:
         raise OutputError.of(path, error) from error
 
 
-def _last_bytes(stderr: BinaryIO | LastBytes) -> bytes:
-    """The last bytes that a command has written."""
-    if isinstance(stderr, LastBytes):
-        return stderr.last_bytes()
+def _end_of(stderr: BinaryIO) -> str:
+    """Return the last lines of a file with the stderr of a command, for a message."""
     stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - TAIL_BYTES))
-    return stderr.read()
+    return last_lines(stderr.read())
 
 
-def _tail(end: bytes) -> str:
+def last_lines(end: bytes) -> str:
     """Return the last lines of stderr with a heading; empty if there are none."""
     lines = end.decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
     return "\n".join(["the last lines of its stderr:", *lines, ""]) if lines else ""

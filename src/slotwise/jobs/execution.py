@@ -34,6 +34,9 @@ class Execution(ABC):
     waits = False
     """Whether attempts hold slots without computing for some time, which `waited` returns."""
 
+    is_shown = True
+    """Whether the terminal shows what tasks print."""
+
     unpickles = False
     """Whether results are unpickled in this process. If not, `finished` gets the bytes that a
     task returns, and for anything else the pickle that its worker made of it."""
@@ -91,9 +94,19 @@ class Execution(ABC):
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return the arguments of `runner` for an attempt at its launch. Keep them small."""
 
+    def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
+        """Return the local files to which an attempt writes its stdout and stderr, if any.
+
+        They exist until `discard` or `close` is called. Otherwise it prints to its worker.
+        """
+        return ()
+
     def describe(self, phase: str, task: int) -> str:
         """Return the task for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
         return f"{phase} task {task} of job {self.job.id}"
+
+    def printed(self, phase: str, task: int, path: str) -> None:
+        """Note the file with the output of an attempt; `finished` is called next."""
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Store the return value of an attempt. The first to finish wins. May raise OSError."""

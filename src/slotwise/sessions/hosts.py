@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from slotwise.backends.agents.source import dask_workers
+from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local.backend import LocalBackend, check_emulated, on_this_machine
 from slotwise.backends.local.presence import Presence, enter
@@ -38,7 +39,7 @@ class SessionPlace:
     """
 
     cluster: Cluster
-    backend: Callable[[], LiveBackend]
+    backend: Callable[[AttemptLogs | None], LiveBackend]
     presence: Presence | None
     discard: Callable[[], None]
 
@@ -53,7 +54,10 @@ def place_for(
         cluster = _cluster(slots)
         presence = enter(sum(cluster.capacity.values()), processors(), warn_user)
         return SessionPlace(
-            cluster, lambda: LocalBackend((), cluster, is_open=True), presence, presence.close
+            cluster,
+            lambda logs: LocalBackend((), cluster, is_open=True, logs=logs),
+            presence,
+            presence.close,
         )
     if slots is not None:
         raise InputError(
@@ -69,7 +73,7 @@ def place_for(
         raise
     return SessionPlace(
         cluster_of(hosts),
-        lambda: AgentsBackend((), source, hosts, is_open=True),
+        lambda logs: AgentsBackend((), source, hosts, is_open=True, logs=logs),
         None,
         source.close,
     )

@@ -28,7 +28,8 @@ from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import MAX_ROWS, ShownJob, ShownSession, session_html
 from slotwise.jobs.execution import Execution
-from slotwise.running import check_jobs, existing, warn_user
+from slotwise.run_folder import OpenRun
+from slotwise.running import RunOptions, check_jobs, existing, warn_user
 from slotwise.sessions.calls import PHASE, OpenCalls
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
@@ -48,8 +49,7 @@ class SessionCore:
         header: Header,
         learning: ProgramHistory,
         place: SessionPlace,
-        progress: Record | None,
-        log: str | Path | None,
+        options: RunOptions,
     ) -> None:
         """InputError for a log that cannot be written; SlotwiseError if no workers start."""
         self.pools, self.objective = PoolTree(header.pools), Objective(**header.objective)
@@ -65,9 +65,11 @@ class SessionCore:
         self.display: LiveDisplay | None = None
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
-        records = [*filter(None, (learning.record, progress)), self._on_turn]
+        self.opened = opened = OpenRun(options.keep, header, options.log)
+        own: list[Record] = [opened, self._on_turn]
+        records = [*filter(None, (learning.record, options.progress)), *own]
         self.files = CallFiles(is_local=place.presence is not None)  # Else, on other hosts.
-        self.loop = LoopThread(header, place.backend, records, log)
+        self.loop = LoopThread(header, lambda: place.backend(opened.logs), records, options.log)
         self.state, self.inbox = self.loop.state, self.loop.backend.inbox
         self.cells = cells_of_notebook()
         self.loop.start(self._ended)

@@ -92,6 +92,8 @@ class Session:
                     decides
     attempts_max    how often a task may fail before its job does
     log             file to write the log to
+    keep            whether to keep the log and what tasks print, for `slotwise logs`, as by
+                    default; or the path of the folder for them
     progress        called for every turn of the loop, with the instant, events and decisions
 
     From `objective` on, these are options of `slotwise.run`. InputError for invalid options;
@@ -124,7 +126,7 @@ class Session:
             learning = ProgramHistory(history, place.cluster)
             spec = RunSpec(scheduler, "live", (), place.cluster, Source(workload), given, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-            self._intake = SessionCore(header, learning, place, given.progress, given.log)
+            self._intake = SessionCore(header, learning, place, given)
         except BaseException:
             place.discard()
             raise
@@ -341,6 +343,12 @@ class Session:
     def slots(self) -> int:
         """The number of slots of all hosts that are present."""
         return self._intake.slots
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with the log and what tasks printed; None with `keep=False`."""
+        opened = self._intake.opened.folder
+        return None if opened is None else opened.path
 
     def hosts(self) -> list[Host]:
         """The present hosts; a drained host is present until its last task has ended."""

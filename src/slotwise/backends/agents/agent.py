@@ -23,14 +23,17 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
+from slotwise.backends.attempt_logs import ATTEMPT_BYTES_MAX, ERR, STREAMS
 from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
 from slotwise.backends.local.workers import Reply
 from slotwise.core.errors import SlotwiseError
+from slotwise.jobs.commands import TAIL_BYTES
 from slotwise.jobs.hosts.auth import (
     RefusedError,
     Security,
@@ -59,6 +62,9 @@ BEAT_SECONDS = 1.0
 
 FULL_SECONDS = 0.002
 """The pause after a failed accept because the process has no file descriptor left."""
+
+UNSENT_BYTES_MAX = 4 << 20
+"""The size of messages that wait to be sent from which tasks that print wait, too."""
 
 LINGER_SECONDS = 60.0
 """How long an agent waits for a manager, by default."""
@@ -282,6 +288,7 @@ class Service:
                     self._beat()
                     beats_at = now + self._config.beats
                 stream.flush()
+                processes.read_output(stream.unsent < UNSENT_BYTES_MAX)
                 if awaited != stream.events:
                     awaited = stream.events
                     processes.attend(stream.channel, awaited, self._on_readable)
@@ -313,9 +320,11 @@ class Service:
         what, *details = message
         processes = self._processes
         if what == "start":
-            slot, attempt, key, task, kept, sleeps = details
+            slot, attempt, key, task, kept, sleeps, is_shown, is_kept = details
             self._attempts[slot] = attempt
-            processes.start_pickled(slot, key, task, kept, sleeps=sleeps)
+            send = partial(self._pass_output, slot, attempt)
+            output = SentOutput(send, is_shown=is_shown, is_kept=is_kept)
+            processes.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
         elif what == "learn":
             processes.learn(*details)
         elif what == "forget":
@@ -335,6 +344,10 @@ class Service:
             slot, attempt, seconds = details
             if self._attempts.get(slot) == attempt:
                 processes.request_stop(slot, time.monotonic() + seconds)
+
+    def _pass_output(self, slot: int, attempt: int, stream: str, data: bytes) -> None:
+        if self._attempts.get(slot) == attempt:
+            self._stream.send(["output", slot, attempt, stream, data])
 
     def _pass_on(self, answer: Reply) -> None:
         attempt = self._attempts.pop(answer.slot, None)
@@ -368,6 +381,36 @@ class Service:
             raise SlotwiseError(
                 f"has lost its folder {self._files}, which was removed by another program"
             )
+
+
+class SentOutput:
+    """What an attempt prints, for its manager (a `Printing`).
+
+    If the manager keeps it, all is sent at once, up to what it keeps. Of the rest, the end of
+    stderr is sent when the attempt has ended, for the message if it has failed.
+    """
+
+    def __init__(
+        self, send: Callable[[str, bytes], None], *, is_shown: bool, is_kept: bool
+    ) -> None:
+        self._send, self.is_shown, self.is_kept = send, is_shown, is_kept
+        room = ATTEMPT_BYTES_MAX + 1 if is_kept else 0  # With one more, the manager cuts it.
+        self._room, self._rest = dict.fromkeys(STREAMS, room), b""
+
+    def write(self, stream: str, data: bytes) -> None:
+        """Send some bytes of a stream, or keep the end of them."""
+        room = self._room[stream]
+        self._room[stream] = max(0, room - len(data))
+        if room:
+            self._send(stream, data[:room])
+        if stream == ERR:
+            self._rest = (self._rest + data[room:])[-TAIL_BYTES:]
+
+    def close(self) -> None:
+        """Send the end of stderr that was not sent."""
+        if self._rest:
+            self._send(ERR, self._rest)
+            self._rest = b""
 
 
 def main() -> None:

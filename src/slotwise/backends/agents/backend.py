@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from slotwise.backends.agents.slots import AgentHost, AgentSlots
+from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.inbox import Ask
 from slotwise.backends.live import LiveBackend
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
@@ -66,6 +67,7 @@ class AgentsBackend(LiveBackend):
         *,
         grace: float = GRACE,
         is_open: bool = False,
+        logs: AttemptLogs | None = None,
     ) -> None:
         """Start with `hosts`, to which `source` has connected."""
         self._source, self._is_open = source, is_open
@@ -74,7 +76,8 @@ class AgentsBackend(LiveBackend):
         self._waiting: list[AgentHost] = []  # until commits on these hosts have ended
         self._is_reported = False  # that no host is left
         self._end_reason = ""  # why no more hosts can join; empty while they can
-        super().__init__(executions, cluster_of(hosts, grace), self._agents, is_open=is_open)
+        cluster = cluster_of(hosts, grace)
+        super().__init__(executions, cluster, self._agents, is_open=is_open, logs=logs)
         source.watch(
             lambda host: self.inbox.put(Ask(partial(self._join, host))),
             lambda why: self.inbox.put(Ask(partial(self._end_joining, why))),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
+from slotwise.backends.attempt_logs import STREAMS, Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
 from slotwise.backends.local.process import interpreter_options
@@ -110,6 +111,7 @@ class AgentSlots(Workers):
         self.addresses: dict[str, str] = {}  # by host, where its agent listens
         self.why: dict[str, str] = {}  # by host, why its agent has disconnected
         self._running: dict[int, int] = {}  # by slot, the number of the attempt
+        self._outputs: dict[int, Printing | None] = {}  # by slot
         self._progress: dict[int, tuple[float, float | None]] = {}
         self._attempts = 0
         self._count = 0
@@ -135,6 +137,7 @@ class AgentSlots(Workers):
         for slot in slots:
             hosts.append(self._host_of.pop(slot))
             self._running.pop(slot, None)
+            self._outputs.pop(slot, None)
             self._progress.pop(slot, None)
         for host in hosts[:1]:  # A host may have no slots.
             self._dismiss([host])
@@ -147,7 +150,14 @@ class AgentSlots(Workers):
                 self._leave(host)
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+        self,
+        slot: int,
+        key: str,
+        task: bytes,
+        kept: Pickle = b"",
+        *,
+        sleeps: bool = False,
+        output: Printing | None = None,
     ) -> None:
         """See `Workers`."""
         if reason := too_large(len(task) + len(kept)):
@@ -155,13 +165,15 @@ class AgentSlots(Workers):
         host = self._host_of[slot]
         self._attempts += 1
         self._running[slot] = self._attempts
+        self._outputs[slot] = output
         self._progress.pop(slot, None)
         if key not in host.keys:
             host.keys.add(key)
             host.stream.send(["learn", key, self._runners[key]])
-        host.stream.send(
-            ["start", slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
-        )
+        is_shown = output is None or output.is_shown
+        is_kept = output is not None and output.is_kept
+        start = [slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
+        host.stream.send(["start", *start, is_shown, is_kept])
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """See `Workers`."""
@@ -257,6 +269,13 @@ class AgentSlots(Workers):
             if self._running.get(slot) == attempt:
                 del self._running[slot]
                 replies.append(Reply(slot, status, body, 0.0, seconds))
+        elif what == "output":
+            local, attempt, stream, data = details
+            if stream not in STREAMS or not isinstance(data, bytes):
+                raise ValueError("it is not output")
+            output = self._outputs.get(slot := host.slot(local))
+            if self._running.get(slot) == attempt and output is not None:
+                output.write(stream, data)
         elif what == "beat":
             stopped, reports = details
             host.stopped = frozenset(stopped)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
+from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.backends.local.processes import Processes
@@ -34,10 +35,11 @@ class LocalBackend(LiveBackend):
         slots: int | Mapping[str, int] | Cluster,
         *,
         is_open: bool = False,
+        logs: AttemptLogs | None = None,
     ) -> None:
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
         self._processes = Processes(stdout=1 if is_open else 2)
-        super().__init__(executions, cluster, self._processes, is_open=is_open)
+        super().__init__(executions, cluster, self._processes, is_open=is_open, logs=logs)
 
     @staticmethod
     def cluster(slots: int | Mapping[str, int]) -> Cluster:

@@ -150,11 +150,14 @@ FUNCTIONS = frozenset((FunctionType, BuiltinFunctionType))
 class CallResult:
     """The pickled value or exception of a call; a large value is in a file."""
 
-    __slots__ = ("is_value", "packed")
+    __slots__ = ("is_value", "packed", "printed")
 
-    def __init__(self, is_value: bool, packed: bytes | StoredResult) -> None:
-        """`is_value` if the call returned; otherwise it raised."""
-        self.is_value, self.packed = is_value, packed
+    def __init__(self, is_value: bool, packed: bytes | StoredResult, printed: str = "") -> None:
+        """`is_value` if the call returned; otherwise it raised.
+
+        `printed` is the file with its output, which the cause of an exception names.
+        """
+        self.is_value, self.packed, self.printed = is_value, packed, printed
 
     def value(self) -> object:
         """The value that the call returned. Raises what unpickling raises."""
@@ -166,6 +169,8 @@ class CallResult:
         """The exception of the call; its cause has the traceback in the worker process."""
         assert not self.is_value
         packed, text = pickle.loads(cast(bytes, self.packed))
+        if self.printed:
+            text = f"{text}\nits output: {self.printed}"
         try:
             error = pickle.loads(packed)
             error.__cause__ = RemoteTraceback(text)
@@ -197,6 +202,7 @@ class CallStream(Execution):
         self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
         self.phase = PhaseId(job.id, job.phases[0].name)
+        self._printed = -1, ""  # The last task that has printed, and the file with its output.
         self.count = self.taken = 0  # The calls added, and those that the loop has taken.
         self._is_put = False
 
@@ -245,13 +251,18 @@ class CallStream(Execution):
         """The names of the call and the job, for messages."""
         return f"call {task} of {self.job.id}"
 
+    def printed(self, phase: str, task: int, path: str) -> None:
+        """Note the file with the output of a call that has just ended."""
+        self._printed = task, path
+
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass on the result of a call, which stays pickled. Raises ValueError if invalid."""
         if not isinstance(result, bytes) or result[:1] not in (VALUE, RAISED, STORED):
             raise ValueError("it is not the result of a call")
         kind, packed = result[:1], result[1:]
         if kind != STORED:
-            self._end(task, CallResult(kind == VALUE, packed))
+            last, path = self._printed
+            self._end(task, CallResult(kind == VALUE, packed, path if last == task else ""))
             return
         folder, *spans = json.loads(packed)
         # The worker does not choose the path: the file is removed with the result.

@@ -15,7 +15,9 @@ from contextlib import suppress
 from math import isnan
 from typing import Any
 
+from slotwise.backends.attempt_logs import ERR, OUT
 from slotwise.backends.local import worker
+from slotwise.backends.local.output import WorkerOutput, pipe
 from slotwise.backends.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 from slotwise.jobs.commands import HASH_SEED
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, descendants
@@ -68,10 +70,9 @@ class WorkerProcess:
         self,
         environment: Mapping[str, str],
         unready: int,
-        stdout: int,
         options: Sequence[str] = (),
     ) -> None:
-        """`options` are those of its interpreter.
+        """`options` are those of its interpreter. What it prints is in `output`.
 
         With -E, only PYTHONHASHSEED is kept of the variables of Python, because the hashes of
         strings must be equal in all workers.
@@ -83,6 +84,8 @@ class WorkerProcess:
                 if name == HASH_SEED or not name.startswith("PYTHON")
             }
         command = [sys.executable, *OWN_OPTIONS, *(o for o in options if o != "-E")]
+        (out, to_out), (err, to_err) = pipe(), pipe()
+        self.output = WorkerOutput({OUT: out, ERR: err})
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         lifeline, ours = os.pipe()
@@ -100,11 +103,14 @@ class WorkerProcess:
                 pass_fds=passed,
                 start_new_session=True,  # A group to kill, and Ctrl-C only for the manager.
                 stdin=subprocess.DEVNULL,
-                stdout=stdout,
+                stdout=to_out,
+                stderr=to_err,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
+            to_out.close()
+            to_err.close()
             os.close(lifeline)
             os.close(page)
         self.channel = self._socket.fileno()

@@ -13,10 +13,13 @@ import resource
 import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
+from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
+from slotwise.backends.local.output import OutputReader
 from slotwise.backends.local.pacing import MIN_SPEED, CpuThrottle
 from slotwise.backends.local.process import GarbledError, WorkerProcess, interpreter_options
 from slotwise.backends.local.unresponsive import is_stopped
@@ -44,7 +47,7 @@ DEFAULTS = {
 }
 """Defaults for the environment of the workers, below the manager's and the caller's."""
 
-WORKER_FILES, FILES_SPARE = 3, 16
+WORKER_FILES, FILES_SPARE = 5, 16
 """The descriptors that the manager needs for each worker, and the number kept for other use."""
 
 WORKER_BYTES = 5 << 20
@@ -81,9 +84,10 @@ class Processes(Workers):
 
     `speeds` has a number of at most 1 for each slot, by default 1: the part of the time for
     which its worker runs while it has a task. Slots may be added and removed at any time; the
-    number of a slot is not reused. The output of user code is written to the descriptor
-    `stdout`, by default stderr, so that it does not mix with our own output. New workers have
-    the `options` of the interpreter, by default those of this one.
+    number of a slot is not reused. The output of user code is passed to its attempt. It is also
+    shown unless the attempt says otherwise: at the descriptor `stdout`, by default stderr, so
+    that it does not mix with our own output. New workers have the `options` of the interpreter,
+    by default those of this one.
 
     SlotwiseError if a worker process cannot be started.
     """
@@ -104,7 +108,6 @@ class Processes(Workers):
         self._to_throttle: set[int] = (
             set()
         )  # slots whose worker will be slowed once it is ready
-        self._stdout = stdout
         self.options = interpreter_options()
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._dying: list[WorkerProcess] = []
@@ -113,6 +116,8 @@ class Processes(Workers):
         self._poll.register(self._wakeup.channel, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._others: dict[int, Callable[[int], None]] = {}  # by channel; see `attend`
+        self._output = OutputReader(stdout, self.attend)
+        self.reads_output = True
         self._workers: dict[int, WorkerProcess] = {}  # by slot
         self._count = 0  # of all slots so far
         try:
@@ -158,7 +163,14 @@ class Processes(Workers):
                 self._throttle.forget(slot)
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+        self,
+        slot: int,
+        key: str,
+        task: bytes,
+        kept: Pickle = b"",
+        *,
+        sleeps: bool = False,
+        output: Printing | None = None,
     ) -> None:
         """See `Workers`."""
         assert not self._workers[slot].busy
@@ -166,6 +178,7 @@ class Processes(Workers):
             # The worker died while idle, so no task is lost.
             self._replace(slot)
             self._send(slot, key, task, kept)
+        self._workers[slot].output.attempt = output
         if self._throttle is not None and self._speeds[slot] < 1 and not sleeps:
             self._to_throttle.add(slot)
             self._throttle_if_ready(slot)
@@ -179,14 +192,20 @@ class Processes(Workers):
         while True:
             left = None if until is None else until - time.monotonic()
             is_woken = False
-            for channel, event in self._poll.poll(milliseconds(left)):
+            ready = self._poll.poll(milliseconds(left))
+            if ready and ready[-1][0] == self._output.channel:
+                del ready[-1]
+                self._output.read_ready()
+            for channel, event in ready:
                 if channel == self._wakeup.channel:
                     self._wakeup.reset()
                     is_woken = True
                 elif channel in self._others:
                     self._others[channel](event)
                     is_woken = True
-                elif reply := self._serve(self._by_channel[channel], event):
+                elif (slot := self._by_channel.get(channel)) is not None and (
+                    reply := self._serve(slot, event)
+                ):
                     replies.append(reply)
             if is_woken or replies or (until is not None and time.monotonic() >= until):
                 return replies
@@ -199,8 +218,15 @@ class Processes(Workers):
         if events:
             self._others[channel] = callback
             self._poll.register(channel, events)
+            self._await_output()
         elif self._others.pop(channel, None):
             self._poll.unregister(channel)
+
+    def read_output(self, reads: bool) -> None:
+        """Read what tasks print from now on, or let those that print much wait."""
+        if reads != self.reads_output:
+            self.reads_output = reads
+            self._await_output()
 
     def wake(self) -> None:
         """See `Workers`."""
@@ -251,6 +277,7 @@ class Processes(Workers):
             worker.reap()
         self._dying, self._workers = [], {}
         self._by_channel = {}
+        self._output.close()
         self._wakeup.close()
 
     def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
@@ -275,9 +302,12 @@ class Processes(Workers):
             self._watch(worker)
         if not event & ~select.POLLOUT:
             return None
+        was_ready = worker.ready
         try:
             reply = worker.receive()
         except EOFError:
+            self._output.read([worker.output])
+            worker.output.end_attempt()
             words = worker.exit_reason()
             return self._replace_dead_worker(
                 slot, "exited" if worker.ended_itself else "lost", words
@@ -287,7 +317,10 @@ class Processes(Workers):
         if reply is None:
             self._throttle_if_ready(slot)
             return None
+        if not (was_ready and self.reads_output):  # `poll` may have come before the task.
+            self._output.read([worker.output])
         worker.busy = False
+        worker.output.end_attempt()
         what, started, seconds, body = reply
         self._stop_throttling(slot, started, started + seconds)
         if what == TORN:
@@ -325,10 +358,19 @@ class Processes(Workers):
 
     def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
         speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
-        worker = WorkerProcess(self._environment | speed, unready, self._stdout, self.options)
+        worker = WorkerProcess(self._environment | speed, unready, self.options)
         self._by_channel[worker.channel] = slot
         self._watch(worker)
+        self._output.add(worker.output)
+        self._await_output()
         return worker
+
+    def _await_output(self) -> None:
+        """Make output the last channel of `poll`; see `output.py`."""
+        with suppress(KeyError):
+            self._poll.unregister(self._output.channel)
+        if self.reads_output:
+            self._poll.register(self._output.channel, select.POLLIN)
 
     def _throttle_if_ready(self, slot: int) -> None:
         """Slow the worker of a slot from now on, if it is to be slowed and is ready.
@@ -353,11 +395,15 @@ class Processes(Workers):
 
 def check_room(workers: int) -> None:
     """InputError for more workers than the limits of this machine allow now."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     reasons = []
     if files != resource.RLIM_INFINITY:
-        free = files - len(os.listdir("/proc/self/fd")) - FILES_SPARE
+        used = len(os.listdir("/proc/self/fd")) + FILES_SPARE
+        if files < used + workers * WORKER_FILES <= most_files:
+            files = used + workers * WORKER_FILES
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, most_files))
+        free = files - used
         reasons.append(
             (free // WORKER_FILES, f"a program may open {files} files (see ulimit -n)")
         )

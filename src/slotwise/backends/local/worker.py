@@ -18,6 +18,7 @@ import sys
 import time
 from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -291,6 +292,7 @@ class Server:
         finally:
             self._attempt = None
             task.end()
+            flush()
 
     def _until(self) -> Callable[[], float | None]:
         """A function that returns when the next task is killed, or None without a request."""
@@ -301,6 +303,16 @@ class Server:
         """Write the progress of the current task to the shared memory."""
         self._word[3], self._word[4] = done, total
         self._word[2] = self._number
+
+
+def flush() -> None:
+    """Write what a task has printed without a line break, so that no other task gets it.
+
+    Without such output it makes no system call.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # It was closed or replaced.
+            stream.flush()
 
 
 def pickled(value: Any) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import cloudpickle
 
+from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import InputChanged
@@ -84,14 +85,16 @@ class Workers(ABC):
         kept: Pickle = b"",
         *,
         sleeps: bool = False,
+        output: Printing | None = None,
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
         The runner is pickled once for each key and sent once to each worker, and again when the
         sys.path of this process has changed; otherwise a later runner for the same key is
         ignored. `kept` is the pickle of the value that an earlier attempt kept. A task that
-        `sleeps` adapts to the speed of its slot itself, and is not slowed. UserCodeError for a
-        task that cannot be sent; then the slot is still free.
+        `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what
+        the task prints, all of it before `wait` returns its reply. UserCodeError for a task
+        that cannot be sent; then the slot is still free.
         """
         try:
             if self._paths.get(key) != sys.path:
@@ -101,7 +104,7 @@ class Workers(ABC):
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
-            self.start_pickled(slot, key, task, kept, sleeps=sleeps)
+            self.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             raise UserCodeError(text) from None
@@ -112,7 +115,14 @@ class Workers(ABC):
 
     @abstractmethod
     def start_pickled(
-        self, slot: int, key: str, task: bytes, kept: Pickle = b"", *, sleeps: bool = False
+        self,
+        slot: int,
+        key: str,
+        task: bytes,
+        kept: Pickle = b"",
+        *,
+        sleeps: bool = False,
+        output: Printing | None = None,
     ) -> None:
         """Start a task in a free slot; its runner is sent once to each worker."""
 

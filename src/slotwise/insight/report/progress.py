@@ -27,7 +27,7 @@ from slotwise.core.events import (
     TaskFinished,
 )
 from slotwise.core.job import Job
-from slotwise.insight.report.text import printable
+from slotwise.insight.report.text import printable, without_file
 
 REDRAW_SECONDS = 0.2
 
@@ -188,9 +188,10 @@ class Progress:
 
     def _why(self, job: str, reason: str, again: str) -> str:
         """Return the reason after a colon, or `again` if it was printed before."""
-        if (job, reason) in self._reasons:
+        key = job, without_file(reason)
+        if key in self._reasons:
             return again
-        self._reasons.add((job, reason))
+        self._reasons.add(key)
         return f": {reason}"
 
     def _print_at(self, instant: float, text: str) -> None:

@@ -166,6 +166,15 @@ _HEADINGS = (
 """The end of a first line after which lines are left out."""
 
 
+_FILE = re.compile(r"(; see |\nits output: )/.+\.(out|err)$")
+"""The end of a reason with the file of an attempt."""
+
+
+def without_file(reason: str) -> str:
+    """A reason that is the same for all attempts that fail in the same way."""
+    return _FILE.sub("", reason)
+
+
 def in_short(reason: str) -> str:
     """Shorten a reason to its first line, with the task, and the line with the error.
 

@@ -220,6 +220,11 @@ class MessageStream:
             self._unsent.clear()  # `receive` reports that the peer has disconnected.
 
     @property
+    def unsent(self) -> int:
+        """The bytes that the last `flush` could not send."""
+        return sum(map(len, self._unsent))
+
+    @property
     def events(self) -> int:
         """The events to wait for with poll."""
         waits = bool(self._unsent) and not self._wants_read

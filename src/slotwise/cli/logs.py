@@ -1,0 +1,186 @@
+"""The command `slotwise logs`: what tasks have printed, and the list of runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files
+from slotwise.cli.options import Json
+from slotwise.cli.terminal import print_json
+from slotwise.core.errors import InputError
+from slotwise.insight.report.text import MISSING, printable, seconds
+from slotwise.run_folder import LOGS, RunFolder
+
+POLL_SECONDS = 0.2
+"""Seconds between looks at the files of a run that is followed."""
+
+COPY_BYTES = 1 << 16
+
+STREAM_NAMES = {OUT: "stdout", ERR: "stderr"}
+
+Chosen = Callable[[AttemptFile], bool]
+
+
+def show_logs(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A job.")] = None,
+    task: Annotated[
+        int | None, typer.Argument(metavar="[TASK]", help="The number of a task of it.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Wait for more output until the run ends.")
+    ] = False,
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="A run, by its id or folder [default: the last one]."),
+    ] = None,
+    out: Annotated[bool, typer.Option("--out", help="Only stdout.")] = False,
+    err: Annotated[bool, typer.Option("--err", help="Only stderr.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.")] = None,
+    lists: Annotated[bool, typer.Option("--list", help="List the runs that are kept.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what the tasks of a run have printed, with a header if there are several files.
+
+    The bytes are printed as they are. With `--json`, the files and their sizes instead.
+
+    `slotwise logs train 3 --err`
+
+    `slotwise logs -f`
+    """
+    if lists:
+        _list_runs(as_json)
+        return
+    folder = RunFolder.last() if run is None else RunFolder.named(run)
+
+    def is_chosen(file: AttemptFile) -> bool:
+        return (
+            job in (None, file.job)
+            and task in (None, file.task)
+            and attempt in (None, file.attempt)
+            and (out == err or out == (file.stream == OUT))
+        )
+
+    if as_json:
+        files = _files(folder, is_chosen)
+        print_json({"run": folder.id, "files": [_plain(file) for file in files]})
+        return
+    if follow:
+        _follow(folder, is_chosen)
+        return
+    files = _files(folder, is_chosen)
+    if not files and job is not None:
+        _refuse_unknown(folder, job)
+    shown = Output(has_headers=len(files) > 1)
+    for file in files:
+        shown.show(file)
+
+
+class Output:
+    """Files on stdout, each continued where it ended before."""
+
+    def __init__(self, *, has_headers: bool) -> None:
+        sys.stdout.flush()
+        self._to: BinaryIO = sys.stdout.buffer
+        self._has_headers = has_headers
+        self._sizes: dict[Path, int] = {}
+        self._last: Path | None = None
+        self._ends_line = True
+
+    def show(self, file: AttemptFile) -> None:
+        """Print what is new in a file, after a header if another one was printed before."""
+        try:
+            with file.path.open("rb") as source:
+                source.seek(self._sizes.get(file.path, 0))
+                while data := source.read(COPY_BYTES):
+                    self._print(file, data)
+        except OSError:
+            return  # The run was removed, or the output to which the file belongs.
+
+    def _print(self, file: AttemptFile, data: bytes) -> None:
+        if self._has_headers and self._last != file.path:
+            between = "" if self._last is None else "\n" if self._ends_line else "\n\n"
+            self._to.write(f"{between}==> {_title(file)} <==\n".encode())
+        self._last = file.path
+        self._sizes[file.path] = self._sizes.get(file.path, 0) + len(data)
+        self._ends_line = data.endswith(b"\n")
+        self._to.write(data)
+        self._to.flush()
+
+
+def _follow(folder: RunFolder, is_chosen: Chosen) -> None:
+    """Print what tasks have printed, and what they print until the run ends."""
+    shown, is_live = Output(has_headers=True), True
+    while is_live:
+        is_live = folder.is_live  # Before looking, so that nothing is missed at the end.
+        for file in _files(folder, is_chosen):
+            shown.show(file)
+        if is_live:
+            time.sleep(POLL_SECONDS)
+
+
+def _files(folder: RunFolder, is_chosen: Chosen) -> list[AttemptFile]:
+    return sorted(filter(is_chosen, attempt_files(folder.path / LOGS)), key=_order)
+
+
+def _order(file: AttemptFile) -> tuple[object, ...]:
+    parts = re.split(r"(\d+)", file.job)  # Then "call-10" comes after "call-2".
+    job = [(int(part) if part.isdecimal() else 0, part) for part in parts]
+    return (job, *file[1:4], file.stream == ERR)
+
+
+def _title(file: AttemptFile) -> str:
+    phase = f" {file.phase}" if file.phase else ""
+    attempt = f" (attempt {file.attempt})" if file.attempt > 1 else ""
+    return printable(f"{file.job}{phase} {file.task}{attempt} {STREAM_NAMES[file.stream]}")
+
+
+def _plain(file: AttemptFile) -> dict[str, Any]:
+    found = {**file._asdict(), "path": str(file.path)}
+    found["stream"] = STREAM_NAMES[file.stream]
+    return {**found, "bytes": file.path.stat().st_size if file.path.exists() else 0}
+
+
+def _refuse_unknown(folder: RunFolder, job: str) -> None:
+    """InputError for a job that has no file at all in this run."""
+    known = sorted({file.job for file in attempt_files(folder.path / LOGS)})
+    if job not in known:
+        names = f"those that did: {', '.join(known)}" if known else "and so has no other"
+        raise InputError(f"job {job!r} has printed nothing in run {folder.id}; {names}")
+
+
+def _list_runs(as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for folder in RunFolder.all():
+        about = folder.about()
+        stated = {
+            key: about.get(key) for key in ("kind", "start", "end", "command", "workload")
+        }
+        counts = {"state": folder.state, "failed": about.get("failed_count", 0)}
+        rows.append({"run": folder.id, **stated, **counts, "path": str(folder.path)})
+    if as_json:
+        print_json({"runs": rows})
+        return
+    if not rows:
+        RunFolder.last()  # Raises an error with the remedy.
+    form = "{:20}  {:10}  {:19}  {:>9}  {:11}  {:>11}  {}"
+    print(form.format("run", "kind", "start", "took", "state", "jobs failed", "command"))
+    for row in rows:
+        print(printable(form.format(*_cells(row))))
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    """A row of the list; the start is in local time."""
+    start, end = row["start"], row["end"]
+    began = datetime.fromtimestamp(start).isoformat(" ", "seconds") if start else MISSING
+    took = seconds(end - start) if start and end else MISSING
+    program, *arguments = row["command"] or [MISSING]
+    command = " ".join([Path(program).name, *arguments])
+    return row["run"], row["kind"], began, took, row["state"], row["failed"], command
