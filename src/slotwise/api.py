@@ -22,13 +22,16 @@ from slotwise.core.errors import InputError, check_type, is_number, option_name
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
+from slotwise.core.loop import Record
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunStopped
+from slotwise.resume import DoneRecord, DoneRecorder, MadeFrom, remaining, verdicts
 from slotwise.running import (
     Options,
     RunOptions,
     RunSpec,
+    check_file,
     checked_names,
     existing,
     warn_user,
@@ -135,6 +138,7 @@ def run(
     dask: Any = None,
     dask_slots: int | None = None,
     history: str | Path | None = None,
+    resume: bool | str | Path = False,
     **options: Unpack[Options],
 ) -> Result:
     """Run a workload in worker processes of this machine, or of a Dask cluster.
@@ -151,14 +155,19 @@ def run(
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
     it within seconds. What tasks print and the log are kept in the folder of the run, which
-    `slotwise logs` reads; `keep=False` keeps nothing, and a path names another folder. Ctrl-C
-    raises RunInterrupted (a KeyboardInterrupt), which has the result
-    so far. RunLost, raised if a Dask cluster has lost all hosts and no others can join, has it
-    as well.
+    `slotwise logs` reads; `keep=False` keeps nothing, and a path names another folder.
+
+    With `resume`, only the jobs run that are not done, or that were made from what has changed
+    since (`slotwise.resume`). Completed jobs are recorded for each workload file. For jobs given
+    in Python, `resume` names the record by a path, such as that of the program.
+
+    Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result so far. RunLost,
+    raised if a Dask cluster has lost all hosts and no others can join, has it as well.
     """
     given = RunOptions.of(options)
     given.check_files(history)
     source = _source(workload, given, existing(history))
+    source, recorders = _resumed(source, resume, given)
     if dask is not None:
         if slots is not None or emulate_hosts:
             raise InputError(
@@ -166,14 +175,37 @@ def run(
                 f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
                 f" {option_name('dask_slots')}"
             )
-        return _run_on_dask(source, scheduler, dask, dask_slots, history, given)
+        return _run_on_dask(source, scheduler, dask, dask_slots, history, given, recorders)
     if dask_slots is not None:
         raise InputError(
             f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
             f" {option_name('dask')}, too"
         )
     cluster = _live_cluster(source, slots, emulate_hosts)
-    return _run(source, scheduler, cluster, emulate_hosts, history, given)
+    return _run(source, scheduler, cluster, emulate_hosts, history, given, more=recorders)
+
+
+def _resumed(
+    source: Source, resume: bool | str | Path, options: RunOptions
+) -> tuple[Source, list[Record]]:
+    """What is left to run, and the record of what is completed, if there is one."""
+    if not isinstance(resume, bool):
+        check_file("resume", resume)
+    elif resume and not source.file:
+        raise InputError(
+            "resume=True is for a workload file; name the record of these jobs by a path, as in"
+            " resume='jobs.py'"
+        )
+    place = source.file if isinstance(resume, bool) else resume
+    if not place or (not resume and options.keep is False):
+        return source, []
+    record, done = DoneRecord(place), dict[str, MadeFrom]()
+    if resume:
+        done = record.read()
+        found = verdicts(source, done)
+        done = {one.job: done[one.job] for one in found if not one.must_run}
+        source = remaining(source, found)
+    return source, [DoneRecorder(record, source, done)]
 
 
 def _run_on_dask(
@@ -183,6 +215,7 @@ def _run_on_dask(
     dask_slots: int | None,
     history: str | Path | None,
     options: RunOptions,
+    more: Sequence[Record],
 ) -> Result:
     from slotwise.backends.agents.source import dask_workers
 
@@ -200,6 +233,7 @@ def _run_on_dask(
             history,
             options,
             lambda executions, logs: AgentsBackend(executions, workers, hosts, logs=logs),
+            more,
         )
     finally:
         workers.close()
@@ -237,6 +271,7 @@ def _run(
     history: str | Path | None,
     options: RunOptions,
     backend: Callable[[Sequence[Execution], AttemptLogs | None], LiveBackend] | None = None,
+    more: Sequence[Record] = (),
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
@@ -267,9 +302,9 @@ def _run(
         parameters["slots"] = dict(host.slots)
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     if backend is not None:
-        return spec.run(lambda logs: backend(executions, logs))
+        return spec.run(lambda logs: backend(executions, logs), more)
     with enter(sum(cluster.capacity.values()), processors(), warn_user):
-        return spec.run(lambda logs: LocalBackend(executions, cluster, logs=logs))
+        return spec.run(lambda logs: LocalBackend(executions, cluster, logs=logs), more)
 
 
 def compare(

@@ -194,7 +194,7 @@ class OpenRun:
                 text = f"keep {str(self._keep)!r}: {why}; name another folder"
                 raise InputError(text) from error
             remedy = "set XDG_STATE_HOME to another folder"
-            _warn(f"this run is not kept in {root}: {why}; {remedy}")
+            warn_of_state(f"this run is not kept in {root}: {why}; {remedy}")
             return self
         if not is_named:
             _remove_old(root, count, size)
@@ -229,7 +229,9 @@ class OpenRun:
         try:
             self._write(about | {"failed_count": len(failed), "bytes": self.folder.size()})
         except OSError as problem:
-            _warn(f"the end of run {self.folder.id} is not recorded: {problem.strerror}")
+            warn_of_state(
+                f"the end of run {self.folder.id} is not recorded: {problem.strerror}"
+            )
         self._lock.release()
         self._lock = None
 
@@ -256,7 +258,7 @@ class OpenRun:
         )
         if self._log is None:
             self._file = LogFile(path / LOG, header, LOG_BYTES_MAX)
-        self.logs = AttemptLogs(path / LOGS, bytes_max, _warn)
+        self.logs = AttemptLogs(path / LOGS, bytes_max, warn_of_state)
 
     def _give_up(self) -> None:
         """Remove what was made of a folder that cannot be used."""
@@ -281,11 +283,16 @@ class OpenRun:
             raise
 
 
-def runs_folder() -> Path:
-    """The folder with the folders of the last runs."""
+def state_folder() -> Path:
+    """The folder of slotwise in the state directory of the user."""
     stated = os.environ.get("XDG_STATE_HOME", "")
     state = stated if os.path.isabs(stated) else os.path.expanduser("~/.local/state")
-    return Path(state, "slotwise", "runs")
+    return Path(state, "slotwise")
+
+
+def runs_folder() -> Path:
+    """The folder with the folders of the last runs."""
+    return state_folder() / "runs"
 
 
 def check_keep(keep: object) -> None:
@@ -343,5 +350,6 @@ def _limit(variable: str, default: int) -> int:
     return int(stated)
 
 
-def _warn(text: str) -> None:
+def warn_of_state(text: str) -> None:
+    """Warn that something in the state directory was not written."""
     warnings.warn(text, SlotwiseWarning, stacklevel=3)

@@ -29,6 +29,7 @@ from slotwise.cli.options import (
     objective_asked,
     parse_slots,
 )
+from slotwise.cli.resumed import Resumed
 from slotwise.cli.terminal import (
     Application,
     cluster_left_out,
@@ -231,6 +232,12 @@ def _run(
     dask: DaskAddress = None,
     dask_slots: DaskSlots = None,
     overwrite: Overwrite = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Run only what is not done or has changed.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which jobs would run, and why.")
+    ] = False,
     history: History = None,
     scheduling: Scheduling,
     output: OutputOptions,
@@ -241,9 +248,17 @@ def _run(
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
 
+    `slotwise run jobs.yaml --resume`
+
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
+    resumed = Resumed(file, is_wanted=resume)
+    if dry_run:
+        resumed.show_dry_run(read_source(file), as_json=output.as_json)
+        return
     with results_shown(file, output) as (source, results):
+        if not resumed.show(source):
+            return
         options = scheduling.options(source, output.log)
         note = cluster_left_out(source, emulate_hosts, dask)
         with Progress(errors(), f"{scheduler}, live", note=note) as progress:
@@ -256,6 +271,7 @@ def _run(
                 dask=dask,
                 dask_slots=dask_slots,
                 history=history,
+                resume=resume,
                 **options,
             )
         results.append(result)

@@ -165,8 +165,8 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, list[Result]]]:
     """Read a workload, and show the results that the block adds to the list.
 
-    Exits with 1 if a job failed. If a run is stopped, lost or not fully recorded, shows the
-    results so far before the error message.
+    Without results nothing is shown. Exits with 1 if a job failed. If a run is stopped, lost
+    or not fully recorded, shows the results so far before the error message.
     """
     source, results = read_source(file), list[Result]()
     output.check(file)
@@ -176,7 +176,8 @@ def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, l
         with suppress(typer.Exit):
             _finish([*stop.earlier, stop.result], output)
         raise
-    _finish(results, output)
+    if results:
+        _finish(results, output)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:

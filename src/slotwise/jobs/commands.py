@@ -284,6 +284,7 @@ def plan_commands(
     output: str | Path | None = None,
     *,
     tasks: int = 1,
+    inputs: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     work: float | None = None,
@@ -295,7 +296,8 @@ def plan_commands(
 ) -> Commands:
     """Check a job of commands and prepare it to run. Nothing is written yet.
 
-    Without an output, what the commands print is only kept in the folder of the run.
+    Without an output, what the commands print is only kept in the folder of the run. Only
+    `resume.py` reads `inputs`.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.

@@ -120,6 +120,7 @@ class ProgramJob(JobProperties):
 
 COMMAND_SETTINGS = (
     "tasks",
+    "inputs",
     "env",
     "cwd",
     "work",
@@ -291,6 +292,7 @@ def command(
     *,
     id: str,
     tasks: int = 1,
+    inputs: str | Path | Sequence[str | Path] = (),
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     work: float | None = None,
@@ -303,7 +305,8 @@ def command(
 
     In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
-    estimated work of all tasks together, in seconds. `properties` are the fields of
+    estimated work of all tasks together, in seconds. `inputs` are the files that it reads: if
+    one changes, `--resume` runs it again. `properties` are the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -316,6 +319,7 @@ def command(
         output=None if output is None else _path(id, "output", output),
         settings={
             "tasks": tasks,
+            "inputs": _paths(id, inputs),
             "env": env,
             "cwd": cwd,
             "work": work,

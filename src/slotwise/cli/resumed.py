@@ -1,0 +1,61 @@
+"""The options `--resume` and `--dry-run` of `slotwise run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from slotwise.cli.terminal import errors, print_json, show_message
+from slotwise.insight.report.text import printable
+from slotwise.resume import DoneRecord, Verdict, verdicts
+from slotwise.sources import Source
+
+
+class Resumed:
+    """Shows what a run of a workload file leaves out, because it is done."""
+
+    def __init__(self, file: Path, *, is_wanted: bool) -> None:
+        """Unless it `is_wanted`, all jobs run."""
+        self._is_wanted = is_wanted
+        self._done = DoneRecord(file).read() if is_wanted else {}
+
+    def show(self, source: Source) -> bool:
+        """Say which jobs run, and why; whether there are any."""
+        if not self._is_wanted:
+            return True
+        found = verdicts(source, self._done)
+        show_message(f"slotwise: {_summary(found)}")
+        left = [one for one in found if one.must_run]
+        if 0 < len(left) < len(found):
+            errors().print(_table(left))
+        return bool(left)
+
+    def show_dry_run(self, source: Source, *, as_json: bool) -> None:
+        """Print which jobs would run, and why. Nothing is run or written."""
+        found = verdicts(source, self._done)
+        if as_json:
+            print_json(
+                {"jobs": [{"id": v.job, "runs": v.must_run, "why": v.why} for v in found]}
+            )
+            return
+        print(_summary(found))
+        Console(soft_wrap=True).print(_table(found))
+
+
+def _summary(found: Sequence[Verdict]) -> str:
+    runs, jobs = sum(one.must_run for one in found), len(found)
+    if not runs:
+        return f"all {jobs} jobs are done, and nothing has changed"
+    return f"{jobs - runs} of {jobs} jobs are done; {runs} run{'s' * (runs == 1)}"
+
+
+def _table(found: Sequence[Verdict]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("job", "", "why"):
+        table.add_column(heading, no_wrap=heading != "why")
+    for one in found:
+        table.add_row(printable(one.job), "runs" if one.must_run else "", printable(one.why))
+    return table

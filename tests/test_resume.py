@@ -1,0 +1,141 @@
+"""`resume=True` runs what is not done, or was made from what has changed since."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slotwise
+from slotwise.core.errors import InputError
+from slotwise.resume import DoneRecord, verdicts
+from slotwise.sources import read_source
+
+WORKFLOW = """
+slotwise: 1
+jobs:
+  - {id: make, command: [sh, make.sh, data.csv, half.csv], inputs: [extra.txt]}
+  - {id: sort, command: "sort half.csv > sorted.csv", after: [make]}
+  - {id: show, command: "cat half.csv", output: out/show, after: [make]}
+  - {id: check, command: "test -e ready", after: [sort, show]}
+  - {id: end, command: "echo end", after: [check]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workflow whose fourth job fails until there is a file `ready`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "flow.yaml").write_text(WORKFLOW)
+    (tmp_path / "make.sh").write_text("cat $1 extra.txt > $2\n")
+    (tmp_path / "data.csv").write_text("b\na\n")
+    (tmp_path / "extra.txt").write_text("c\n")
+    return tmp_path
+
+
+def ran(folder: Path, **options: Any) -> list[str]:
+    """The jobs that a resumed run has run."""
+    result = slotwise.run(folder / "flow.yaml", slots=2, **{"resume": True, **options})
+    return sorted(result.jobs)
+
+
+def reasons(folder: Path) -> dict[str, str]:
+    """Why each job must run; "done" for those that need not."""
+    file = folder / "flow.yaml"
+    return {v.job: v.why for v in verdicts(read_source(file), DoneRecord(file).read())}
+
+
+def test_only_what_is_not_done_runs_again(folder: Path) -> None:
+    """The failed job, what waits for it, and finally nothing."""
+    assert ran(folder) == ["check", "end", "make", "show", "sort"]
+    assert ran(folder) == ["check", "end"]
+    (folder / "ready").touch()
+    assert ran(folder) == ["check", "end"]
+    assert ran(folder) == []
+    assert set(reasons(folder).values()) == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("change", "job", "why"),
+    [
+        (
+            lambda one: (one / "make.sh").write_text("cat $1 > $2"),
+            "make",
+            "file make.sh changed",
+        ),
+        (lambda one: (one / "data.csv").write_text("z\n"), "make", "file data.csv changed"),
+        (lambda one: (one / "extra.txt").unlink(), "make", "input extra.txt is gone"),
+        (lambda one: (one / "sorted.csv").unlink(), "sort", "file sorted.csv is gone"),
+        (lambda one: (one / "half.csv").write_text("z"), "make", "file half.csv changed"),
+        (lambda one: (one / "out").rename(one / "away"), "show", "its output out/show is gone"),
+        (
+            lambda one: (one / "flow.yaml").write_text(WORKFLOW.replace("echo end", "echo e")),
+            "end",
+            "its description changed",
+        ),
+    ],
+)
+def test_what_has_changed_runs_again(folder: Path, change: Any, job: str, why: str) -> None:
+    """With all that waits for it, for the stated reason."""
+    (folder / "ready").touch()
+    ran(folder)
+    change(folder)
+    found = reasons(folder)
+    assert found[job] == why
+    after = {"make": {"sort", "show", "check", "end"}, "sort": {"check", "end"}}
+    after |= {"show": {"check", "end"}, "end": set()}
+    assert {name for name, reason in found.items() if reason != "done"} == {job, *after[job]}
+
+
+def test_an_output_is_replaced_by_that_of_the_next_run(folder: Path) -> None:
+    """Which slotwise has written; no option is needed."""
+    ran(folder)
+    (folder / "data.csv").write_text("z\n")
+    assert "show" in ran(folder)
+    assert (folder / "out/show/task-00000.out").read_text() == "z\nc\n"
+
+
+def test_a_run_that_is_not_resumed_runs_everything_and_is_recorded(folder: Path) -> None:
+    """With `keep=False` nothing is recorded."""
+    assert len(ran(folder, resume=False)) == 5
+    assert ran(folder) == ["check", "end"]
+    (folder / "ready").touch()
+    shutil.rmtree(folder / "out")
+    assert len(ran(folder, resume=False, keep=False)) == 5
+    assert reasons(folder)["check"] == "not done"
+
+
+def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
+    """Line by line."""
+    ran(folder)
+    record = DoneRecord(folder / "flow.yaml")
+    lines = record.path.read_text().splitlines()
+    record.path.write_text("\n".join([lines[0][:-5], "[]", '{"job": 3}', *lines[1:]]))
+    assert record.read().keys() == {"sort", "show"}
+
+
+def test_programs_and_jobs_in_python_are_resumed(folder: Path) -> None:
+    """The record is named by a path; a module beside the program counts."""
+    (folder / "words.py").write_text(
+        "import slotwise\n"
+        "class Words(slotwise.MapReduce):\n"
+        "    def map(self, key, value):\n        yield value, 1\n"
+        "    def reduce(self, key, values):\n        yield key, sum(values)\n"
+    )
+    place = folder / "words.py"
+
+    def jobs() -> list[str]:
+        program = slotwise.mapreduce(
+            f"{place}:Words", folder / "data.csv", folder / "out/words", id="words"
+        )
+        last = slotwise.command("echo", id="last", after="words")
+        return sorted(slotwise.run([program, last], slots=2, resume=place).jobs)
+
+    assert jobs() == ["last", "words"]
+    assert jobs() == []
+    (folder / "helper.py").write_text("")
+    assert jobs() == ["last", "words"]
+    with pytest.raises(InputError, match="name the record of these jobs by a path"):
+        slotwise.run([slotwise.command("echo", id="one")], resume=True)
