@@ -7,7 +7,7 @@ from functools import cache
 from math import ceil, inf
 from pathlib import Path
 
-from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.errors import InputError, is_number, option_name, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import check_fits
@@ -107,7 +107,7 @@ def plan_tasks(
     budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
     if scheduler not in tuple(PLANNERS):  # A value that cannot be hashed is unknown, too.
-        raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
+        raise InputError(f"unknown scheduler {scheduler!r}; {suggestion(scheduler, PLANNERS)}")
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))

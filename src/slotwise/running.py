@@ -24,6 +24,7 @@ from slotwise.core.errors import (
     check_path,
     check_range,
     option_name,
+    suggestion,
 )
 from slotwise.core.files import is_same_file
 from slotwise.core.history import HistoryWriter
@@ -124,8 +125,8 @@ class RunOptions:
                     f"{name} is an option of simulations; give"
                     f" simulation=Simulation({name}=...)"
                 )
-            known = ", ".join(cls.__dataclass_fields__)
-            raise InputError(f"unknown option {name!r}; known: {known}")
+            known = cls.__dataclass_fields__
+            raise InputError(f"unknown option {name!r}; {suggestion(name, known)}")
         return cls(**options)
 
     def __post_init__(self) -> None:

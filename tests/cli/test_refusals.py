@@ -31,7 +31,7 @@ def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: P
 
 
 PROGRAMS = {
-    "wordcont, inputs: in, output: out": "unknown program 'wordcont'; installed: grep,",
+    "wordcont, inputs: in, output: out": "unknown program 'wordcont'; did you mean 'wordcount'?",
     "'none.py:A', inputs: in, output: out": "none.py not found; check the path",
     "'own.py:B', inputs: in, output: out": "the file defines no 'B'; it defines A",
     "'own.py:os', inputs: in, output: out": "is not a MapReduce; derive its class from",

@@ -119,4 +119,7 @@ def test_errors_of_users_are_one_tree() -> None:
     assert issubclass(InputError, SlotwiseError)
     error = MissingExtraError("a report", "plots")
     assert isinstance(error, SlotwiseError)
-    assert str(error) == "a report needs an optional part: pip install 'slotwise[plots]'"
+    assert str(error) == (
+        "a report needs an optional part: pip install 'slotwise[plots]', or scripts/setup in a"
+        " checkout"
+    )

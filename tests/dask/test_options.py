@@ -78,7 +78,7 @@ def test_pools_may_be_stated_by_name() -> None:
     ("wrong", "message"),
     [
         ({"pols": []}, "pols: unknown key 'pols'; did you mean 'pools'?"),
-        ({"scheduler": "best"}, "scheduler is 'best': unknown; expected one of fifo, fair"),
+        ({"scheduler": "best"}, "scheduler is 'best': unknown scheduler; known: fifo, fair"),
         ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),
         (
             {"pools": [{"name": "a", "preemption": {}}]},

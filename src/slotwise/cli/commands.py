@@ -11,7 +11,7 @@ import typer
 from slotwise import api
 from slotwise.cli.options import Json
 from slotwise.cli.terminal import print_json
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
 from slotwise.core.log import RULES, following
@@ -267,7 +267,7 @@ def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
     if not jobs:
         raise InputError(f"{what}: no job has a dataflow; add one, or name app.py:flow")
     if job is not None and job not in jobs:
-        raise InputError(f"--job {job!r}: no such job has a dataflow; known: {', '.join(jobs)}")
+        raise InputError(f"--job {job!r}: no such job has a dataflow; {suggestion(job, jobs)}")
     found = {}
     for name in jobs if job is None else (job,):
         try:

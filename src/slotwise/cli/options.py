@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from slotwise.backends.simulated.simulation import Outage, Simulation
-from slotwise.core.errors import SHORTER, InputError
+from slotwise.core.errors import SHORTER, InputError, suggestion
 from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
@@ -297,8 +297,8 @@ def parse_preemption(text: str | None) -> Preemption | None:
         given = {key: float(value) for key, value in _pairs(text)}
     for key in given:
         if key not in PREEMPT_KEYS:
-            known = ", ".join(PREEMPT_KEYS)
-            raise InputError(f"--preempt has no key {key!r}; known: {known}, {example}")
+            hint = suggestion(key, PREEMPT_KEYS)
+            raise InputError(f"--preempt has no key {key!r}; {hint}, {example}")
     if not given.keys() & {"least", "fair"}:
         raise InputError(
             f"--preempt is {text!r}, by which pools never reclaim slots; add least or fair,"

@@ -13,7 +13,8 @@ SlotwiseError
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -85,7 +86,8 @@ class MissingExtraError(SlotwiseError):
     def __init__(self, wanted_for: str, extra: str, missing: ImportError | None = None) -> None:
         reason = "" if missing is None else f" ({missing})"
         super().__init__(
-            f"{wanted_for} needs an optional part{reason}: pip install 'slotwise[{extra}]'"
+            f"{wanted_for} needs an optional part{reason}: pip install 'slotwise[{extra}]', or"
+            " scripts/setup in a checkout"
         )
 
 
@@ -258,6 +260,33 @@ def check_limits(what: str, value: Any) -> None:
 check_positive, check_time = POSITIVE.check, TIME.check
 
 
+# Suggestions for names that are misspelled.
+
+LIKENESS = 0.7
+"""The least similarity of a name that is suggested, from 0 to 1, as `difflib` measures it."""
+
+MIN_BEGINNING = 3
+"""The least number of characters of a beginning that stands for the name."""
+
+
+def suggestion(wrong: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The remedy for an unknown name: the known one that was probably meant.
+
+    It is similar, or the only one with this beginning. Without such a name, all known names, or
+    what `otherwise` says.
+    """
+    from difflib import get_close_matches  # Most commands need none.
+
+    names = list(dict.fromkeys(known))
+    by_text = {name.lower(): name for name in names}
+    text = wrong[:NAME_LENGTH].lower() if isinstance(wrong, str) else ""
+    close = get_close_matches(text, by_text, n=1, cutoff=LIKENESS)
+    longer = [name for name in by_text if len(text) >= MIN_BEGINNING and name.startswith(text)]
+    if close or len(longer) == 1:
+        return f"did you mean {by_text[[*close, *longer][0]]!r}?"
+    return otherwise or f"known: {', '.join(names) or 'none'}"
+
+
 def shown(value: object) -> str:
     """A value as messages show it: in Python's notation, its first characters at least."""
     try:
@@ -267,10 +296,44 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
-def check_name(what: str, value: object) -> None:
+def check_string(what: str, value: object) -> None:
     """InputError unless it is a string."""
     if not isinstance(value, str):
         raise InputError(f"{what} is {shown(value)}; expected a string")
+
+
+# Names of jobs, phases, pools, hosts and kinds: the same in Python and in workload files.
+
+NAME_LENGTH = 200
+"""The maximum number of characters of a name."""
+
+_REFUSED = r"\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff"
+"""Control characters and noncharacters, which terminals and XML cannot show."""
+
+NAME_PATTERN = rf"^[^{_REFUSED}]*$"
+"""The pattern of names in workload files, which hold no lone surrogates."""
+
+_UNSAFE = re.compile(rf"[{_REFUSED}\ud800-\udfff]")
+
+
+def check_name(what: str, value: object, longest: float = NAME_LENGTH) -> None:
+    """InputError unless it is a string that a workload file accepts as a name."""
+    check_string(what, value)
+    assert isinstance(value, str)
+    if not value:
+        raise InputError(f"{what} is {value!r}; expected a string that is not empty")
+    if len(value) > longest:
+        raise InputError(f"{what} is {shown(value)}; give it at most {longest} characters")
+    if _UNSAFE.search(value):
+        raise InputError(
+            f"{what} is {shown(value)}; remove the control characters and the characters that"
+            " are not Unicode"
+        )
+
+
+def as_name(text: str, longest: int = NAME_LENGTH) -> str:
+    """A name from text that others chose: "?" replaces what a name cannot have."""
+    return _UNSAFE.sub("?", text)[:longest] or "?"
 
 
 def check_type(what: str, value: object, kinds: Any, remedy: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from types import MappingProxyType
 from typing import Annotated, NamedTuple, TypeVar, dataclass_transform
 
@@ -22,9 +23,11 @@ from slotwise.core.errors import (
     Seconds,
     check_limits,
     check_name,
+    check_string,
     is_number,
     is_whole,
     shown,
+    suggestion,
 )
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -167,7 +170,7 @@ class Phase:
     gated: bool = False
 
     def __post_init__(self) -> None:
-        check_name("the name of a phase", self.name)
+        check_name("the name of a phase", self.name, inf)  # It may be those of many nodes.
         check_name(f"phase {self.name!r}: kind", self.kind)
         if not isinstance(self.tasks, Tasks):
             raise InputError(
@@ -198,7 +201,7 @@ class Phase:
                 f"phase {self.name!r} copies from no phase; list earlier phases in `after`"
             )
         if self.continues is not None:
-            check_name(f"phase {self.name!r}: continues", self.continues)
+            check_string(f"phase {self.name!r}: continues", self.continues)
         if self.continues is not None and (self.after or self.tasks.blocks):
             raise InputError(
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
@@ -293,7 +296,7 @@ class Job:
         if self.priority not in PRIORITIES:
             raise InputError(
                 f"job {self.id!r}: unknown priority {self.priority!r};"
-                f" known: {', '.join(PRIORITIES)}"
+                f" {suggestion(self.priority, PRIORITIES)}"
             )
         object.__setattr__(self, "steps", checked_steps(self.id, self.steps))
         if len(self.phases) > 1 or self.phases[0].waits_for:
@@ -366,10 +369,12 @@ class Job:
 
     def _check_types(self) -> None:
         """InputError for a value of a wrong type; a list of phases is accepted, too."""
-        for what in ("id", "pool", "priority", "program"):
-            check_name(f"job {shown(self.id)}: {what}", getattr(self, what))
+        check_name("the id of a job", self.id)
+        check_name(f"job {self.id!r}: pool", self.pool)
+        for what in ("priority", "program"):
+            check_string(f"job {self.id!r}: {what}", getattr(self, what))
         if self.penalty is not None:
-            check_name(f"job {self.id!r}: penalty", self.penalty)
+            check_string(f"job {self.id!r}: penalty", self.penalty)
         check_limits(f"job {self.id!r}", self)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:
@@ -388,7 +393,7 @@ class Job:
             for other in sorted(n for n in phase.waits_for if n not in self.by_name):
                 raise InputError(
                     f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
-                    f" known: {', '.join(names)}"
+                    f" {suggestion(other, names)}"
                 )
             if any(self.by_name[name].grows for name in phase.waits_for) and (
                 phase.slow_start < 1 or phase.continues is not None

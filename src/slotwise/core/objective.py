@@ -9,7 +9,7 @@ from math import inf, isclose, isfinite, nextafter
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, shown, suggestion
 from slotwise.core.job import Job
 
 Aggregate = Literal["sum", "max"]
@@ -28,7 +28,8 @@ class Objective:
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, str) or self.penalty not in PENALTIES:
             raise InputError(
-                f"objective: unknown penalty {self.penalty!r}; known: {', '.join(PENALTIES)}"
+                f"objective: unknown penalty {shown(self.penalty)};"
+                f" {suggestion(self.penalty, PENALTIES)}"
             )
         if self.aggregate not in ("sum", "max"):
             raise InputError(f"objective: aggregate is {self.aggregate!r}; use sum or max")
@@ -69,7 +70,7 @@ class Objective:
         penalty = self.penalty_of(job)
         if penalty not in PENALTIES:
             raise InputError(
-                f"job {job.id!r}: unknown penalty {penalty!r}; known: {', '.join(PENALTIES)}"
+                f"job {job.id!r}: unknown penalty {penalty!r}; {suggestion(penalty, PENALTIES)}"
             )
         return PENALTIES[penalty](job, size)
 

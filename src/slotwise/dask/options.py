@@ -15,7 +15,7 @@ import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.errors import InputError, Positive, Seconds
+from slotwise.core.errors import InputError, Positive, Seconds, as_name, suggestion
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
@@ -92,7 +92,7 @@ class GateEntry(Entry):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in tuple(ALLOCATORS):
-            raise ValueError(f"unknown; expected one of {', '.join(ALLOCATORS)}")
+            raise ValueError(f"unknown scheduler; {suggestion(value, ALLOCATORS)}")
         return value
 
 
@@ -165,9 +165,9 @@ class GateOptions:
             )
         for number, rule in enumerate(entry.rules):
             if rule.pool not in pools and rule.pool != "default":
-                known = ", ".join([*pools, "default"])
                 stated = place(("rules", number, "pool"), lines)
-                raise InputError(f"{stated}: unknown pool {rule.pool!r}; known: {known}")
+                hint = suggestion(rule.pool, [*pools, "default"])
+                raise InputError(f"{stated}: unknown pool {rule.pool!r}; {hint}")
             pools.check_holds_jobs(rule.pool)
         objective = build_objective(entry.objective)
         due_after(objective)
@@ -197,8 +197,8 @@ class GateOptions:
         else:
             pool = name if name in tree and name not in tree.inner else "default"
         if self.pools and pool not in tree and pool != "default":
-            known = ", ".join([*tree, "default"])
-            raise InputError(f"unknown pool {pool!r}; known: {known}")
+            hint = suggestion(pool, [*tree, "default"])
+            raise InputError(f"unknown pool {pool!r}; {hint}")
         tree.check_holds_jobs(pool)
         return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
 
@@ -223,8 +223,11 @@ def due_after(objective: Objective) -> float | None:
 def client_name(client: str) -> str:
     """The name that a user gave to a client, or "client"; its id is Client-NAME-UUID."""
     found = _CLIENT.fullmatch(client)
-    return (found and found["name"]) or "client"
+    return as_name((found and found["name"]) or "client", CLIENT_LENGTH)
 
+
+CLIENT_LENGTH = 100
+"""The maximum length of the name of a client; the names of its jobs also have a number."""
 
 _CLIENT = re.compile(r"[^-]+-(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Adjust, Decision, Reallocate
-from slotwise.core.errors import MAX_FLOAT, InputError, check_range, is_number, option_name
+from slotwise.core.errors import (
+    MAX_FLOAT,
+    InputError,
+    check_range,
+    is_number,
+    option_name,
+    suggestion,
+)
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
@@ -214,7 +221,7 @@ def make_allocator(
     allocator decides. InputError for an unknown name.
     """
     if name not in tuple(ALLOCATORS):
-        raise InputError(f"unknown allocator {name!r}; known: {', '.join(ALLOCATORS)}")
+        raise InputError(f"unknown allocator {name!r}; {suggestion(name, ALLOCATORS)}")
     check_budget(budget_seconds)
     return ALLOCATORS[name](objective or Objective(), budget_seconds)
 
@@ -244,9 +251,9 @@ def make_scheduler(
     InputError for unknown names and for options that do not fit together.
     """
     if name not in SCHEDULERS:
-        raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
+        raise InputError(f"unknown scheduler {name!r}; {suggestion(name, SCHEDULERS)}")
     if assigner not in tuple(ASSIGNERS):  # It may be unhashable.
-        raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
+        raise InputError(f"unknown assigner {assigner!r}; {suggestion(assigner, ASSIGNERS)}")
     for option, value in (("waits", waits), ("levels", levels)):
         if value is not None and assigner not in WAITERS:
             raise InputError(

@@ -20,6 +20,7 @@ from slotwise.core.errors import (
     check_seconds,
     check_text,
     check_whole,
+    suggestion,
 )
 from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
@@ -130,7 +131,7 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
     def remove() -> None:
         known = loop.state.cluster.by_name
         if name not in known:
-            raise InputError(f"there is no host {name!r}; hosts: {', '.join(known) or 'none'}")
+            raise InputError(f"there is no host {name!r}; {suggestion(name, known)}")
         event = HostDrained if drain else HostRemoved
         loop.on_event(event(loop.backend.now, name))
 
@@ -218,7 +219,7 @@ def check_names(function: str, given: Iterable[str], known: Collection[str]) -> 
         if name not in known:
             raise TypeError(
                 f"{function}() got an unexpected keyword argument {name!r};"
-                f" known: {', '.join(known)}"
+                f" {suggestion(name, known)}"
             )
 
 

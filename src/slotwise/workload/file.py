@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host, Network
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import (
     ChangingHosts,
     HostAdded,
@@ -127,10 +127,11 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
     names |= {change.add.name for change in changes if change.add is not None}
     for number, job in enumerate(entry.jobs):
         if job.pool not in pools:
-            known = ", ".join(sorted(pools - inner))
+            known = sorted(pools - inner)
+            add = f"add it under pools, or use one of: {', '.join(known)}"
             yield (
                 ("jobs", number, "pool"),
-                f"unknown pool {job.pool!r}; add it under pools, or use one of: {known}",
+                f"unknown pool {job.pool!r}; {suggestion(job.pool, known, add)}",
             )
         for place_of, phase in enumerate(job.phases or []):
             where = ("jobs", number, "phases", place_of)
@@ -172,7 +173,8 @@ def _host_faults(
 def _unknown(names: list[str], where: Path, hosts: set[str]) -> Iterator[tuple[Path, str]]:
     for host in names:
         if host not in hosts:
-            yield where, f"unknown host {host!r}; use the names of hosts in cluster.hosts"
+            hint = suggestion(host, sorted(hosts), "use the names of hosts in cluster.hosts")
+            yield where, f"unknown host {host!r}; {hint}"
 
 
 def _duplicates(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]]:

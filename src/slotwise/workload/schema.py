@@ -17,7 +17,16 @@ from pydantic import (
 )
 
 from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
-from slotwise.core.errors import MAX_NUMBER, InputError, Part, Positive, Seconds
+from slotwise.core.errors import (
+    MAX_NUMBER,
+    NAME_LENGTH,
+    NAME_PATTERN,
+    InputError,
+    Part,
+    Positive,
+    Seconds,
+    suggestion,
+)
 from slotwise.core.job import MAX_COMMANDS, MAX_REDUCERS, MAX_TASKS, PRIORITIES, Bytes
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
@@ -43,7 +52,7 @@ _NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
 Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x00]*$")]
 Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH, pattern=NAME_PATTERN)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
 HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
 InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
@@ -429,5 +438,5 @@ class WorkloadEntry(Entry):
 def known_penalty(value: str) -> str:
     """Return the name of a penalty; raise ValueError if it is unknown."""
     if value not in PENALTIES:
-        raise ValueError(f"unknown penalty; known: {', '.join(PENALTIES)}")
+        raise ValueError(f"unknown penalty; {suggestion(value, PENALTIES)}")
     return value

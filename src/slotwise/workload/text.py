@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any, get_args
@@ -17,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from slotwise.core.errors import InputError, check_path
+from slotwise.core.errors import InputError, check_path, suggestion
 from slotwise.core.files import open_to_read
 from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
@@ -264,14 +263,20 @@ def _is_number(text: str) -> bool:
     return True
 
 
-MEANT = {"mapreduce": "program"}
+MEANT = {
+    "mapreduce": "program",
+    **dict.fromkeys(("cmd", "run", "script", "shell"), "command"),
+    **dict.fromkeys(("cores", "cpus", "threads", "workers"), "slots"),
+    **dict.fromkeys(("depends_on", "needs", "requires"), "after"),
+    "environment": "env",
+    "due": "deadline",
+}
 """Keys that similar spelling would not suggest, by what users write for them."""
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
-    key = short(key)
-    close = get_close_matches(MEANT.get(key, key), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+    key, meant = short(key), MEANT.get(key, key)
+    hint = suggestion(meant, known, f"known keys: {', '.join(known)}")
     return f"unknown key {key!r}; {hint}"
 
 

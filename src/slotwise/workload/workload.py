@@ -19,6 +19,7 @@ from slotwise.core.errors import (
     check_range,
     check_type,
     shown,
+    suggestion,
 )
 from slotwise.core.events import HostChange
 from slotwise.core.job import Bytes, Job, Shuffle
@@ -235,7 +236,8 @@ def mapreduce(
     """
     known = (*SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):
-        raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
+        hint = suggestion(unknown[0], known)
+        raise InputError(f"mapreduce has no setting {unknown[0]!r}; {hint}")
     if not isinstance(program, str) and id is None:
         id = getattr(program, "name", None) or type(program).__name__
     name = id or str(program)
