@@ -61,7 +61,8 @@ def simulate(
     given = RunOptions.of(options)
     given.check_files(history)
     source = _source(workload, given, history)
-    return _simulate(source, scheduler, simulation, slots, given)
+    with source.locating():
+        return _simulate(source, scheduler, simulation, slots, given)
 
 
 def _simulate(
@@ -90,6 +91,7 @@ def _simulate(
     source.refuse_unknown_hosts(cluster, changes)
     jobs = source.jobs(cluster)
     truth.check(cluster, jobs)
+    source.refuse_unknown_work(jobs, "a simulation")
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     check_memory(tasks, has_log=options.log is not None)
     placement = source.workload.placement
@@ -163,14 +165,16 @@ def run(
                 f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
                 f" {option_name('dask_slots')}"
             )
-        return _run_on_dask(source, scheduler, dask, dask_slots, history, given)
+        with source.locating():
+            return _run_on_dask(source, scheduler, dask, dask_slots, history, given)
     if dask_slots is not None:
         raise InputError(
             f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
             f" {option_name('dask')}, too"
         )
     cluster = _live_cluster(source, slots, emulate_hosts)
-    return _run(source, scheduler, cluster, emulate_hosts, history, given)
+    with source.locating():
+        return _run(source, scheduler, cluster, emulate_hosts, history, given)
 
 
 def _run_on_dask(
@@ -305,15 +309,17 @@ def compare(
     if live:
         cluster = _live_cluster(source, slots, emulate_hosts)
         for one in sources:
-            one.executions(cluster)  # Checks the outputs of all runs before the first one.
+            with source.locating():  # Checks the outputs of all runs before the first one.
+                one.executions(cluster)
     results = Results()
     for name, one in zip(names, sources, strict=True):
         own = options_of[name]
         try:
-            if live:
-                result = _run(one, name, cluster, emulate_hosts, history, own)
-            else:
-                result = _simulate(one, name, simulation, slots, own)
+            with source.locating():
+                if live:
+                    result = _run(one, name, cluster, emulate_hosts, history, own)
+                else:
+                    result = _simulate(one, name, simulation, slots, own)
         except RunStopped as stop:
             stop.earlier = tuple(results)
             raise

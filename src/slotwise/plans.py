@@ -55,12 +55,14 @@ def plan(
         )
     chosen = make_allocator(allocator, aim)
     budget = _budget(budget_seconds, budget_steps)
-    jobs = source.jobs()
     pools = source.pools()
-    aim.check(jobs)
-    for job in jobs:
-        check_fits(job, cluster, pools)
-        _refuse_gangs(job)
+    with source.locating():
+        jobs = source.jobs()
+        source.refuse_unknown_work(jobs, "a plan")
+        aim.check(jobs)
+        for job in jobs:
+            check_fits(job, cluster, pools)
+            _refuse_gangs(job)
     started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
@@ -111,7 +113,9 @@ def plan_tasks(
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
-    jobs = source.jobs()
+    with source.locating():
+        jobs = source.jobs()
+        source.refuse_unknown_work(jobs, "a plan")
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -127,6 +128,28 @@ class Source:
         """Raise InputError if a table of `input_hosts` has an unknown host."""
         if names_hosts(cluster) and (wrong := self.unknown_hosts(cluster, changes)):
             raise InputError(f"{wrong}: correct the name, or add the host to the cluster")
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Begin messages about a job with its place in the workload file."""
+        try:
+            yield
+        except InputError as error:
+            place_of, text = self.workload.place_of, str(error)
+            named = (_stated(entry).id for entry in self.workload.jobs)
+            blamed = next((job for job in named if text.startswith(f"job {job!r}")), None)
+            if type(error) is not InputError or place_of is None or blamed is None:
+                raise
+            raise InputError(f"{place_of(blamed)}{text}") from error
+
+    def refuse_unknown_work(self, jobs: Iterable[Job], what: str) -> None:
+        """Raise InputError for a phase without work, which `what` needs."""
+        for job, phase in ((one, phase) for one in jobs for phase in one.phases):
+            if phase.tasks.work is None:
+                raise InputError(
+                    f"job {job.id!r}, phase {phase.name!r}: {what} needs its work; state it, or"
+                    f" give a {option_name('history')} of an earlier run"
+                )
 
     def believed(self, cluster: Cluster) -> Cluster:
         """The cluster as schedulers assume it: with the speeds of the history."""

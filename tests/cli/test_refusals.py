@@ -31,7 +31,7 @@ def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: P
 
 
 PROGRAMS = {
-    "wordcont, inputs: in, output: out": "unknown program 'wordcont'; did you mean 'wordcount'?",
+    "wordcont, inputs: in, output: out": "'wordcont'; did you mean 'wordcount'?",
     "'none.py:A', inputs: in, output: out": "none.py not found; check the path",
     "'own.py:B', inputs: in, output: out": "the file defines no 'B'; it defines A",
     "'own.py:os', inputs: in, output: out": "is not a MapReduce; derive its class from",
@@ -62,7 +62,7 @@ def test_a_bad_program(entries: str, slotwise: Any, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     done = slotwise("run", "jobs.yaml", "--slots", "1", "--json")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("slotwise: job 'a': ")
+    assert done.stderr.startswith("slotwise: jobs.yaml: jobs[0] (line 2): job 'a': ")
     assert PROGRAMS[entries] in done.stderr
     assert done.stderr.count("\n") == 1
     assert [p for p in sorted(folder.rglob("*")) if "__pycache__" not in str(p)] == before
@@ -122,6 +122,21 @@ def test_overwriting_keeps_files_that_no_job_wrote(slotwise: Any, folder: Path) 
 
 
 OPTIONS = {
+    "simulate --scheduler fairr": "unknown scheduler 'fairr'; did you mean 'fair'?",
+    "simulate --scheduler FLEX": "unknown scheduler 'FLEX'; did you mean 'flex'?",
+    "run --scheduler flow": "unknown scheduler 'flow'; known: fifo, fair, ",
+    "run --workers 2": "`run` has no option --workers; did you mean '--slots'?",
+    "run -j 2": "`run` has no option -j; did you mean '--slots'?",
+    "run -j2": "`run` has no option -j; did you mean '--slots'?",
+    "run --force": "`run` has no option --force; did you mean '--overwrite'?",
+    "simulate --force": "`simulate` has no option --force; --help lists them",
+    "simulate --nois=3": "`simulate` has no option --nois; did you mean '--noise'?",
+    "plan --objectiv tardines": "no option --objectiv; did you mean '--objective'?",
+    "plan --objective tardines": "unknown penalty 'tardines'; did you mean 'tardiness'?",
+    "submit": "there is no command 'submit'; did you mean 'run'?",
+    "simlate": "there is no command 'simlate'; did you mean 'simulate'?",
+    "sim": "there is no command 'sim'; did you mean 'simulate'?",
+    "queue": "there is no command 'queue'; known: plan, simulate, run, ",
     "simulate --scheduler best": "unknown scheduler 'best'; known: fifo, fair, ",
     "plan --allocator best": "unknown allocator 'best'; known: fifo, fair, ",
     "compare --schedulers fifo,best": "unknown scheduler 'best'; known: fifo, fair, ",
@@ -202,7 +217,6 @@ def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
         "--save-seconds -1",
         "--rack-factor 0",
         "--attempts 0",
-        "--nois 3",
         "--noise nan",
         "--seed -1",
     ],

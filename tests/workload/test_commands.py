@@ -37,10 +37,21 @@ def test_a_command_of_stated_work_is_simulated(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_simulation_needs_the_work_of_a_command() -> None:
-    """Without it there is nothing to simulate."""
-    with pytest.raises(InputError, match="phase b/command: a simulation needs the work"):
-        slotwise.simulate(parse_workload(FILE))
+def test_a_simulation_needs_the_work_of_a_command(tmp_path: Path) -> None:
+    """Without it there is nothing to simulate; an earlier run with a history tells it."""
+    file, history = tmp_path / "w.yaml", tmp_path / "h.db"
+    job = "{id: b, command: [sleep, '0.01'], tasks: 2}"
+    file.write_text(f"slotwise: 1\njobs:\n  - {job}\n")
+    with pytest.raises(InputError) as refused:
+        slotwise.simulate(file)
+    assert str(refused.value) == (
+        f"{file}: jobs[0] (line 3): job 'b', phase 'command': a simulation needs its work;"
+        " state it, or give a history of an earlier run"
+    )
+    slotwise.run(file, slots=1, history=history)
+    known = slotwise.simulate(file, slots=1, history=history).jobs["b"]["completion"]
+    assert known is not None
+    assert known >= 0.02
 
 
 def test_a_command_is_described_in_python(tmp_path: Path) -> None:

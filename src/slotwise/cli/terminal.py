@@ -89,7 +89,7 @@ class _Command(TyperCommand):
                 name = name if name in names else word[:2]
             if name[:1] == "-" and name not in (*names, "-"):
                 meant = suggestion(MEANT_OPTIONS.get(name, name), names, "--help lists them")
-                raise InputError(f"`{ctx.command_path}` has no option {name}; {meant}")
+                raise InputError(f"`{ctx.info_name}` has no option {name}; {meant}")
         return super().parse_args(ctx, args)
 
 
@@ -246,7 +246,7 @@ def show_unknown(source: Source) -> None:
         names = ", ".join(map(str, unknown))
         show_message(
             f"slotwise: history {str(source.history)!r} has no record of {names}: this work is"
-            " estimated from rates that the program states; run it once with --history"
+            " estimated as it is stated; run it once with --history"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
+from zlib import crc32
 
 from slotwise import task as running
 from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
-from slotwise.core.job import MAX_COMMANDS, Job, Phase, Tasks
+from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.execution import Execution
@@ -36,6 +38,9 @@ MAX_SHOWN = 500
 
 TAIL_BYTES, TAIL_LINES = 4000, 10
 """The maximum size of the end of stderr in the message about a failed command."""
+
+COMMAND_MARK = "$ "
+"""Begins the name of a command among the programs of a history."""
 
 ENDING_SECONDS = 5.0
 """How long a task waits for processes that it has killed to end."""
@@ -167,6 +172,20 @@ class Commands(Execution):
     def output(self) -> str:
         """The directory of the output; empty if nothing is kept."""
         return "" if self._layout is None else self._layout.output
+
+    @property
+    def program(self) -> str:
+        """The name of the command in other runs: its words, without job and variables."""
+        command = self._command.command
+        text = command if isinstance(command, str) else shlex.join(command)
+        if len(text) > MAX_SHOWN:
+            text = f"{text[:MAX_SHOWN]}... ({crc32(text.encode()):08x})"
+        return f"{COMMAND_MARK}{text}"
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """1 for each task: what is learned is the time of a task."""
+        return {PHASE: 1}
 
     def open(self) -> None:
         """Lock the output. Raises InputError if it is in use or the command cannot start."""

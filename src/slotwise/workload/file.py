@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from slotwise.core.events import (
     check_changes,
     with_kinds,
 )
+from slotwise.core.files import other_kind
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, Preemption
@@ -64,11 +65,13 @@ def read_workload(path: str | FilePath) -> Workload:
 
     Raises InputError, whose message names the place, the value and the remedy.
     """
-    text = read_text(path, "a workload file")
     try:
-        return parse_workload(text, FilePath(path).parent)
+        text = read_text(path, "a workload file")
+        return _parse(text, FilePath(path).parent, f"{path}: ")
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        if kind := other_kind(path, "a workload file"):
+            raise InputError(f"{path}: this is {kind}; name a workload file") from error
+        raise
 
 
 def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
@@ -76,10 +79,7 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
 
     Raises InputError as `read_workload` does.
     """
-    try:
-        return _parse(text, folder or FilePath())
-    except RecursionError as error:
-        raise InputError(NESTED_TOO_DEEPLY) from error
+    return _parse(text, folder or FilePath())
 
 
 def read_job(
@@ -97,11 +97,33 @@ def read_job(
     return _validated(data, Lines(""), folder or FilePath()).jobs[0]
 
 
-def _parse(text: str, folder: FilePath) -> Workload:
-    data, lines = parse_text(text)
-    if not isinstance(data, dict):
-        raise InputError("the file must contain keys and values; begin it with `slotwise: 1`")
-    return _validated(data, lines, folder)
+def _parse(text: str, folder: FilePath, file: str = "") -> Workload:
+    """Parse the text of a workload file. Messages begin with `file`."""
+    try:
+        data, lines = parse_text(text)
+        if not isinstance(data, dict):
+            raise InputError(
+                "the file must contain keys and values; begin it with `slotwise: 1`"
+            )
+        workload = _validated(data, lines, folder)
+    except RecursionError as error:
+        raise InputError(f"{file}{NESTED_TOO_DEEPLY}") from error
+    except InputError as error:
+        raise InputError(f"{file}{error}") from error
+    numbers = {job.id: number for number, job in enumerate(workload.jobs)}
+    return replace(workload, place_of=_JobPlaces(file, lines, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class _JobPlaces:
+    """The place of each job in a file, as the beginning of a message."""
+
+    file: str
+    lines: Lines
+    numbers: Mapping[str, int]
+
+    def __call__(self, job: str) -> str:
+        return f"{self.file}{place(('jobs', self.numbers[job]), self.lines)}: "
 
 
 def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -165,6 +165,7 @@ class Workload:
     network     the simulated network, or None: the simulation sets the time of remote reads
     changes     changes of the hosts of the cluster, in a simulation
     placement   where input is in a simulation, or None: everywhere, unless `replicas` is given
+    place_of    the place of a job in the file that it was read from, for messages
     """
 
     jobs: tuple[Job | Described, ...]
@@ -178,6 +179,7 @@ class Workload:
     network: Network | None = None
     placement: Placement | None = None
     changes: tuple[HostChange, ...] = ()
+    place_of: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable) or isinstance(self.jobs, str | bytes | Mapping):

@@ -326,13 +326,10 @@ class ActualDurations:
         return work
 
     def draw(self, phase_id: PhaseId) -> list[float]:
-        """Draw the work of each task, in seconds at speed 1. InputError if it is unknown."""
+        """Draw the work of each task, which must be stated, in seconds at speed 1."""
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
-        if tasks.work is None:
-            raise InputError(
-                f"phase {phase_id}: a simulation needs the work of its tasks; state its work"
-            )
+        assert tasks.work is not None, "a simulation needs the work of all tasks"
         work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
         if self._noise > 0:
             rng = np.random.default_rng([self._seed, number, place])
