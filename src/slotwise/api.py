@@ -18,7 +18,7 @@ from slotwise.backends.local.backend import emulated, names_hosts
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Network
 from slotwise.core.decisions import Locality
-from slotwise.core.errors import InputError, check_type, is_number, option_name
+from slotwise.core.errors import InputError, check_type, is_number, option_name, shown
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
@@ -362,7 +362,7 @@ def explain(
     from slotwise.insight.waits import worst_waits
 
     if at is not None and not is_number(at):
-        raise InputError(f"{option_name('at')} is {at!r}; expected an instant in seconds")
+        raise InputError(f"{option_name('at')} is {shown(at)}; expected an instant in seconds")
     with following(log) as read:
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)
@@ -384,7 +384,7 @@ def write_report(
     given = list(results) if isinstance(results, Iterable) else None
     if given is None or not all(isinstance(result, Result) for result in given):
         raise InputError(
-            f"results is {results!r}; expected a list of results, such as [result]"
+            f"results is {shown(results)}; expected a list of results, such as [result]"
         )
     return page.write_report([result.reported for result in given], path, pictures=pictures)
 

@@ -7,7 +7,7 @@ from functools import cache
 from math import ceil, inf
 from pathlib import Path
 
-from slotwise.core.errors import InputError, is_number, option_name, suggestion
+from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import check_fits
@@ -109,7 +109,9 @@ def plan_tasks(
     budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
     if scheduler not in tuple(PLANNERS):  # A value that cannot be hashed is unknown, too.
-        raise InputError(f"unknown scheduler {scheduler!r}; {suggestion(scheduler, PLANNERS)}")
+        raise InputError(
+            f"unknown scheduler {shown(scheduler)}; {suggestion(scheduler, PLANNERS)}"
+        )
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
@@ -179,7 +181,7 @@ def _budget(seconds: float | None, steps: int | None) -> Budget | None:
     if steps is not None:
         if not is_number(steps) or not steps >= 0:
             raise InputError(
-                f"{option_name('budget_steps')} is {steps!r}; expected a number >= 0"
+                f"{option_name('budget_steps')} is {shown(steps)}; expected a number >= 0"
             )
         return Budget(steps)
     check_budget(seconds)

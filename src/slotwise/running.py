@@ -24,6 +24,7 @@ from slotwise.core.errors import (
     check_path,
     check_range,
     option_name,
+    shown,
     suggestion,
 )
 from slotwise.core.files import is_same_file
@@ -133,16 +134,18 @@ class RunOptions:
         check_file("log", self.log)
         if not isinstance(self.preemption, Preemption | None):
             raise InputError(
-                f"preemption is {self.preemption!r}; expected a slotwise.Preemption, such as"
+                f"preemption is {shown(self.preemption)}; expected a slotwise.Preemption, such"
+                " as"
                 " slotwise.Preemption(least_after=1.0)"
             )
         if not isinstance(self.shuffle, Shuffle | None):
-            raise InputError(f"shuffle is {self.shuffle!r}; expected a slotwise.Shuffle")
+            raise InputError(f"shuffle is {shown(self.shuffle)}; expected a slotwise.Shuffle")
         name, remedy = option_name("attempts_max"), "expected a whole number >= 1"
         check_range(name, self.attempts_max, 1, inf, remedy, whole=True)
         if self.progress is not None and not callable(self.progress):
             raise InputError(
-                f"progress is {self.progress!r}; expected a function of an instant, its events"
+                f"progress is {shown(self.progress)}; expected a function of an instant, its"
+                " events"
                 " and its decisions"
             )
 
@@ -315,7 +318,7 @@ def checked_names(schedulers: Iterable[str] | None) -> list[str]:
     names = list(schedulers) if isinstance(schedulers, Iterable) else []
     if not names:
         raise InputError(
-            f"{option_name('schedulers')} is {schedulers!r}; name some, such as"
+            f"{option_name('schedulers')} is {shown(schedulers)}; name some, such as"
             " ['fifo', 'fair', 'flex']"
         )
     for name in names:

@@ -18,7 +18,14 @@ from typing import Any
 
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.errors import WHOLE, InputError, check_name, check_path, option_name
+from slotwise.core.errors import (
+    InputError,
+    check_name,
+    check_path,
+    is_whole,
+    option_name,
+    shown,
+)
 from slotwise.core.events import HostAdded, HostChange, hosts_ever
 from slotwise.core.history import read_history
 from slotwise.core.job import Job, PhaseId, Shuffle
@@ -245,13 +252,14 @@ def objective_of(asked: Objective | str | None, source: Source) -> Objective:
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
     """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
-    if isinstance(slots, WHOLE):
+    if is_whole(slots):
         return Cluster.of_slots(int(slots))
     if isinstance(slots, Mapping):
         return Cluster((Host("cluster", dict(slots)),))
     if slots is not None:
         raise InputError(
-            f"{option_name('slots')} is {slots!r}; expected a whole number >= 1, or one for"
+            f"{option_name('slots')} is {shown(slots)}; expected a whole number >= 1, or one"
+            " for"
             " each kind"
         )
     return workload.cluster or Cluster.of_slots(processors())
@@ -269,7 +277,7 @@ def _checked(entry: Entry) -> Entry:
             check_name("the id of a job", entry.id)
         return entry
     raise InputError(
-        f"{entry!r:.80} is not a job; expected one of slotwise.Job(...),"
+        f"{shown(entry)} is not a job; expected one of slotwise.Job(...),"
         " slotwise.mapreduce(...), slotwise.command(...), slotwise.Calls(...) and the job(...)"
         " of a slotwise.Dataflow, or the path of a workload file"
     )

@@ -358,13 +358,13 @@ def check_path(what: str, value: object, optional: bool = True) -> None:
 def check_text(what: str, value: object) -> None:
     """InputError unless it is a string that is not empty."""
     if not isinstance(value, str) or not value:
-        raise InputError(f"{what} is {value!r}; expected a string that is not empty")
+        raise InputError(f"{what} is {shown(value)}; expected a string that is not empty")
 
 
 def check_whole(what: str, value: object, least: int = 1) -> None:
     """InputError unless it is a whole number of at least this."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{what} is {value!r}; give a whole number >= {least}")
+        raise InputError(f"{what} is {shown(value)}; give a whole number >= {least}")
     if value > MAX_WHOLE:
         raise InputError(f"{what} is {shown(value)}; give a whole number <= {MAX_WHOLE}")
 
@@ -372,7 +372,7 @@ def check_whole(what: str, value: object, least: int = 1) -> None:
 def check_number(what: str, value: object) -> None:
     """InputError unless it is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InputError(f"{what} is {value!r}; give a number")
+        raise InputError(f"{what} is {shown(value)}; give a number")
     if not abs(value) <= MAX_FLOAT:
         raise InputError(f"{what} is {shown(value)}; give a finite number")
 
@@ -382,4 +382,4 @@ def check_seconds(what: str, value: object) -> None:
     check_number(what, value)
     assert isinstance(value, int | float)
     if value < 0:
-        raise InputError(f"{what} is {value!r}; give seconds >= 0")
+        raise InputError(f"{what} is {shown(value)}; give seconds >= 0")

@@ -92,9 +92,9 @@ class Tasks:
         if isinstance(self.work, Iterable):  # A list is accepted, too.
             object.__setattr__(self, "work", tuple(self.work))
         if not is_whole(self.count):
-            raise InputError(f"the number of tasks is {self.count!r}; give a whole number")
+            raise InputError(f"the number of tasks is {shown(self.count)}; give a whole number")
         if self.count < 1:
-            raise InputError(f"a phase needs at least 1 task, not {self.count}")
+            raise InputError(f"a phase needs at least 1 task, not {shown(self.count)}")
         if self.count > MAX_TASKS:
             raise InputError(
                 f"the number of tasks is {shown(self.count)}; give at most {MAX_TASKS}"
@@ -174,7 +174,7 @@ class Phase:
         check_name(f"phase {self.name!r}: kind", self.kind)
         if not isinstance(self.tasks, Tasks):
             raise InputError(
-                f"phase {self.name!r}: tasks is {self.tasks!r}; give Tasks(number, work)"
+                f"phase {self.name!r}: tasks is {shown(self.tasks)}; give Tasks(number, work)"
             )
         check_limits(f"phase {self.name!r}", self)
         for what in ("grows", "gang", "gated"):
@@ -380,7 +380,8 @@ class Job:
         for phase in phases:
             if not isinstance(phase, Phase) or not isinstance(self.phases, Iterable):
                 raise InputError(
-                    f"job {self.id!r}: phases is {self.phases!r}; give a list of Phase objects"
+                    f"job {self.id!r}: phases is {shown(self.phases)}; give a list of Phase"
+                    " objects"
                 )
         object.__setattr__(self, "phases", phases)
 
@@ -545,10 +546,12 @@ def checked_steps(
             at, cost = step
         except (TypeError, ValueError):
             raise InputError(
-                f"job {job!r}: step {step!r} is not a pair; give (seconds, cost)"
+                f"job {job!r}: step {shown(step)} is not a pair; give (seconds, cost)"
             ) from None
         if not (is_number(at) and is_number(cost)):
-            raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")
+            raise InputError(
+                f"job {job!r}: step {shown(step)}; its time and cost must be numbers"
+            )
         if not (0 <= at <= MAX_TIME and 0 <= cost <= MAX_NUMBER):
             raise InputError(
                 f"job {job!r}: step {shown(step)}; its time and its cost must be >= 0, and at"

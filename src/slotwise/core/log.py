@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, overload
 from slotwise.core import codec
 from slotwise.core.cluster import GRACE_SECONDS, Cluster
 from slotwise.core.decisions import Decision
-from slotwise.core.errors import NUMBER, WHOLE, InputError, SlotwiseError
+from slotwise.core.errors import NUMBER, WHOLE, InputError, SlotwiseError, shown
 from slotwise.core.events import Event
 from slotwise.core.files import open_to_read, open_to_write, other_kind, refuse_foreign
 from slotwise.core.log_validation import LogValidator
@@ -202,7 +202,7 @@ def open_log(path: str | Path) -> Log:
     A pipe cannot be read twice, so its turns are kept.
     """
     if not isinstance(path, str | os.PathLike):  # A number would be a file descriptor.
-        raise InputError(f"log is {path!r}; expected a path, as a string or a Path")
+        raise InputError(f"log is {shown(path)}; expected a path, as a string or a Path")
     lines = _lines(path)
     header = _header(path, lines)
     if os.path.isfile(path):

@@ -32,7 +32,7 @@ class Objective:
                 f" {suggestion(self.penalty, PENALTIES)}"
             )
         if self.aggregate not in ("sum", "max"):
-            raise InputError(f"objective: aggregate is {self.aggregate!r}; use sum or max")
+            raise InputError(f"objective: aggregate is {shown(self.aggregate)}; use sum or max")
         if self.penalty == "makespan" and self.aggregate == "sum":
             raise InputError("objective: makespan is a maximum; set aggregate to max")
 
@@ -48,7 +48,8 @@ class Objective:
             return cls.named(given)
         if not isinstance(given, Objective):
             raise InputError(
-                f"objective is {given!r}; give the name of a penalty, or a slotwise.Objective"
+                f"objective is {shown(given)}; give the name of a penalty, or a"
+                " slotwise.Objective"
             )
         return given
 

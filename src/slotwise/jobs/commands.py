@@ -18,7 +18,14 @@ from typing import Any, BinaryIO, Self
 from zlib import crc32
 
 from slotwise import task as running
-from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
+from slotwise.core.errors import (
+    MAX_NUMBER,
+    InputError,
+    OutputError,
+    SlotwiseError,
+    check_range,
+    shown,
+)
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
@@ -296,7 +303,7 @@ def plan_commands(
         remedy = f"give seconds, a number from 0 to {MAX_NUMBER:g}"
         check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)
     if not isinstance(cwd, str | os.PathLike | None):
-        raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
+        raise InputError(f"job {job_id!r}: cwd is {shown(cwd)}; name a folder")
     _check_env(job_id, {} if env is None else env)
     place = None
     if output is not None:
@@ -317,7 +324,7 @@ def _check_env(job_id: str, env: object) -> None:
     """Raise InputError unless `env` is a mapping of strings that an environment can hold."""
     if not isinstance(env, Mapping):
         raise InputError(
-            f"job {job_id!r}: env is {env!r}; give a mapping of names to strings, such as"
+            f"job {job_id!r}: env is {shown(env)}; give a mapping of names to strings, such as"
             " {'DEPTH': '8'}"
         )
     for name, value in env.items():
@@ -328,7 +335,7 @@ def _check_env(job_id: str, env: object) -> None:
             )
         if not isinstance(value, str) or "\0" in value:
             raise InputError(
-                f"job {job_id!r}: env: {name} is {value!r}; expected a string without null"
+                f"job {job_id!r}: env: {name} is {shown(value)}; expected a string without null"
                 " characters"
             )
 

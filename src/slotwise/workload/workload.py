@@ -289,7 +289,7 @@ def command(
     """
     if not isinstance(command, Sequence):
         raise InputError(
-            f"job {id!r}: command is {command!r}; expected a string or a list of strings"
+            f"job {id!r}: command is {shown(command)}; expected a string or a list of strings"
         )
     return CommandJob(
         id=id,
@@ -323,12 +323,14 @@ def _paths(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...
 def _path(job: str, what: str, path: object) -> str:
     if not isinstance(path, str | os.PathLike):
         raise InputError(
-            f"job {job!r}: {what} is {path!r}; expected a path, as a string or a Path"
+            f"job {job!r}: {what} is {shown(path)}; expected a path, as a string or a Path"
         )
     return str(path)
 
 
 def _steps(job: str, steps: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     if not isinstance(steps, Iterable):
-        raise InputError(f"job {job!r}: steps is {steps!r}; expected pairs (seconds, cost)")
+        raise InputError(
+            f"job {job!r}: steps is {shown(steps)}; expected pairs (seconds, cost)"
+        )
     return tuple(steps)
