@@ -83,6 +83,10 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
         ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; name a folder"),
         ({"id": "w", "work": "x"}, "job 'w': work is 'x'; give seconds"),
+        (
+            {"overwrite": True},
+            "job 'command': overwrite is for a command with an output; remove",
+        ),
         ({"id": "s", "slots_max": "x"}, "phase 'command': slots_max is 'x'; give a whole"),
     ],
 )

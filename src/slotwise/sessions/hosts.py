@@ -131,7 +131,8 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
     def remove() -> None:
         known = loop.state.cluster.by_name
         if name not in known:
-            raise InputError(f"there is no host {name!r}; {suggestion(name, known)}")
+            hint = suggestion(name, known, f"hosts: {', '.join(known) or 'none'}")
+            raise InputError(f"there is no host {name!r}; {hint}")
         event = HostDrained if drain else HostRemoved
         loop.on_event(event(loop.backend.now, name))
 

@@ -133,6 +133,14 @@ class SessionCore:
             for job in list(self._calls):  # The loop removes those that are over.
                 self.inbox.put(JobCancelled(self.now, job))
 
+    def fail_jobs(self, reason: str) -> None:
+        """Fail the futures that are not done, and cancel the jobs that are not over."""
+        for future in self._pending():
+            future.fail(SlotwiseError(reason))
+        with self.lock:
+            for job in [*self._calls, *self.jobs]:
+                self.inbox.put(JobCancelled(self.now, job))
+
     def _pending(self) -> list[Future[Any]]:
         with self.lock:
             jobs = [*self._calls.values()]

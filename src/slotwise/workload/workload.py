@@ -291,6 +291,11 @@ def command(
         raise InputError(
             f"job {id!r}: command is {shown(command)}; expected a string or a list of strings"
         )
+    if overwrite and output is None:
+        raise InputError(
+            f"job {id!r}: overwrite is for a command with an output; remove it, or name a"
+            " folder for the output"
+        )
     return CommandJob(
         id=id,
         command=command if isinstance(command, str) else tuple(command),
