@@ -33,7 +33,15 @@ from slotwise.running import (
     existing,
     warn_user,
 )
-from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, processors, read_source
+from slotwise.sources import (
+    Slots,
+    Source,
+    WorkloadLike,
+    check_live_slots,
+    cluster_of,
+    processors,
+    read_source,
+)
 
 if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.live import LiveBackend
@@ -216,7 +224,7 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
             slots = processors()
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
-        local = LocalBackend.cluster(slots)
+        local = LocalBackend.cluster(check_live_slots(slots))
         return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
         raise InputError(
@@ -269,7 +277,8 @@ def _run(
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     if backend is not None:
         return spec.run(lambda: backend(executions))
-    with enter(sum(cluster.capacity.values()), processors(), warn_user):
+    slots = sum(cluster.capacity.values())
+    with enter(slots, processors(), warn_user, tells=True):
         return spec.run(lambda: LocalBackend(executions, cluster))
 
 

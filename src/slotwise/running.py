@@ -21,6 +21,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import (
     HostsLostError,
     InputError,
+    SlotwiseWarning,
     check_path,
     check_range,
     option_name,
@@ -339,7 +340,7 @@ def warn_user(text: str) -> None:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(text, SlotwiseWarning, stacklevel=level)
 
 
 def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:

@@ -270,6 +270,23 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
+SLOTS_PER_PROCESSOR = 100
+"""The most slots of a live run on this machine for each processor: each has a process."""
+
+
+def check_live_slots(slots: Slots) -> Slots:
+    """Return the slots of a run on this machine. InputError for too many."""
+    counts = list(slots.values()) if isinstance(slots, Mapping) else [slots]
+    total, cores = sum(filter(is_whole, counts)), processors()
+    if total > cores * SLOTS_PER_PROCESSOR:
+        raise InputError(
+            f"{option_name('slots')} is {shown(total)} for a run on this machine, which has"
+            f" {cores} {'processor' if cores == 1 else 'processors'}; give at most"
+            f" {cores * SLOTS_PER_PROCESSOR}, {SLOTS_PER_PROCESSOR} for each"
+        )
+    return slots
+
+
 def _checked(entry: Entry) -> Entry:
     """Return the entry. InputError if it is not a job in any form."""
     if isinstance(entry, Job | Described | Execution):

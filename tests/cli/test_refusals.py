@@ -168,6 +168,8 @@ OPTIONS = {
     "run --slots map=-1,task=2": "--slots is 'map=-1,task=2'; expected",
     "run --slots map=0": "--slots is 'map=0'; expected a number >= 1",
     "run --slots =3": "--slots is '=3'; expected",
+    "run --slots 100000000": "--slots is 100000000 for a run on this machine, which has ",
+    "compare --live --slots map=9999,task=99999": "--slots is 109998 for a run on this machine",
     "run --emulate-hosts": "there are no hosts to emulate: the workload has no `cluster:",
     "run --emulate-hosts --slots 2": "slots are 2 where hosts are emulated, which have",
     "run --dask tcp://127.0.0.1:9 --emulate-hosts": "out --slots and --emulate-hosts, or give",

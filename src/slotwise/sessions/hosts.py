@@ -26,7 +26,7 @@ from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
 from slotwise.running import RunOptions, warn_user
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Described, Entry, Slots, processors
+from slotwise.sources import Described, Entry, Slots, check_live_slots, processors
 from slotwise.workload.file import read_job
 
 
@@ -92,7 +92,7 @@ def _cluster(slots: Slots | Cluster | None) -> Cluster:
     """The hosts of a new session on this machine. InputError if they cannot be emulated."""
     if isinstance(slots, Cluster):
         return on_this_machine(slots)
-    return LocalBackend.cluster(processors() if slots is None else slots)
+    return LocalBackend.cluster(processors() if slots is None else check_live_slots(slots))
 
 
 def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
