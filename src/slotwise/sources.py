@@ -19,6 +19,7 @@ from typing import Any
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import (
+    WHOLE,
     InputError,
     check_name,
     check_path,
@@ -31,7 +32,7 @@ from slotwise.core.history import read_history
 from slotwise.core.job import Job, PhaseId, Shuffle
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
-from slotwise.core.rates import Rates, estimate_rates
+from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.execution import Execution
 from slotwise.workload.file import read_workload
@@ -252,7 +253,7 @@ def objective_of(asked: Objective | str | None, source: Source) -> Objective:
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
     """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
-    if is_whole(slots):
+    if isinstance(slots, WHOLE) and not isinstance(slots, bool):
         return Cluster.of_slots(int(slots))
     if isinstance(slots, Mapping):
         return Cluster((Host("cluster", dict(slots)),))
@@ -323,6 +324,8 @@ def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where known."""
     if execution.program:
         job = rates.job(execution.job, execution.program, execution.sizes)
+        if execution.program.startswith(COMMAND_MARK):
+            return job  # Jobs with the same command may still do different things.
         return replace(job, program=execution.program)
     return execution.job
 

@@ -63,7 +63,7 @@ def test_a_command_is_described_in_python(tmp_path: Path) -> None:
 
 
 def test_a_command_needs_no_output(tmp_path: Path) -> None:
-    """Several such jobs run; `overwrite` and the suffixes of a comparison do not matter."""
+    """Several such jobs run; it has nothing to overwrite, and a comparison no suffixes."""
     entry = "{id: %s, command: 'echo $SLOTWISE_JOB; touch %s', work: 1}"
     text = f"slotwise: 1\njobs: [{entry % ('a', 'a')}, {entry % ('b', 'b')}]"
     workload = parse_workload(text, tmp_path)
@@ -74,9 +74,8 @@ def test_a_command_needs_no_output(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     compared = slotwise.compare(workload, ["fifo", "fair"], live=True, slots=2)
     assert [one.failed for one in compared] == [{}, {}]
-    assert (
-        slotwise.run([slotwise.command("true", id="c", overwrite=True)], slots=1).failed == {}
-    )
+    with pytest.raises(InputError, match="overwrite is for a command with an output; remove"):
+        slotwise.command("true", id="c", overwrite=True)
 
 
 def test_two_jobs_may_not_share_an_output(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
 from slotwise.core.log import RULES, following
-from slotwise.core.rates import Rate, Rates, Speed, estimate_rates
+from slotwise.core.rates import COMMAND_MARK, Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
-from slotwise.jobs.commands import COMMAND_MARK
 from slotwise.results import Result
 from slotwise.sources import read_source
 from slotwise.workload.workload import DataflowJob

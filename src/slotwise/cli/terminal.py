@@ -75,8 +75,8 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words after the command. InputError for an unknown option."""
-        options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
-        options = {name: one for one in options for name in (*one.opts, *one.secondary_opts)}
+        stated = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
+        options = {name: one for one in stated for name in (*one.opts, *one.secondary_opts)}
         names = [*options, *ctx.help_option_names]
         rest = iter(args)
         for word in rest:

@@ -27,6 +27,7 @@ from slotwise.core.errors import (
     shown,
 )
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
+from slotwise.core.rates import COMMAND_MARK
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.execution import Execution
@@ -45,9 +46,6 @@ MAX_SHOWN = 500
 
 TAIL_BYTES, TAIL_LINES = 4000, 10
 """The maximum size of the end of stderr in the message about a failed command."""
-
-COMMAND_MARK = "$ "
-"""Begins the name of a command among the programs of a history."""
 
 ENDING_SECONDS = 5.0
 """How long a task waits for processes that it has killed to end."""

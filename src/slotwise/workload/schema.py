@@ -236,7 +236,12 @@ class ObjectiveEntry(Entry):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        return {"penalty": value} if isinstance(value, str) else value
+        if isinstance(value, str | Mapping):
+            return {"penalty": value} if isinstance(value, str) else value
+        raise ValueError(
+            "expected the name of a penalty, or keys and values, in braces { }: penalty and"
+            " aggregate"
+        )
 
     @field_validator("penalty")
     @classmethod
@@ -266,6 +271,8 @@ class PoolEntry(Entry):
 
 def _listed(value: Any) -> Any:
     """Pools by name as a list; the messages of `complaint` name them by their keys."""
+    if not isinstance(value, list | Mapping):
+        raise ValueError("expected a list of pools, or pools by name, such as {prod: 2}")
     try:
         return pools_by_name(value) if isinstance(value, Mapping) else value
     except InputError as error:

@@ -244,6 +244,8 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
     if kind == "string_type":
         scalar = isinstance(value, bool | int | float)
         return "expected a string, in quotes" if scalar else "expected a string"
+    if kind == "float_type" and path[:-1] == ("pools",):
+        return "expected a weight, or keys and values, in braces { }"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         return "expected a number, without quotes"
     if kind == "missing" and path == ("slotwise",):
