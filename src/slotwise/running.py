@@ -77,10 +77,13 @@ class RunOptions:
     """
 
     assigner: Annotated[str, f"How tasks get slots: {', '.join(ASSIGNERS)}."] = "greedy"
-    epoch_seconds: Annotated[float, "Seconds between allocation decisions."] = EPOCH_SECONDS
+    epoch_seconds: Annotated[float, "Seconds between allocation decisions, at least 1e-06."] = (
+        EPOCH_SECONDS
+    )
     waits: Annotated[
         tuple[float, float] | None,
-        "Waits of delay and flow in seconds, for slots in the rack and for any slot. By default"
+        "Waits of delay and flow in seconds >= 0, for slots in the rack and for any slot. By"
+        " default"
         " flow does not wait; delay waits 1.5 and 3 heartbeats, or 5 and 10 s without them.",
     ] = None
     levels: Annotated[
@@ -89,11 +92,13 @@ class RunOptions:
         " default, or restart the waits.",
     ] = None
     core_cost: Annotated[
-        float | None, "For flow: the cost of a byte between racks, within a rack it is 1."
+        float | None,
+        "For flow: the cost of a byte between racks, from 1 to 1000; within a rack it is 1.",
     ] = None
     move_within: Annotated[
         float | None,
-        "For flow: seconds for which a task that reads from another host may still move to a"
+        "For flow: seconds >= 0 for which a task that reads from another host may still move"
+        " to a"
         " free slot near its input; by default none moves.",
     ] = None
     budget_seconds: Annotated[
@@ -319,8 +324,8 @@ def checked_names(schedulers: Iterable[str] | None) -> list[str]:
     names = list(schedulers) if isinstance(schedulers, Iterable) else []
     if not names:
         raise InputError(
-            f"{option_name('schedulers')} is {shown(schedulers)}; name some, such as"
-            " ['fifo', 'fair', 'flex']"
+            f"{option_name('schedulers')} is {shown(schedulers)}; name some, such as fifo, fair"
+            " and flex"
         )
     for name in names:
         make_scheduler(name)

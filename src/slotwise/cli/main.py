@@ -173,9 +173,13 @@ def _plan(
     if scheduler is None:
         aim = objective_asked(source, objective, aggregate)
         plan = plans.plan(
-            source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
+            source,
+            "flex" if allocator is None else allocator,
+            objective=aim,
+            slots=parse_slots(slots),
+            **budget,
         )
-    elif allocator or objective or aggregate:
+    elif (allocator, objective, aggregate) != (None, None, None):
         raise InputError(
             "--scheduler places whole tasks for the sum of weighted completion times;"
             " leave out --allocator, --objective and --aggregate"
@@ -283,8 +287,6 @@ def _compare(
     """
     with results_shown(file, output) as (source, results):
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
-        if not names:
-            raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
         if live:
             truth.refuse_live()
         else:

@@ -88,7 +88,7 @@ class _Command(TyperCommand):
             if word[:1] == "-" and word[:2] != "--":  # As in -oFILE.
                 name = name if name in names else word[:2]
             if name[:1] == "-" and name not in (*names, "-"):
-                meant = suggestion(MEANT_OPTIONS.get(name, name), names, "--help lists them")
+                meant = suggestion(name, names, "--help lists them", MEANT_OPTIONS)
                 raise InputError(f"`{ctx.info_name}` has no option {name}; {meant}")
         return super().parse_args(ctx, args)
 
@@ -100,7 +100,7 @@ class _Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in self.commands and not name.startswith("-"):
-            hint = suggestion(MEANT_COMMANDS.get(name, name), self.commands)
+            hint = suggestion(name, self.commands, meant=MEANT_COMMANDS)
             raise InputError(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 

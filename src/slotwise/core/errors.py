@@ -13,8 +13,9 @@ SlotwiseError
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from functools import cache
 from importlib.util import find_spec
 from math import inf
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
 
 
@@ -262,29 +264,41 @@ check_positive, check_time = POSITIVE.check, TIME.check
 
 # Suggestions for names that are misspelled.
 
-LIKENESS = 0.7
+LIKENESS = 0.66
 """The least similarity of a name that is suggested, from 0 to 1, as `difflib` measures it."""
 
 MIN_BEGINNING = 3
 """The least number of characters of a beginning that stands for the name."""
 
 
-def suggestion(wrong: object, known: Iterable[str], otherwise: str = "") -> str:
+def suggestion(
+    wrong: object,
+    known: Iterable[str],
+    otherwise: str = "",
+    meant: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """The remedy for an unknown name: the known one that was probably meant.
 
-    It is similar, or the only one with this beginning. Without such a name, all known names, or
-    what `otherwise` says.
+    It is the one that `meant` has for words of other tools, a similar one, or the only one with
+    this beginning. Without such a name, all known names, or what `otherwise` says.
     """
     from difflib import get_close_matches  # Most commands need none.
 
     names = list(dict.fromkeys(known))
-    by_text = {name.lower(): name for name in names}
-    text = wrong[:NAME_LENGTH].lower() if isinstance(wrong, str) else ""
+    text = wrong[:NAME_LENGTH] if isinstance(wrong, str) else ""
+    if (other := meant.get(text)) in names:
+        return f"did you mean {other!r}?"
+    text, by_text = _compared(text), {_compared(name): name for name in names}
     close = get_close_matches(text, by_text, n=1, cutoff=LIKENESS)
     longer = [name for name in by_text if len(text) >= MIN_BEGINNING and name.startswith(text)]
     if close or len(longer) == 1:
         return f"did you mean {by_text[[*close, *longer][0]]!r}?"
     return otherwise or f"known: {', '.join(names) or 'none'}"
+
+
+def _compared(name: str) -> str:
+    """What is compared of a name or an option, without regard to case."""
+    return name.lower().lstrip("-")
 
 
 def shown(value: object) -> str:
@@ -313,6 +327,8 @@ _REFUSED = r"\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff"
 NAME_PATTERN = rf"^[^{_REFUSED}]*$"
 """The pattern of names in workload files, which hold no lone surrogates."""
 
+UNSAFE_REMEDY = "remove the control characters and the characters that are not Unicode"
+
 _UNSAFE = re.compile(rf"[{_REFUSED}\ud800-\udfff]")
 
 
@@ -325,10 +341,7 @@ def check_name(what: str, value: object, longest: float = NAME_LENGTH) -> None:
     if len(value) > longest:
         raise InputError(f"{what} is {shown(value)}; give it at most {longest} characters")
     if _UNSAFE.search(value):
-        raise InputError(
-            f"{what} is {shown(value)}; remove the control characters and the characters that"
-            " are not Unicode"
-        )
+        raise InputError(f"{what} is {shown(value)}; {UNSAFE_REMEDY}")
 
 
 def as_name(text: str, longest: int = NAME_LENGTH) -> str:
@@ -353,6 +366,18 @@ def check_path(what: str, value: object, optional: bool = True) -> None:
     is_path = isinstance(value, str) or hasattr(value, "__fspath__")
     if not is_path and (value is not None or not optional):
         raise InputError(f"{what} is {shown(value)}; expected a path, as a string or a Path")
+    if is_path:
+        check_encodable(what, os.fspath(value))  # type: ignore[arg-type]
+
+
+def check_encodable(what: str, text: str | bytes) -> None:
+    """InputError for a string that the operating system cannot get, with a lone surrogate."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{what} is {shown(text)}; remove the characters that are not Unicode"
+        ) from None
 
 
 def check_text(what: str, value: object) -> None:

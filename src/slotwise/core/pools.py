@@ -223,6 +223,20 @@ def _made(keys: Mapping[str, Any], where: str) -> Pool:
         raise InputError(f"{where}: {text}") from None
 
 
+def check_kinds(pools: Iterable[Pool], known: Iterable[str]) -> None:
+    """InputError for a share of a kind that no host and no phase has."""
+    kinds = {ANY_KIND: None, **dict.fromkeys(known)}
+    for pool in pools:
+        for name, shares in ("slots_min", pool.slots_min), ("slots_max", pool.slots_max):
+            for kind in shares:
+                if kind not in kinds:
+                    raise InputError(
+                        f"pool {pool.name!r}: {name} has the kind {kind!r}, which no host and"
+                        " no"
+                        f" phase has; {suggestion(kind, kinds)}"
+                    )
+
+
 # Pools within pools: a forest whose leaves hold the jobs.
 
 

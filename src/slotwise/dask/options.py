@@ -135,7 +135,7 @@ class GateOptions:
         text = read_text(path, "a YAML file with the options of the gate")
         try:
             data, lines = parse_text(text)
-            return cls.of_mapping(data or {}, lines)
+            return cls.of_mapping({} if data is None else data, lines)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
@@ -143,7 +143,8 @@ class GateOptions:
     def configured(cls) -> GateOptions:
         """The options under `slotwise:` in the configuration of Dask. InputError as `read`."""
         try:
-            return cls.of_mapping(dask.config.get("slotwise", None) or {})
+            stated = dask.config.get("slotwise", None)
+            return cls.of_mapping({} if stated is None else stated)
         except InputError as error:
             raise InputError(f"under `slotwise:` in Dask's configuration: {error}") from error
 
@@ -163,6 +164,13 @@ class GateOptions:
                 f"{place(where, lines)}: pool 'default' has pools below it, but it"
                 " is for the computations that are in no other pool; give it another name"
             )
+        for name, pool in pools.items():
+            if kinds := sorted(pool.kinds - {ANY_KIND}):
+                where = real_path(("pools", list(pools).index(name)), data)
+                raise InputError(
+                    f"{place(where, lines)}: pool {name!r} has shares of kind {kinds[0]!r}, but"
+                    f" the slots of Dask are of kind {ANY_KIND!r}; give plain numbers"
+                )
         for number, rule in enumerate(entry.rules):
             if rule.pool not in pools and rule.pool != "default":
                 stated = place(("rules", number, "pool"), lines)

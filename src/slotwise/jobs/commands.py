@@ -23,6 +23,8 @@ from slotwise.core.errors import (
     InputError,
     OutputError,
     SlotwiseError,
+    check_encodable,
+    check_path,
     check_range,
     shown,
 )
@@ -295,13 +297,14 @@ def plan_commands(
         )
     if any("\0" in word for word in words):
         raise InputError(f"job {job_id!r}: the command has a null character; remove it")
+    for word in (words,) if isinstance(words, str) else words:
+        check_encodable(f"job {job_id!r}: the command", word)
     remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
     check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
     if work is not None:
         remedy = f"give seconds, a number from 0 to {MAX_NUMBER:g}"
         check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)
-    if not isinstance(cwd, str | os.PathLike | None):
-        raise InputError(f"job {job_id!r}: cwd is {shown(cwd)}; name a folder")
+    check_path(f"job {job_id!r}: cwd", cwd)
     _check_env(job_id, {} if env is None else env)
     place = None
     if output is not None:
@@ -336,6 +339,7 @@ def _check_env(job_id: str, env: object) -> None:
                 f"job {job_id!r}: env: {name} is {shown(value)}; expected a string without null"
                 " characters"
             )
+        check_encodable(f"job {job_id!r}: env", f"{name}={value}")
 
 
 def _name(task: int, file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path as FilePath
@@ -250,18 +251,19 @@ def build(
         known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
         where = ("cluster", "changes")
         _at(where, lines, lambda: check_changes(known, changes, given))
-    return Workload(
-        jobs=tuple(jobs),
-        cluster=cluster,
-        pools=tuple(pools.values()),
-        objective=objective,
-        folder=folder,
-        preemption=_part(Preemption, entry.preemption),
-        shuffle=shuffle,
-        network=_part(Network, entry.network),
-        placement=_part(Placement, entry.placement),
-        changes=tuple(changes),
-    )
+    with _blaming(list(pools.values()), data, lines):
+        return Workload(
+            jobs=tuple(jobs),
+            cluster=cluster,
+            pools=tuple(pools.values()),
+            objective=objective,
+            folder=folder,
+            preemption=_part(Preemption, entry.preemption),
+            shuffle=shuffle,
+            network=_part(Network, entry.network),
+            placement=_part(Placement, entry.placement),
+            changes=tuple(changes),
+        )
 
 
 def _at(where: Path, lines: Lines, make: Any) -> Any:
@@ -315,10 +317,18 @@ def build_pools(
         _at(real_path(("pools", number), data), lines, lambda entry=entry: _pool(entry))
         for number, entry in enumerate(entries)
     ]
-    try:
+    with _blaming(pools, data, lines):
         return PoolTree(pools)
+
+
+@contextmanager
+def _blaming(pools: Sequence[Pool], data: Mapping[str, Any], lines: Lines) -> Iterator[None]:
+    """Begin messages about pools, which begin with the name of one, with its place."""
+    try:
+        yield
     except InputError as error:
-        # A message about several pools starts with the name of one of them.
+        if "pool" not in str(error).partition(":")[0]:
+            raise
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
         where = real_path(("pools", *blamed), data)
         raise InputError(f"{place(where, lines)}: {error}") from error

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from slotwise.core.errors import InputError, check_path, suggestion
+from slotwise.core.errors import UNSAFE_REMEDY, InputError, check_path, suggestion
 from slotwise.core.files import open_to_read
 from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
@@ -226,7 +226,7 @@ REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "too_short": lambda context: f"expected at least {context['min_length']}",
     "string_too_short": lambda context: "expected a non-empty string",
     "string_too_long": lambda context: f"expected at most {context['max_length']} characters",
-    "string_pattern_mismatch": lambda context: "remove the control characters",
+    "string_pattern_mismatch": lambda context: UNSAFE_REMEDY,
     "string_unicode": lambda context: "remove the characters that are not Unicode",
     "literal_error": lambda context: f"expected {context['expected']}",
 }
@@ -277,8 +277,8 @@ MEANT = {
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
-    key, meant = short(key), MEANT.get(key, key)
-    hint = suggestion(meant, known, f"known keys: {', '.join(known)}")
+    key = short(key)
+    hint = suggestion(key, known, f"known keys: {', '.join(known)}", MEANT)
     return f"unknown key {key!r}; {hint}"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -21,11 +20,11 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.events import HostChange
+from slotwise.core.events import HostAdded, HostChange
 from slotwise.core.job import Bytes, Job, Shuffle
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
-from slotwise.core.pools import Pool, Preemption, pools_of
+from slotwise.core.pools import Pool, Preemption, check_kinds, pools_of
 
 SETTINGS = (
     "reducers",
@@ -148,6 +147,9 @@ class Placement:
         check_limits("placement", self)
 
 
+USUAL_KINDS = ("map", "reduce", "copy")
+"""The kinds of the phases of programs."""
+
 Described = ProgramJob | CommandJob | DataflowJob
 """A job that is described by what it runs, with its output; phases are determined later."""
 
@@ -202,6 +204,18 @@ class Workload:
                 " leave one out"
             )
         object.__setattr__(self, "replicas", replicas)
+        if self.jobs and all(isinstance(job, Job | Described) for job in self.jobs):
+            check_kinds(self.pools, self._kinds())
+
+    def _kinds(self) -> Iterator[str]:
+        """The kinds of slots and of phases; programs have the usual ones."""
+        yield from USUAL_KINDS
+        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
+        for host in (*(self.cluster.hosts if self.cluster else ()), *hosts):
+            yield from host.slots
+        for job in self.jobs:
+            if isinstance(job, Job):
+                yield from (phase.kind for phase in job.phases)
 
 
 _PARTS: dict[str, tuple[Any, str]] = {
@@ -326,10 +340,7 @@ def _paths(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...
 
 
 def _path(job: str, what: str, path: object) -> str:
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(
-            f"job {job!r}: {what} is {shown(path)}; expected a path, as a string or a Path"
-        )
+    check_path(f"job {job!r}: {what}", path, optional=False)
     return str(path)
 
 
