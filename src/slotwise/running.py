@@ -83,8 +83,8 @@ class RunOptions:
     waits: Annotated[
         tuple[float, float] | None,
         "Waits of delay and flow in seconds >= 0, for slots in the rack and for any slot. By"
-        " default"
-        " flow does not wait; delay waits 1.5 and 3 heartbeats, or 5 and 10 s without them.",
+        " default flow does not wait; delay waits 1.5 and 3 heartbeats, or 5 and 10 s without"
+        " them.",
     ] = None
     levels: Annotated[
         str | None,
@@ -98,8 +98,7 @@ class RunOptions:
     move_within: Annotated[
         float | None,
         "For flow: seconds >= 0 for which a task that reads from another host may still move"
-        " to a"
-        " free slot near its input; by default none moves.",
+        " to a free slot near its input; by default none moves.",
     ] = None
     budget_seconds: Annotated[
         float | None,
@@ -141,8 +140,7 @@ class RunOptions:
         if not isinstance(self.preemption, Preemption | None):
             raise InputError(
                 f"preemption is {shown(self.preemption)}; expected a slotwise.Preemption, such"
-                " as"
-                " slotwise.Preemption(least_after=1.0)"
+                " as slotwise.Preemption(least_after=1.0)"
             )
         if not isinstance(self.shuffle, Shuffle | None):
             raise InputError(f"shuffle is {shown(self.shuffle)}; expected a slotwise.Shuffle")
@@ -151,8 +149,7 @@ class RunOptions:
         if self.progress is not None and not callable(self.progress):
             raise InputError(
                 f"progress is {shown(self.progress)}; expected a function of an instant, its"
-                " events"
-                " and its decisions"
+                " events and its decisions"
             )
 
     def check_files(self, history: str | Path | None) -> None:

@@ -260,8 +260,7 @@ def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
     if slots is not None:
         raise InputError(
             f"{option_name('slots')} is {shown(slots)}; expected a whole number >= 1, or one"
-            " for"
-            " each kind"
+            " for each kind"
         )
     return workload.cluster or Cluster.of_slots(processors())
 

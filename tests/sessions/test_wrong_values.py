@@ -81,7 +81,7 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; expected a string"),
         ({"id": "n", "env": {"A=B": ""}}, "job 'n': env has the name 'A=B'; expected"),
         ({"id": "u", "env": {"A": "\ud800"}}, "job 'u': env is 'A=\\ud800'; remove the char"),
-        ({"id": "u", "cwd": "\ud800"}, "job 'u': cwd is '\\ud800'; remove the characters"),
+        ({"id": "v", "cwd": "\ud800"}, "job 'v': cwd is '\\ud800'; remove the characters"),
         ({"id": "u", "output": "\ud800"}, "job 'u': output is '\\ud800'; remove the char"),
         ({"id": "a\nb"}, "the id of a job is 'a\\nb'; remove the control characters"),
         ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
@@ -104,9 +104,9 @@ def test_command_refuses_options_of_a_wrong_type(
 
 def test_command_refuses_what_no_program_can_get(session: Session) -> None:
     """A word with a lone surrogate."""
-    message = "job 'command': the command is '\\ud800'; remove the characters that are not"
-    refuses(lambda: session.command(["echo", "\ud800"]), message)
-    refuses(lambda: session.command("\ud800"), message)
+    for id, command in ("list", ["echo", "\ud800"]), ("text", "\ud800"):
+        message = f"job '{id}': the command is '\\ud800'; remove the characters that are not"
+        refuses(lambda: session.command(command, id=id), message)  # noqa: B023
 
 
 @pytest.mark.parametrize("command", [None, 3, len])

@@ -43,6 +43,7 @@ from slotwise.insight.report.progress import Progress
 from slotwise.policy.dmrs.planning import PLANNERS
 from slotwise.policy.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.results import Plan, TaskPlan
+from slotwise.running import checked_names
 from slotwise.sources import read_source
 
 app = Application(
@@ -286,7 +287,8 @@ def _compare(
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
     with results_shown(file, output) as (source, results):
-        names = [name.strip() for name in schedulers.split(",") if name.strip()]
+        named = [name.strip() for name in schedulers.split(",") if name.strip()]
+        names = checked_names(named)
         if live:
             truth.refuse_live()
         else:

@@ -232,8 +232,7 @@ def check_kinds(pools: Iterable[Pool], known: Iterable[str]) -> None:
                 if kind not in kinds:
                     raise InputError(
                         f"pool {pool.name!r}: {name} has the kind {kind!r}, which no host and"
-                        " no"
-                        f" phase has; {suggestion(kind, kinds)}"
+                        f" no phase has; {suggestion(kind, kinds)}"
                     )
 
 

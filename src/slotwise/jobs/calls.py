@@ -121,8 +121,7 @@ class Calls(Execution):
         if not callable(functions) and not isinstance(functions, Mapping):
             raise InputError(
                 f"job {job.id!r}: functions is {shown(functions)}; give a function, or one for"
-                " each"
-                " phase by its name"
+                " each phase by its name"
             )
         if callable(functions):  # One function serves every phase.
             functions = dict.fromkeys(job.by_name, functions)
@@ -134,9 +133,8 @@ class Calls(Execution):
         for name, function in functions.items():
             if not callable(function):
                 raise InputError(
-                    f"job {job.id!r}: the function of phase {name!r} is {shown(function)};"
-                    " give a"
-                    " function"
+                    f"job {job.id!r}: the function of phase {name!r} is {shown(function)}; give"
+                    " a function"
                 )
         takers = {phase.name: phase for phase in job.phases if _takes(functions[phase.name])}
         for name, phase in takers.items():

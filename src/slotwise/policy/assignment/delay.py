@@ -173,6 +173,6 @@ def check_waits(assigner: str, rack_after: float, any_after: float, levels: obje
     if not are_numbers or not 0 <= rack_after <= any_after < float("inf"):
         raise InputError(
             f"{assigner}: the waits are {shown(rack_after)} and {shown(any_after)} seconds;"
-            " they must"
-            " be numbers >= 0, the wait for the rack not longer than the wait for any slot"
+            " they must be numbers >= 0, the wait for the rack not longer than the wait for"
+            " any slot"
         )

@@ -55,15 +55,13 @@ class Flow:
         if not is_number(self.core_cost) or not 1 <= self.core_cost <= 1000:
             raise InputError(
                 f"{option_name('core_cost')} is {shown(self.core_cost)}; give a number from 1"
-                " to"
-                " 1000: the cost of a byte from another rack, relative to one from another host"
-                " of the same rack"
+                " to 1000: the cost of a byte from another rack, relative to one from another"
+                " host of the same rack"
             )
         if not is_number(self.move_within) or not 0 <= self.move_within < float("inf"):
             raise InputError(
                 f"{option_name('move_within')} is {shown(self.move_within)}; give seconds >= 0"
-                " for"
-                " which a task that reads from another host may still move"
+                " for which a task that reads from another host may still move"
             )
         check_installed("ortools", "the assigner flow (unlike greedy and delay)", "flow")
 
