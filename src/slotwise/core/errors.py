@@ -13,7 +13,6 @@ SlotwiseError
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -367,13 +366,16 @@ def check_path(what: str, value: object, optional: bool = True) -> None:
     if not is_path and (value is not None or not optional):
         raise InputError(f"{what} is {shown(value)}; expected a path, as a string or a Path")
     if is_path:
-        check_encodable(what, os.fspath(value))  # type: ignore[arg-type]
+        check_encodable(what, str(value))
 
 
-def check_encodable(what: str, text: str | bytes) -> None:
-    """InputError for a string that the operating system cannot get, with a lone surrogate."""
+def check_encodable(what: str, text: str) -> None:
+    """InputError for a string that the operating system cannot get, with a lone surrogate.
+
+    Those in which Python keeps the bytes of names that are not UTF-8 are accepted.
+    """
     try:
-        os.fsencode(text)
+        text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise InputError(
             f"{what} is {shown(text)}; remove the characters that are not Unicode"
