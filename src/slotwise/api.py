@@ -278,7 +278,7 @@ def _run(
     if backend is not None:
         return spec.run(lambda: backend(executions))
     slots = sum(cluster.capacity.values())
-    with enter(slots, processors(), warn_user, tells=True):
+    with enter(slots, processors(), warn_user, reports=True):
         return spec.run(lambda: LocalBackend(executions, cluster))
 
 

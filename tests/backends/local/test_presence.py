@@ -88,7 +88,7 @@ def test_a_run_tells_of_another_that_fits_beside_it(open_other: Open) -> None:
     """In one line, with the process and its slots, but not of others in its own process."""
     first = open_other(3)
     told: list[str] = []
-    with enter(1, 9, told.append, tells=True), enter(1, 9, told.append, tells=True):
+    with enter(1, 9, told.append, reports=True), enter(1, 9, told.append, reports=True):
         pass
     assert len(told) == 2
     assert all(f", process {first.pid}, uses 3 slots of this machine" in text for text in told)

@@ -52,11 +52,11 @@ class Presence:
         self.close()
 
 
-def enter(slots: int, cores: int, warn: Warn, *, tells: bool = False) -> Presence:
+def enter(slots: int, cores: int, warn: Warn, *, reports: bool = False) -> Presence:
     """Make the entry of a run or session with these slots.
 
-    Warns of others, if all together have more slots than there are processors (`cores`), and if
-    it `tells` of them, also of other processes that fit beside it.
+    Warns of others, if all together have more slots than there are processors (`cores`). If
+    it `reports` them, also of other processes that fit beside it.
     """
     folder = folder_of_user(warn)
     lock = _lock_of(folder, warn)
@@ -74,7 +74,7 @@ def enter(slots: int, cores: int, warn: Warn, *, tells: bool = False) -> Presenc
                 f" the {_slots(slots)} of this one they have {total} in all, so each of them"
                 " will be slower; give fewer slots"
             )
-        elif tells and (apart := [one for one in others if one.pid != os.getpid()]):
+        elif reports and (apart := [one for one in others if one.pid != os.getpid()]):
             listed = ", ".join(f"process {one.pid}, uses {_slots(one.slots)}" for one in apart)
             warn(f"another slotwise run of {_user()}, {listed} of this machine")
         return _entry(folder, slots, warn)
