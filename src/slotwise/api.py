@@ -224,7 +224,8 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
             slots = processors()
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
-        local = LocalBackend.cluster(check_live_slots(slots))
+        check_live_slots(slots)
+        local = LocalBackend.cluster(slots)
         return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
         raise InputError(

@@ -274,8 +274,8 @@ SLOTS_PER_PROCESSOR = 100
 """The most slots of a live run on this machine for each processor: each has a process."""
 
 
-def check_live_slots(slots: Slots) -> Slots:
-    """Return the slots of a run on this machine. InputError for too many."""
+def check_live_slots(slots: Slots) -> None:
+    """InputError for more slots than a run on this machine may have."""
     counts = list(slots.values()) if isinstance(slots, Mapping) else [slots]
     total, cores = sum(filter(is_whole, counts)), processors()
     if total > cores * SLOTS_PER_PROCESSOR:
@@ -284,7 +284,6 @@ def check_live_slots(slots: Slots) -> Slots:
             f" {cores} {'processor' if cores == 1 else 'processors'}; give at most"
             f" {cores * SLOTS_PER_PROCESSOR}, {SLOTS_PER_PROCESSOR} for each"
         )
-    return slots
 
 
 def _checked(entry: Entry) -> Entry:

@@ -333,6 +333,8 @@ _UNSAFE = re.compile(rf"[{_REFUSED}\ud800-\udfff]")
 
 def check_name(what: str, value: object, longest: float = NAME_LENGTH) -> None:
     """InputError unless it is a string that a workload file accepts as a name."""
+    if value.__class__ is str and 0 < len(value) <= longest and value.isprintable():
+        return  # The usual case: fast.
     check_string(what, value)
     assert isinstance(value, str)
     if not value:

@@ -92,7 +92,9 @@ def _cluster(slots: Slots | Cluster | None) -> Cluster:
     """The hosts of a new session on this machine. InputError if they cannot be emulated."""
     if isinstance(slots, Cluster):
         return on_this_machine(slots)
-    return LocalBackend.cluster(processors() if slots is None else check_live_slots(slots))
+    if slots is not None:
+        check_live_slots(slots)
+    return LocalBackend.cluster(processors() if slots is None else slots)
 
 
 def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
