@@ -18,7 +18,7 @@ from slotwise.backends.local.backend import emulated, names_hosts
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Network
 from slotwise.core.decisions import Locality
-from slotwise.core.errors import InputError, check_type, is_number, option_name
+from slotwise.core.errors import InputError, check_type, is_number, option_name, shown
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
@@ -36,7 +36,15 @@ from slotwise.running import (
     existing,
     warn_user,
 )
-from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, processors, read_source
+from slotwise.sources import (
+    Slots,
+    Source,
+    WorkloadLike,
+    check_live_slots,
+    cluster_of,
+    processors,
+    read_source,
+)
 
 if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.attempt_logs import AttemptLogs
@@ -65,7 +73,8 @@ def simulate(
     given = RunOptions.of(options)
     given.check_files(history)
     source = _source(workload, given, history)
-    return _simulate(source, scheduler, simulation, slots, given)
+    with source.locating():
+        return _simulate(source, scheduler, simulation, slots, given)
 
 
 def _simulate(
@@ -94,6 +103,7 @@ def _simulate(
     source.refuse_unknown_hosts(cluster, changes)
     jobs = source.jobs(cluster)
     truth.check(cluster, jobs)
+    source.refuse_unknown_work(jobs, "a simulation")
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     check_memory(tasks, has_log=options.log is not None)
     placement = source.workload.placement
@@ -158,8 +168,8 @@ def run(
     `slotwise logs` reads; `keep=False` keeps nothing, and a path names another folder.
 
     With `resume`, only the jobs run that are not done, or that were made from what has changed
-    since (`slotwise.resume`). Completed jobs are recorded for each workload file. For jobs given
-    in Python, `resume` names the record by a path, such as that of the program.
+    since (`slotwise.resume`). Completed jobs are recorded for each workload file. For jobs that
+    are given in Python, `resume` names the record by a path, such as that of the program.
 
     Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result so far. RunLost,
     raised if a Dask cluster has lost all hosts and no others can join, has it as well.
@@ -175,14 +185,16 @@ def run(
                 f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
                 f" {option_name('dask_slots')}"
             )
-        return _run_on_dask(source, scheduler, dask, dask_slots, history, given, recorders)
+        with source.locating():
+            return _run_on_dask(source, scheduler, dask, dask_slots, history, given, recorders)
     if dask_slots is not None:
         raise InputError(
             f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
             f" {option_name('dask')}, too"
         )
     cluster = _live_cluster(source, slots, emulate_hosts)
-    return _run(source, scheduler, cluster, emulate_hosts, history, given, more=recorders)
+    with source.locating():
+        return _run(source, scheduler, cluster, emulate_hosts, history, given, more=recorders)
 
 
 def _resumed(
@@ -249,6 +261,7 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
             slots = processors()
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
+        check_live_slots(slots)
         local = LocalBackend.cluster(slots)
         return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
@@ -303,7 +316,8 @@ def _run(
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     if backend is not None:
         return spec.run(lambda logs: backend(executions, logs), more)
-    with enter(sum(cluster.capacity.values()), processors(), warn_user):
+    slots = sum(cluster.capacity.values())
+    with enter(slots, processors(), warn_user, reports=True):
         return spec.run(lambda logs: LocalBackend(executions, cluster, logs=logs), more)
 
 
@@ -343,15 +357,17 @@ def compare(
     if live:
         cluster = _live_cluster(source, slots, emulate_hosts)
         for one in sources:
-            one.executions(cluster)  # Checks the outputs of all runs before the first one.
+            with source.locating():  # Checks the outputs of all runs before the first one.
+                one.executions(cluster)
     results = Results()
     for name, one in zip(names, sources, strict=True):
         own = options_of[name]
         try:
-            if live:
-                result = _run(one, name, cluster, emulate_hosts, history, own)
-            else:
-                result = _simulate(one, name, simulation, slots, own)
+            with source.locating():
+                if live:
+                    result = _run(one, name, cluster, emulate_hosts, history, own)
+                else:
+                    result = _simulate(one, name, simulation, slots, own)
         except RunStopped as stop:
             stop.earlier = tuple(results)
             raise
@@ -394,7 +410,7 @@ def explain(
     from slotwise.insight.waits import worst_waits
 
     if at is not None and not is_number(at):
-        raise InputError(f"{option_name('at')} is {at!r}; expected an instant in seconds")
+        raise InputError(f"{option_name('at')} is {shown(at)}; expected an instant in seconds")
     with following(log) as read:
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)
@@ -416,7 +432,7 @@ def write_report(
     given = list(results) if isinstance(results, Iterable) else None
     if given is None or not all(isinstance(result, Result) for result in given):
         raise InputError(
-            f"results is {results!r}; expected a list of results, such as [result]"
+            f"results is {shown(results)}; expected a list of results, such as [result]"
         )
     return page.write_report([result.reported for result in given], path, pictures=pictures)
 

@@ -8,7 +8,7 @@ from functools import cache
 from math import ceil, inf
 from pathlib import Path
 
-from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import check_fits
@@ -56,12 +56,14 @@ def plan(
         )
     chosen = make_allocator(allocator, aim)
     budget = _budget(budget_seconds, budget_steps)
-    jobs = source.jobs()
     pools = source.pools()
-    aim.check(jobs)
-    for job in jobs:
-        check_fits(job, cluster, pools)
-        _refuse_gangs(job)
+    with source.locating():
+        jobs = source.jobs()
+        source.refuse_unknown_work(jobs, "a plan")
+        aim.check(jobs)
+        for job in jobs:
+            check_fits(job, cluster, pools)
+            _refuse_gangs(job)
     started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
@@ -108,12 +110,16 @@ def plan_tasks(
     budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
     if scheduler not in tuple(PLANNERS):  # A value that cannot be hashed is unknown, too.
-        raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
+        raise InputError(
+            f"unknown scheduler {shown(scheduler)}; {suggestion(scheduler, PLANNERS)}"
+        )
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
-    jobs = source.jobs()
-    _refuse_dependencies(jobs)
+    with source.locating():
+        jobs = source.jobs()
+        _refuse_dependencies(jobs)
+        source.refuse_unknown_work(jobs, "a plan")
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
@@ -187,7 +193,7 @@ def _budget(seconds: float | None, steps: int | None) -> Budget | None:
     if steps is not None:
         if not is_number(steps) or not steps >= 0:
             raise InputError(
-                f"{option_name('budget_steps')} is {steps!r}; expected a number >= 0"
+                f"{option_name('budget_steps')} is {shown(steps)}; expected a number >= 0"
             )
         return Budget(steps)
     check_budget(seconds)

@@ -23,9 +23,12 @@ from slotwise.core.dependencies import check_elements
 from slotwise.core.errors import (
     HostsLostError,
     InputError,
+    SlotwiseWarning,
     check_path,
     check_range,
     option_name,
+    shown,
+    suggestion,
 )
 from slotwise.core.files import is_same_file
 from slotwise.core.history import HistoryWriter
@@ -78,11 +81,14 @@ class RunOptions:
     """
 
     assigner: Annotated[str, f"How tasks get slots: {', '.join(ASSIGNERS)}."] = "greedy"
-    epoch_seconds: Annotated[float, "Seconds between allocation decisions."] = EPOCH_SECONDS
+    epoch_seconds: Annotated[float, "Seconds between allocation decisions, at least 1e-06."] = (
+        EPOCH_SECONDS
+    )
     waits: Annotated[
         tuple[float, float] | None,
-        "Waits of delay and flow in seconds, for slots in the rack and for any slot. By default"
-        " flow does not wait; delay waits 1.5 and 3 heartbeats, or 5 and 10 s without them.",
+        "Waits of delay and flow in seconds >= 0, for slots in the rack and for any slot. By"
+        " default flow does not wait; delay waits 1.5 and 3 heartbeats, or 5 and 10 s without"
+        " them.",
     ] = None
     levels: Annotated[
         str | None,
@@ -90,12 +96,13 @@ class RunOptions:
         " default, or restart the waits.",
     ] = None
     core_cost: Annotated[
-        float | None, "For flow: the cost of a byte between racks, within a rack it is 1."
+        float | None,
+        "For flow: the cost of a byte between racks, from 1 to 1000; within a rack it is 1.",
     ] = None
     move_within: Annotated[
         float | None,
-        "For flow: seconds for which a task that reads from another host may still move to a"
-        " free slot near its input; by default none moves.",
+        "For flow: seconds >= 0 for which a task that reads from another host may still move"
+        " to a free slot near its input; by default none moves.",
     ] = None
     budget_seconds: Annotated[
         float | None,
@@ -133,8 +140,8 @@ class RunOptions:
                     f"{name} is an option of simulations; give"
                     f" simulation=Simulation({name}=...)"
                 )
-            known = ", ".join(cls.__dataclass_fields__)
-            raise InputError(f"unknown option {name!r}; known: {known}")
+            known = cls.__dataclass_fields__
+            raise InputError(f"unknown option {name!r}; {suggestion(name, known)}")
         return cls(**options)
 
     def __post_init__(self) -> None:
@@ -142,17 +149,17 @@ class RunOptions:
         check_keep(self.keep)
         if not isinstance(self.preemption, Preemption | None):
             raise InputError(
-                f"preemption is {self.preemption!r}; expected a slotwise.Preemption, such as"
-                " slotwise.Preemption(least_after=1.0)"
+                f"preemption is {shown(self.preemption)}; expected a slotwise.Preemption, such"
+                " as slotwise.Preemption(least_after=1.0)"
             )
         if not isinstance(self.shuffle, Shuffle | None):
-            raise InputError(f"shuffle is {self.shuffle!r}; expected a slotwise.Shuffle")
+            raise InputError(f"shuffle is {shown(self.shuffle)}; expected a slotwise.Shuffle")
         name, remedy = option_name("attempts_max"), "expected a whole number >= 1"
         check_range(name, self.attempts_max, 1, inf, remedy, whole=True)
         if self.progress is not None and not callable(self.progress):
             raise InputError(
-                f"progress is {self.progress!r}; expected a function of an instant, its events"
-                " and its decisions"
+                f"progress is {shown(self.progress)}; expected a function of an instant, its"
+                " events and its decisions"
             )
 
     def check_files(self, history: str | Path | None) -> None:
@@ -330,8 +337,8 @@ def checked_names(schedulers: Iterable[str] | None) -> list[str]:
     names = list(schedulers) if isinstance(schedulers, Iterable) else []
     if not names:
         raise InputError(
-            f"{option_name('schedulers')} is {schedulers!r}; name some, such as"
-            " ['fifo', 'fair', 'flex']"
+            f"{option_name('schedulers')} is {shown(schedulers)}; name some, such as fifo, fair"
+            " and flex"
         )
     for name in names:
         make_scheduler(name)
@@ -351,7 +358,7 @@ def warn_user(text: str) -> None:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(text, SlotwiseWarning, stacklevel=level)
 
 
 def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +19,21 @@ from typing import Any
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.dependencies import check_dependencies
-from slotwise.core.errors import WHOLE, InputError, check_name, check_path, option_name
+from slotwise.core.errors import (
+    WHOLE,
+    InputError,
+    check_name,
+    check_path,
+    is_whole,
+    option_name,
+    shown,
+)
 from slotwise.core.events import HostAdded, HostChange, hosts_ever
 from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
-from slotwise.core.rates import Rates, estimate_rates
+from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
@@ -173,6 +182,28 @@ class Source:
         if names_hosts(cluster) and (wrong := self.unknown_hosts(cluster, changes)):
             raise InputError(f"{wrong}: correct the name, or add the host to the cluster")
 
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Begin messages about a job with its place in the workload file."""
+        try:
+            yield
+        except InputError as error:
+            place_of, text = self.workload.place_of, str(error)
+            named = (_stated(entry).id for entry in self.workload.jobs)
+            blamed = next((job for job in named if text.startswith(f"job {job!r}")), None)
+            if type(error) is not InputError or place_of is None or blamed is None:
+                raise
+            raise InputError(f"{place_of(blamed)}{text}") from error
+
+    def refuse_unknown_work(self, jobs: Iterable[Job], what: str) -> None:
+        """Raise InputError for a phase without work, which `what` needs."""
+        for job, phase in ((one, phase) for one in jobs for phase in one.phases):
+            if phase.tasks.work is None:
+                raise InputError(
+                    f"job {job.id!r}, phase {phase.name!r}: {what} needs its work; state it, or"
+                    f" give a {option_name('history')} of an earlier run"
+                )
+
     def believed(self, cluster: Cluster) -> Cluster:
         """The cluster as schedulers assume it: with the speeds of the history."""
         return self.rates.cluster(cluster)
@@ -269,14 +300,14 @@ def objective_of(asked: Objective | str | None, source: Source) -> Objective:
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
     """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
-    if isinstance(slots, WHOLE):
+    if isinstance(slots, WHOLE) and not isinstance(slots, bool):
         return Cluster.of_slots(int(slots))
     if isinstance(slots, Mapping):
         return Cluster((Host("cluster", dict(slots)),))
     if slots is not None:
         raise InputError(
-            f"{option_name('slots')} is {slots!r}; expected a whole number >= 1, or one for"
-            " each kind"
+            f"{option_name('slots')} is {shown(slots)}; expected a whole number >= 1, or one"
+            " for each kind"
         )
     return workload.cluster or Cluster.of_slots(processors())
 
@@ -286,6 +317,22 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
+SLOTS_PER_PROCESSOR = 100
+"""The most slots of a live run on this machine for each processor: each has a process."""
+
+
+def check_live_slots(slots: Slots) -> None:
+    """InputError for more slots than a run on this machine may have."""
+    counts = list(slots.values()) if isinstance(slots, Mapping) else [slots]
+    total, cores = sum(filter(is_whole, counts)), processors()
+    if total > cores * SLOTS_PER_PROCESSOR:
+        raise InputError(
+            f"{option_name('slots')} is {shown(total)} for a run on this machine, which has"
+            f" {cores} {'processor' if cores == 1 else 'processors'}; give at most"
+            f" {cores * SLOTS_PER_PROCESSOR}, {SLOTS_PER_PROCESSOR} for each"
+        )
+
+
 def _checked(entry: Entry) -> Entry:
     """Return the entry. InputError if it is not a job in any form."""
     if isinstance(entry, Job | Described | Execution):
@@ -293,7 +340,7 @@ def _checked(entry: Entry) -> Entry:
             check_name("the id of a job", entry.id)
         return entry
     raise InputError(
-        f"{entry!r:.80} is not a job; expected one of slotwise.Job(...),"
+        f"{shown(entry)} is not a job; expected one of slotwise.Job(...),"
         " slotwise.mapreduce(...), slotwise.command(...), slotwise.Calls(...) and the job(...)"
         " of a slotwise.Dataflow, or the path of a workload file"
     )
@@ -322,6 +369,8 @@ def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where known."""
     if execution.program:
         job = rates.job(execution.job, execution.program, execution.sizes)
+        if execution.program.startswith(COMMAND_MARK):
+            return job  # Jobs with the same command may still do different things.
         return replace(job, program=execution.program)
     return execution.job
 

@@ -52,7 +52,7 @@ def test_history_prints_json(slotwise: Any, known: Path) -> None:
     done = slotwise("history", str(known), "--json")
     assert (done.exit_code, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     plain = json.loads(done.stdout)
-    assert list(plain) == ["programs", "hosts"]
+    assert list(plain) == ["programs", "commands", "hosts"]
     assert [row["seconds_per_byte"] for row in plain["programs"]] == pytest.approx([5e-8, 1e-6])
     assert [(row["host"], row["tasks"]) for row in plain["hosts"]] == [("h1", 7), ("h2", 3)]
     assert [row["speed"] for row in plain["hosts"]] == pytest.approx([1.0, 0.5])
@@ -64,6 +64,7 @@ def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
     assert slotwise("history", "h.db").stdout == "no measurements yet\n"
     assert json.loads(slotwise("history", "h.db", "--json").stdout) == {
         "programs": [],
+        "commands": [],
         "hosts": [],
     }
 
@@ -71,7 +72,10 @@ def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
 def test_a_file_that_is_not_a_history_is_refused(slotwise: Any, folder: Path) -> None:
     """With exit code 2 and one line; no file is created or changed."""
     before = sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()
-    for name, why in (("none.db", "no such file"), ("jobs.yaml", "not a database")):
+    for name, why in (
+        ("none.db", "no such file"),
+        ("jobs.yaml", "is a workload file and"),
+    ):
         done = slotwise("history", name)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert f"history '{name}'" in done.stderr
@@ -260,7 +264,7 @@ def test_a_run_without_a_history_creates_none(slotwise: Any, words: Path) -> Non
 def test_a_run_refuses_a_file_that_is_not_a_history(slotwise: Any, words: Path) -> None:
     """Before it begins; and it creates no history if another option is refused."""
     for name, more, why in (
-        ("words.yaml", [], "not a database"),
+        ("words.yaml", [], "is a workload file and"),
         ("missing/h.db", [], "unable to open"),
         ("h.db", ["--log", "h.db"], "is the log, too"),
         ("h.db", ["--scheduler", "nonsense"], "unknown scheduler"),

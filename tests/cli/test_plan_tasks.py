@@ -162,6 +162,6 @@ def test_a_task_without_a_slot_of_its_kind(slotwise: Any, folder: Path) -> None:
 
 def test_an_unknown_scheduler(slotwise: Any) -> None:
     """The known ones are named."""
-    refused = slotwise("plan", "jobs.yaml", "--scheduler", "dmsr")
+    refused = slotwise("plan", "jobs.yaml", "--scheduler", "flex")
     assert refused.exit_code == 2
-    assert all(name in refused.stderr for name in ["'dmsr'", *NAMES])
+    assert all(name in refused.stderr for name in ["'flex'", *NAMES])

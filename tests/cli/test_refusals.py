@@ -31,7 +31,7 @@ def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: P
 
 
 PROGRAMS = {
-    "wordcont, inputs: in, output: out": "unknown program 'wordcont'; installed: grep,",
+    "wordcont, inputs: in, output: out": "'wordcont'; did you mean 'wordcount'?",
     "'none.py:A', inputs: in, output: out": "none.py not found; check the path",
     "'own.py:B', inputs: in, output: out": "the file defines no 'B'; it defines A",
     "'own.py:os', inputs: in, output: out": "is not a MapReduce; derive its class from",
@@ -62,7 +62,7 @@ def test_a_bad_program(entries: str, slotwise: Any, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     done = slotwise("run", "jobs.yaml", "--slots", "1", "--json")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("slotwise: job 'a': ")
+    assert done.stderr.startswith("slotwise: jobs.yaml: jobs[0] (line 2): job 'a': ")
     assert PROGRAMS[entries] in done.stderr
     assert done.stderr.count("\n") == 1
     assert [p for p in sorted(folder.rglob("*")) if "__pycache__" not in str(p)] == before
@@ -122,13 +122,31 @@ def test_overwriting_keeps_files_that_no_job_wrote(slotwise: Any, folder: Path) 
 
 
 OPTIONS = {
+    "simulate --scheduler fairr": "unknown scheduler 'fairr'; did you mean 'fair'?",
+    "simulate --scheduler FLEX": "unknown scheduler 'FLEX'; did you mean 'flex'?",
+    "run --scheduler flow": "unknown scheduler 'flow'; did you mean 'flowflex'?",
+    "run --workers 2": "`run` has no option --workers; did you mean '--slots'?",
+    "run -j 2": "`run` has no option -j; did you mean '--slots'?",
+    "run -j2": "`run` has no option -j; did you mean '--slots'?",
+    "run --force": "`run` has no option --force; did you mean '--overwrite'?",
+    "simulate --force": "`simulate` has no option --force; --help lists them",
+    "simulate --nois=3": "`simulate` has no option --nois; did you mean '--noise'?",
+    "plan --objectiv tardines": "no option --objectiv; did you mean '--objective'?",
+    "plan --objective tardines": "unknown penalty 'tardines'; did you mean 'tardiness'?",
+    "submit": "there is no command 'submit'; did you mean 'run'?",
+    "simlate": "there is no command 'simlate'; did you mean 'simulate'?",
+    "sim": "there is no command 'sim'; did you mean 'simulate'?",
+    "queue": "there is no command 'queue'; known: plan, simulate, run, ",
     "simulate --scheduler best": "unknown scheduler 'best'; known: fifo, fair, ",
+    "plan --allocator=": "unknown allocator ''; known: fifo, fair, ",
+    "plan --scheduler dmrs --allocator=": "leave out --allocator, --objective and --aggregate",
+    "plan --objective=": "--objective: unknown penalty ''; known: response, ",
     "plan --allocator best": "unknown allocator 'best'; known: fifo, fair, ",
     "compare --schedulers fifo,best": "unknown scheduler 'best'; known: fifo, fair, ",
-    "compare --schedulers ,": "--schedulers is empty; name some, such as fifo,fair,flex",
+    "compare --schedulers ,": "--schedulers is []; name some, such as fifo, fair and flex",
     "simulate --assigner best": "unknown assigner 'best'; known: greedy, delay",
     "simulate --objective best": "unknown penalty 'best'; known: response, ",
-    "simulate --aggregate mean": "aggregate is 'mean'; use sum or max",
+    "simulate --aggregate mean": "slotwise: --aggregate is 'mean'; use sum or max",
     "simulate --objective makespan --aggregate sum": "makespan is a maximum",
     "plan --objective tardy": "job 'small': penalty tardy needs a deadline; give it deadline:",
     "simulate --objective lateness --aggregate max": "penalty lateness needs a deadline",
@@ -153,6 +171,8 @@ OPTIONS = {
     "run --slots map=-1,task=2": "--slots is 'map=-1,task=2'; expected",
     "run --slots map=0": "--slots is 'map=0'; expected a number >= 1",
     "run --slots =3": "--slots is '=3'; expected",
+    "run --slots 100000000": "--slots is 100000000 for a run on this machine, which has ",
+    "compare --live --slots map=9999,task=99999": "--slots is 109998 for a run on this machine",
     "run --emulate-hosts": "there are no hosts to emulate: the workload has no `cluster:",
     "run --emulate-hosts --slots 2": "slots are 2 where hosts are emulated, which have",
     "run --dask tcp://127.0.0.1:9 --emulate-hosts": "out --slots and --emulate-hosts, or give",
@@ -166,12 +186,12 @@ OPTIONS = {
     "run --slots 1 --preempt most=5": "--preempt has no key 'most'; known: least, fair, ",
     "compare --preempt grace=2": "by which pools never reclaim slots; add least or fair",
     "simulate --preempt least=1,least=2": "--preempt is 'least=1,least=2'; expected numbers",
-    "simulate --preempt least=-1": "preemption: least_after is -1.0; give seconds >= 0",
-    "simulate --preempt least=nan": "preemption: least_after is nan; give seconds >= 0",
-    "simulate --preempt fair=1,fraction=2": "fraction is 2.0; it must be above 0 and at most 1",
-    "simulate --preempt fair=1,grace=inf": "preemption: grace is inf; give seconds >= 0",
-    "simulate --slow-start 5": "shuffle: slow_start is 5.0; give a part from 0 to 1",
-    "run --slots 1 --slow-start nan": "shuffle: slow_start is nan; give a part from 0 to 1",
+    "simulate --preempt least=-1": "--preempt: least is -1.0; give seconds >= 0",
+    "simulate --preempt least=nan": "--preempt: least is nan; give seconds >= 0",
+    "simulate --preempt fair=1,fraction=2": "--preempt: fraction is 2.0; it must be above 0",
+    "simulate --preempt fair=1,grace=inf": "--preempt: grace is inf; give seconds >= 0",
+    "simulate --slow-start 5": "slotwise: --slow-start is 5.0; give a part from 0 to 1",
+    "run --slots 1 --slow-start nan": "--slow-start is nan; give a part from 0 to 1",
     "simulate --epoch 0": "--epoch is 0.0; give a finite number >= 1e-06",
     "simulate --epoch nan": "--epoch is nan; give a finite number >= 1e-06",
     "simulate --log none/log": "log 'none/log': No such file or directory; name another file",
@@ -202,7 +222,6 @@ def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
         "--save-seconds -1",
         "--rack-factor 0",
         "--attempts 0",
-        "--nois 3",
         "--noise nan",
         "--seed -1",
     ],

@@ -91,7 +91,9 @@ def test_output_in_the_memory_of_a_process_is_refused_before_the_run(
     )
     done = slotwise(*command, "live.yaml", "--slots", "1", "--log", "log.jsonl")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("slotwise: job 'w': output 'memory://x/out")
+    assert done.stderr.startswith(
+        "slotwise: live.yaml: jobs[0] (line 2): job 'w': output 'memo"
+    )
     assert "name a directory or a store that all of them can reach" in done.stderr
     assert not list(folder.glob("log*"))
 
@@ -157,7 +159,9 @@ def test_a_report_is_made_from_logs(slotwise: Any, folder: Path) -> None:
     assert "<html" in (folder / "page.html").read_text()
     refused = slotwise("report", "jobs.yaml", "-o", "page.html")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("slotwise: log 'jobs.yaml', line 1: not JSON")
+    assert refused.stderr.startswith(
+        "slotwise: log 'jobs.yaml': this is a workload file, not a log"
+    )
 
 
 POOLS = """\

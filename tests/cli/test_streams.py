@@ -168,7 +168,7 @@ def test_signals_that_are_ignored_stay_ignored(run_process: Any) -> None:
 
 def test_text_of_users_cannot_control_a_terminal(run_process: Any, folder: Path) -> None:
     """Control characters of names and of errors are escaped, wherever they are printed."""
-    name = "a\x1b[31m\rb"
+    name = "a\u202eb"
     job = Job(name, (Phase("m", Tasks(3, 1.0)),), pool=name)
     other = Job("other", (Phase("m", Tasks(1, 9.0)),))
     slotwise.simulate([other, job], "fifo", slots=1, log=folder / "log")
@@ -190,9 +190,10 @@ def test_text_of_users_cannot_control_a_terminal(run_process: Any, folder: Path)
     ):
         done = run_process(*command)
         assert done.returncode == code
-        assert not {"\x1b", "\r"} & {*done.stdout, *done.stderr}
+        assert not {"\x1b", "\r", "\u202e"} & {*done.stdout, *done.stderr}
         if command[0] != "replay":
-            assert "a\\x1b[31m\\rb" in done.stdout + done.stderr
+            escaped = "a\\x1b[31m\\rb" if command[0] == "run" else "a\\u202eb"
+            assert escaped in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

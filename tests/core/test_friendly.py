@@ -83,7 +83,7 @@ def test_unknown_options_are_refused(options: dict[str, object], says: str) -> N
 
 def test_an_unknown_setting_of_mapreduce_is_refused() -> None:
     """Not only when the job is run."""
-    with pytest.raises(InputError, match="no setting 'reducer'; known: reducers"):
+    with pytest.raises(InputError, match="no setting 'reducer'; did you mean 'reducers'"):
         mapreduce("wordcount", "in", "out", reducer=3)
 
 

@@ -103,9 +103,7 @@ def write_turns(record: LogFile, count: int) -> None:
     [
         "j",
         "Ünïcödé 统计",
-        "line\nend\r\n",
-        "separators \u2028 \u2029 \x85 \x0b \x0c \x1c",
-        "bytes that are no text \udce9\udcff",
+        "separators \u2028 \u2029",
         '"}{\\',
     ],
 )
@@ -193,7 +191,13 @@ IDLE = codec.encode_job(turns_of("idle")[0].events[0].job) | {"phases": []}
         (lambda path: None, ["name a file that --log has written", "No such file"]),
         (lambda path: path.write_text("jobs: [1]\n"), ["line 1", "not JSON"]),
         (lambda path: path.write_text("[]\n"), ["line 1"]),
-        (lambda path: path.write_text('{"slotwise": 1}\n'), ["line 1", "not the header"]),
+        (lambda path: path.write_text('{"a": 1}\n'), ["line 1", "not the header"]),
+        (lambda path: path.write_text("# jobs\n\nslotwise: 1\n"), ["is a workload file"]),
+        (
+            lambda path: path.write_bytes(b"SQLite format 3\0\n"),
+            ["this is a history, not a log"],
+        ),
+        (lambda path: path.write_text("<!DOCTYPE html>\n"), ["this is a report, not a log"]),
         (changed(1, format=FORMAT + 1), ["line 1", str(FORMAT + 1), "update"]),
         (changed(1, format="x"), ["line 1"]),
         (changed(1, cluster=[]), ["line 1", "no slots"]),

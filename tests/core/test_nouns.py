@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.errors import InputError, MissingExtraError, SlotwiseError
+from slotwise.core.errors import InputError, MissingExtraError, SlotwiseError, suggestion
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool
 
@@ -119,4 +119,63 @@ def test_errors_of_users_are_one_tree() -> None:
     assert issubclass(InputError, SlotwiseError)
     error = MissingExtraError("a report", "plots")
     assert isinstance(error, SlotwiseError)
-    assert str(error) == "a report needs an optional part: pip install 'slotwise[plots]'"
+    assert str(error) == (
+        "a report needs an optional part: pip install 'slotwise[plots]', or scripts/setup in a"
+        " checkout"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "remedy"),
+    [
+        ("fairr", ["fifo", "fair"], "did you mean 'fair'?"),
+        ("Flex", ["fair", "flex"], "did you mean 'flex'?"),
+        ("least", ["least_after", "fair_after"], "did you mean 'least_after'?"),
+        ("attempts", ["arrival", "steps"], "known: arrival, steps"),
+        ("lsa", ["fair", "las"], "did you mean 'las'?"),
+        ("flo", ["flowflex", "flowflex-fast"], "known: flowflex, flowflex-fast"),
+        ([], ["fair"], "known: fair"),
+        ("x", [], "known: none"),
+    ],
+)
+def test_a_similar_name_is_suggested(wrong: object, known: list[str], remedy: str) -> None:
+    """Or a longer one, if only one begins so; a name that is not similar is no suggestion."""
+    assert suggestion(wrong, known) == remedy
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Pool,
+        lambda name: Host(name, {"task": 1}),
+        lambda name: Host("h", {"task": 1}, rack=name),
+        lambda name: Job(name, (phase("p"),)),
+        lambda name: owing(pool=name),
+        lambda name: Phase("p", ONE, kind=name),
+        lambda name: Pool("p", slots_max={name: 1}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("", "expected a string that is not empty"),
+        ("a" * 201, "give it at most 200 characters"),
+        *((name, "remove the control characters") for name in ("a\nb", "\x1b[2J", "\x85")),
+        *((name, "characters that are not Unicode") for name in ("\ud800", "\ufffe", "\ufdd0")),
+    ],
+)
+def test_names_that_no_file_can_have(
+    make: Callable[[str], object], name: str, remedy: str
+) -> None:
+    """They are refused in Python, too: terminals obey some, and XML cannot hold others."""
+    with pytest.raises(InputError, match=remedy) as refused:
+        make(name)
+    assert str(refused.value).isprintable()
+
+
+def test_names_of_any_language_are_accepted() -> None:
+    """Up to the greatest length."""
+    assert [Pool(name).name for name in ("Ünï 统计 \u2028", "a" * 200)] == [
+        "Ünï 统计 \u2028",
+        "a" * 200,
+    ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import pytest
+import yaml
 
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
@@ -23,6 +25,8 @@ UNIQUE = "0a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
         (f"Client-alice-{UNIQUE}", "alice"),
         (f"Client-a-b-c-{UNIQUE}", "a-b-c"),
         ("fire-and-forget", "client"),
+        (f"Client-a\x1b[2J-{UNIQUE}", "a?[2J"),
+        (f"Client-{300 * 'x'}-{UNIQUE}", 100 * "x"),
     ],
 )
 def test_a_client_has_the_name_that_its_user_gave(client: str, name: str) -> None:
@@ -78,7 +82,7 @@ def test_pools_may_be_stated_by_name() -> None:
     ("wrong", "message"),
     [
         ({"pols": []}, "pols: unknown key 'pols'; did you mean 'pools'?"),
-        ({"scheduler": "best"}, "scheduler is 'best': unknown; expected one of fifo, fair"),
+        ({"scheduler": "best"}, "scheduler is 'best': unknown scheduler; known: fifo, fair"),
         ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),
         (
             {"pools": [{"name": "a", "preemption": {}}]},
@@ -102,6 +106,14 @@ def test_pools_may_be_stated_by_name() -> None:
         ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
         ({"ahead": -1}, "ahead is -1: expected a number >= 0"),
         ({"objective": "sla"}, "penalty 'sla' needs properties that computations of Dask"),
+        (
+            {"pools": {"a": {"slots_min": {"gpu": 1}}}},
+            "pools.a: pool 'a' has shares of kind 'gpu', but the slots of Dask are of kind 'ta",
+        ),
+        (
+            {"scheduler": "fairr"},
+            "scheduler is 'fairr': unknown scheduler; did you mean 'fair'?",
+        ),
         ([], "the value is []: expected keys and values, in braces { }; known keys: scheduler"),
         (
             {"pools": [{"name": "default"}, {"name": "a", "parent": "default"}]},
@@ -153,6 +165,18 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     assert GateOptions.read(file) == GateOptions()
 
 
+@pytest.mark.parametrize("text", ["[]", "false", "0", "''"])
+def test_a_file_of_another_type_is_refused(text: str, tmp_path: Path) -> None:
+    """It is not taken for an empty one; nor is it in the configuration of Dask."""
+    file = tmp_path / "gate.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"the file is .*: expected keys and"):
+        GateOptions.read(file)
+    says = pytest.raises(InputError, match=r"the value is .*: expected keys and values")
+    with dask.config.set(slotwise=yaml.safe_load(text)), says:
+        GateOptions.configured()
+
+
 @pytest.mark.parametrize(
     ("threads", "seconds", "ahead"),
     [(4, 0.0, 4), (4, 0.005, 4), (4, 0.02, 2), (1, 0.1, 1), (16, 0.1, 2), (4, 0.5, 0)],
@@ -166,7 +190,9 @@ def test_workers_have_more_tasks_ahead_if_these_are_short(
 
 def test_pools_that_are_no_list_are_refused() -> None:
     """Before the cluster is asked for anything."""
-    with pytest.raises(InputError, match=r"^pools is 'x': expected a list, in brackets"):
+    with pytest.raises(
+        InputError, match=r"^pools is 'x': expected a list of pools, or pools by name"
+    ):
         install(None, pools="x")
 
 

@@ -26,7 +26,7 @@ FAULTS = {
     "no YAML": ("pools: [", "line 1, column 9: not YAML or JSON"),
     "a wrong value": (
         "scheduler: best\n",
-        "scheduler (line 1) is 'best': unknown; expected one of",
+        "scheduler (line 1) is 'best': unknown scheduler; known: ",
     ),
     "a log without folder": (
         "log: none/gate.jsonl\n",

@@ -104,7 +104,6 @@ def _timeline(line: Timeline) -> Iterator[str]:
     for title, steps in (
         ("held by job", line.held_by_job),
         ("held by pool", line.held_by_pool),
-        ("allocated by job", line.allocated_by_job),
     ):
         for name, function in steps.items():
             yield _json([title, name, _steps(function), function.area(0.0, line.end)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slotwise.backends.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.decisions import Adjust, GiveUp, Launch, Locality, Reallocate
+from slotwise.core.decisions import GiveUp, Launch, Locality
 from slotwise.core.events import (
     HostJoined,
     HostLost,
@@ -133,29 +133,6 @@ def test_running_tasks_hold_their_slots_until_the_end_of_the_log():
     line = timeline_of(log)
     assert [placed.attempt.ending for placed in line.attempts] == ["unfinished", "done"]
     assert line.held_by_job["j"].area(0, line.end) == 4.0
-
-
-def test_allocation_follows_the_last_reallocation():
-    """A job has the sum over its phases, and nothing once it is named no more."""
-    log = one_phase_log()
-    shares = {PhaseId("j", "map"): 1.5, PhaseId("j", "reduce"): 0.5}
-    log(0.0, [JobArrived(0.0, JOB)], [Reallocate(shares, 9.0)])
-    log(1.0, [], [Reallocate({PhaseId("j", "map"): 2.0}, 9.0)])
-    log(3.0, [], [Reallocate({}, 9.0)])
-    assert timeline_of(log).allocated_by_job == {"j": StepFunction((0.0, 3.0), (2.0, 0.0))}
-
-
-def test_allocation_follows_adjustments():
-    """The phases that are not named keep their slots."""
-    log = one_phase_log()
-    shares = {PhaseId("j", "map"): 1.5, PhaseId("j", "reduce"): 0.5}
-    log(0.0, [JobArrived(0.0, JOB)], [Reallocate(shares, 9.0)])
-    log(1.0, [], [Adjust({PhaseId("j", "map"): 2.0}, 9.0)])
-    log(2.0, [], [Adjust({PhaseId("j", "map"): 0.0, PhaseId("i", "map"): 1.0}, 9.0)])
-    log(3.0, [], [Reallocate({}, 9.0)])
-    allocated = timeline_of(log).allocated_by_job
-    assert allocated["j"] == StepFunction((0.0, 1.0, 2.0, 3.0), (2.0, 2.5, 0.5, 0.0))
-    assert allocated["i"] == StepFunction((2.0, 3.0), (1.0, 0.0))
 
 
 def test_a_job_that_was_given_up_ends_at_that_instant():

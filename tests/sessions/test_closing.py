@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,34 @@ def test_jobs_that_end_while_others_are_cancelled(monkeypatch: pytest.MonkeyPatc
     stuck = [executor.submit(time.sleep, 1000.0) for executor in executors]
     session.close(cancels=True)
     assert [future.cancelled() for future in stuck] == [True] * 3
+
+
+def test_a_session_without_hosts_ends_with_a_reason() -> None:
+    """Its jobs cannot run any more: no host can be added to a closed session."""
+    session = Session(1)
+    session.remove_host("localhost", drain=False)
+    left = session.submit(abs, 1), session.command("true"), session.executor().submit(abs, 1)
+    session.close()
+    assert [str(one.exception(0)) for one in left] == 3 * [
+        "the session was closed, and no host is left that could run it"
+    ]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda session: session.executor(),
+        lambda session: session.map(abs, [1]),
+        lambda session: session.set_pools({"a": 1}),
+        lambda session: session.set_objective("stretch"),
+        lambda session: session.add_host("a", 1),
+        lambda session: session.remove_host("localhost"),
+        lambda session: session.__enter__(),
+    ],
+)
+def test_a_closed_session_refuses_changes(act: Callable[[Session], object]) -> None:
+    """As it refuses calls."""
+    session = Session(1)
+    session.close()
+    with pytest.raises(RuntimeError, match="the session is closed; open another"):
+        act(session)

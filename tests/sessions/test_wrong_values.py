@@ -80,9 +80,17 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"id": "t", "tasks": "2"}, "job 't': tasks is '2'; give a whole number >= 1"),
         ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; expected a string"),
         ({"id": "n", "env": {"A=B": ""}}, "job 'n': env has the name 'A=B'; expected"),
+        ({"id": "u", "env": {"A": "\ud800"}}, "job 'u': env is 'A=\\ud800'; remove the char"),
+        ({"id": "v", "cwd": "\ud800"}, "job 'v': cwd is '\\ud800'; remove the characters"),
+        ({"id": "u", "output": "\ud800"}, "job 'u': output is '\\ud800'; remove the char"),
+        ({"id": "a\nb"}, "the id of a job is 'a\\nb'; remove the control characters"),
         ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
-        ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; name a folder"),
+        ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; expected a path"),
         ({"id": "w", "work": "x"}, "job 'w': work is 'x'; give seconds"),
+        (
+            {"overwrite": True},
+            "job 'command': overwrite is for a command with an output; remove",
+        ),
         ({"id": "s", "slots_max": "x"}, "phase 'command': slots_max is 'x'; give a whole"),
     ],
 )
@@ -92,6 +100,13 @@ def test_command_refuses_options_of_a_wrong_type(
     """At once, and the session goes on."""
     refuses(lambda: session.command("true", **options), message)
     assert session.submit(len, "abc").result(PATIENCE) == 3
+
+
+def test_command_refuses_what_no_program_can_get(session: Session) -> None:
+    """A word with a lone surrogate."""
+    for id, command in ("list", ["echo", "\ud800"]), ("text", "\ud800"):
+        message = f"job '{id}': the command is '\\ud800'; remove the characters that are not"
+        refuses(lambda: session.command(command, id=id), message)  # noqa: B023
 
 
 @pytest.mark.parametrize("command", [None, 3, len])

@@ -37,10 +37,21 @@ def test_a_command_of_stated_work_is_simulated(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_simulation_needs_the_work_of_a_command() -> None:
-    """Without it there is nothing to simulate."""
-    with pytest.raises(InputError, match="phase b/command: a simulation needs the work"):
-        slotwise.simulate(parse_workload(FILE))
+def test_a_simulation_needs_the_work_of_a_command(tmp_path: Path) -> None:
+    """Without it there is nothing to simulate; an earlier run with a history tells it."""
+    file, history = tmp_path / "w.yaml", tmp_path / "h.db"
+    job = "{id: b, command: [sleep, '0.01'], tasks: 2}"
+    file.write_text(f"slotwise: 1\njobs:\n  - {job}\n")
+    with pytest.raises(InputError) as refused:
+        slotwise.simulate(file)
+    assert str(refused.value) == (
+        f"{file}: jobs[0] (line 3): job 'b', phase 'command': a simulation needs its work;"
+        " state it, or give a history of an earlier run"
+    )
+    slotwise.run(file, slots=1, history=history)
+    known = slotwise.simulate(file, slots=1, history=history).jobs["b"]["completion"]
+    assert known is not None
+    assert known >= 0.02
 
 
 def test_a_command_is_described_in_python(tmp_path: Path) -> None:
@@ -52,7 +63,7 @@ def test_a_command_is_described_in_python(tmp_path: Path) -> None:
 
 
 def test_a_command_needs_no_output(tmp_path: Path) -> None:
-    """Several such jobs run; `overwrite` and the suffixes of a comparison do not matter."""
+    """Several such jobs run; it has nothing to overwrite, and a comparison no suffixes."""
     entry = "{id: %s, command: 'echo $SLOTWISE_JOB; touch %s', work: 1}"
     text = f"slotwise: 1\njobs: [{entry % ('a', 'a')}, {entry % ('b', 'b')}]"
     workload = parse_workload(text, tmp_path)
@@ -63,9 +74,8 @@ def test_a_command_needs_no_output(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     compared = slotwise.compare(workload, ["fifo", "fair"], live=True, slots=2)
     assert [one.failed for one in compared] == [{}, {}]
-    assert (
-        slotwise.run([slotwise.command("true", id="c", overwrite=True)], slots=1).failed == {}
-    )
+    with pytest.raises(InputError, match="overwrite is for a command with an output; remove"):
+        slotwise.command("true", id="c", overwrite=True)
 
 
 def test_two_jobs_may_not_share_an_output(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,12 +12,12 @@ import typer
 from slotwise import api
 from slotwise.cli.options import Json
 from slotwise.cli.terminal import print_json
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
 from slotwise.core.job import Job
 from slotwise.core.log import RULES, following
-from slotwise.core.rates import Rate, Rates, Speed, estimate_rates
+from slotwise.core.rates import COMMAND_MARK, Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
 from slotwise.run_folder import RunFolder
@@ -144,6 +145,9 @@ DEFAULT = Path("history.db")
 
 MEGA = 1e6
 
+COMMAND_WIDTH = 60
+"""The maximum number of characters of a command in the table, with one space between words."""
+
 
 def show_history(
     database: Annotated[
@@ -152,7 +156,7 @@ def show_history(
     ] = DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show rates of programs and speeds of hosts, as measured in earlier runs.
+    """Show rates of programs, times of commands and speeds of hosts of earlier runs.
 
     Half of the measurements, weighted by bytes, are within the spread of the value shown.
 
@@ -164,8 +168,9 @@ def show_history(
     elif not rates.by_phase:
         print("no measurements yet")
     else:
-        rows = [*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]
-        print("\n".join(map(printable, rows)))
+        tables = _of_programs(rates), _of_commands(rates), _of_hosts(rates)
+        shown = ["\n".join(map(printable, _aligned(rows))) for rows in tables if len(rows) > 1]
+        print("\n\n".join(shown))
 
 
 def _plain(rates: Rates) -> dict[str, Any]:
@@ -179,6 +184,17 @@ def _plain(rates: Rates) -> dict[str, Any]:
                 "tasks": rate.count,
             }
             for (program, phase), rate in rates.by_phase.items()
+            if not program.startswith(COMMAND_MARK)
+        ],
+        "commands": [
+            {
+                "command": program.removeprefix(COMMAND_MARK),
+                "seconds": rate.seconds_per_byte,
+                "spread": rate.spread,
+                "tasks": rate.count,
+            }
+            for (program, _), rate in rates.by_phase.items()
+            if program.startswith(COMMAND_MARK)
         ],
         "hosts": [
             {
@@ -195,8 +211,19 @@ def _plain(rates: Rates) -> dict[str, Any]:
 
 def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("program", "phase", "MB/s a slot", "spread", "tasks")]
-    for phase, rate in rates.by_phase.items():
-        rows.append((*phase, number(1 / rate.seconds_per_byte / MEGA), *_measured(rate)))
+    for (program, phase), rate in rates.by_phase.items():
+        if not program.startswith(COMMAND_MARK):
+            speed = number(1 / rate.seconds_per_byte / MEGA)
+            rows.append((program, phase, speed, *_measured(rate)))
+    return rows
+
+
+def _of_commands(rates: Rates) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("command", "seconds a task", "spread", "tasks")]
+    for (program, _), rate in rates.by_phase.items():
+        if program.startswith(COMMAND_MARK):
+            command = shorten(program.removeprefix(COMMAND_MARK), COMMAND_WIDTH)
+            rows.append((command, number(rate.seconds_per_byte), *_measured(rate)))
     return rows
 
 
@@ -322,7 +349,7 @@ def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
     if not jobs:
         raise InputError(f"{what}: no job has a dataflow; add one, or name app.py:flow")
     if job is not None and job not in jobs:
-        raise InputError(f"--job {job!r}: no such job has a dataflow; known: {', '.join(jobs)}")
+        raise InputError(f"--job {job!r}: no such job has a dataflow; {suggestion(job, jobs)}")
     found = {}
     for name in jobs if job is None else (job,):
         try:

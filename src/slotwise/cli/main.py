@@ -45,6 +45,7 @@ from slotwise.insight.report.progress import Progress
 from slotwise.policy.dmrs.planning import PLANNERS
 from slotwise.policy.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.results import Plan, TaskPlan
+from slotwise.running import checked_names
 from slotwise.sources import read_source
 
 app = Application(
@@ -175,9 +176,13 @@ def _plan(
     if scheduler is None:
         aim = objective_asked(source, objective, aggregate)
         plan = plans.plan(
-            source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
+            source,
+            "flex" if allocator is None else allocator,
+            objective=aim,
+            slots=parse_slots(slots),
+            **budget,
         )
-    elif allocator or objective or aggregate:
+    elif (allocator, objective, aggregate) != (None, None, None):
         raise InputError(
             "--scheduler places whole tasks for the sum of weighted completion times;"
             " leave out --allocator, --objective and --aggregate"
@@ -299,9 +304,8 @@ def _compare(
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
     with results_shown(file, output) as (source, results):
-        names = [name.strip() for name in schedulers.split(",") if name.strip()]
-        if not names:
-            raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
+        named = [name.strip() for name in schedulers.split(",") if name.strip()]
+        names = checked_names(named)
         if live:
             truth.refuse_live()
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from slotwise.backends.simulated.simulation import Outage, Simulation
-from slotwise.core.errors import SHORTER, InputError
+from slotwise.core.errors import SHORTER, InputError, suggestion
 from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
@@ -57,13 +57,15 @@ FORMS |= {
         "preempt": _described(
             "preemption",
             str | None,
-            " In seconds: least=5,fair=30; also fraction=0.5, grace=2.",
+            " In seconds >= 0: least=5,fair=30; also fraction=0.5, up to 1, and grace=2.",
         )
     },
     "shuffle": {
         "slow_start": Annotated[
             float | None,
-            typer.Option(help="Fraction of maps done before reduces may begin to copy: 0.05."),
+            typer.Option(
+                help="Fraction of maps done before reduces may begin to copy, from 0 to 1."
+            ),
         ],
         "split_copies": Annotated[
             bool | None,
@@ -100,11 +102,13 @@ class Scheduling:
         same = {name: given[option] for name, forms in FORMS.items() for option in forms}
         asked = {"slow_start": given["slow_start"], "split": given["split_copies"]}
         changed = {key: value for key, value in asked.items() if value is not None}
+        with _as_option({"shuffle: slow_start": "--slow-start"}):
+            shuffle = replace(source.shuffle or Shuffle(), **changed) if changed else None
         options: Any = same | {
             "waits": parse_waits(given["waits"]),
             "objective": objective_asked(source, given["objective"], given["aggregate"]),
             "preemption": parse_preemption(given["preempt"]),
-            "shuffle": replace(source.shuffle or Shuffle(), **changed) if changed else None,
+            "shuffle": shuffle,
             "log": log,
         }
         return options  # type: ignore[no-any-return]
@@ -144,7 +148,7 @@ class SimulationOptions(OptionGroup):
         list[str] | None,
         typer.Option(
             metavar="HOST=SPEED",
-            help="True speed of a host, hidden from the scheduler; may be repeated.",
+            help="True speed of a host, above 0, hidden from the scheduler; may be repeated.",
         ),
     ] = None
     outage: Annotated[
@@ -245,9 +249,11 @@ def objective_asked(
     """
     if penalty is None and aggregate is None:
         return None
-    if aggregate is None and penalty is not None:
-        return Objective.named(penalty)
-    return Objective(penalty or source.workload.objective.penalty, aggregate)  # type: ignore[arg-type]
+    with _as_option({"objective: aggregate": "--aggregate", "objective:": "--objective:"}):
+        if aggregate is None and penalty is not None:
+            return Objective.named(penalty)
+        stated = source.workload.objective.penalty if penalty is None else penalty
+        return Objective(stated, aggregate)  # type: ignore[arg-type]
 
 
 # Parsers of options that are strings.
@@ -260,6 +266,19 @@ def _expected(option: str, text: str, expected: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise InputError(f"{option} is {text!r}; expected {expected}") from error
+
+
+@contextmanager
+def _as_option(names: Mapping[str, str]) -> Iterator[None]:
+    """Name options as on the command line: an InputError that begins with a key of `names`."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error)
+        for begin, option in names.items():
+            if text.startswith(begin):
+                raise InputError(option + text.removeprefix(begin)) from error
+        raise
 
 
 def parse_waits(text: str | None) -> tuple[float, float] | None:
@@ -302,14 +321,16 @@ def parse_preemption(text: str | None) -> Preemption | None:
         given = {key: float(value) for key, value in _pairs(text)}
     for key in given:
         if key not in PREEMPT_KEYS:
-            known = ", ".join(PREEMPT_KEYS)
-            raise InputError(f"--preempt has no key {key!r}; known: {known}, {example}")
+            hint = suggestion(key, PREEMPT_KEYS)
+            raise InputError(f"--preempt has no key {key!r}; {hint}, {example}")
     if not given.keys() & {"least", "fair"}:
         raise InputError(
             f"--preempt is {text!r}, by which pools never reclaim slots; add least or fair,"
             f" in seconds, {example}"
         )
-    return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
+    names = {f"preemption: {field}": f"--preempt: {key}" for key, field in PREEMPT_KEYS.items()}
+    with _as_option(names):
+        return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
 
 
 def parse_outage(text: str) -> Outage:

@@ -20,7 +20,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.models import CommandFunctionType
 
 from slotwise import api
@@ -28,7 +28,13 @@ from slotwise.backends.local.backend import names_hosts
 from slotwise.backends.signals import ENDING
 from slotwise.cli.options import OutputOptions
 from slotwise.cli.streams import leave
-from slotwise.core.errors import SlotwiseError, SlotwiseWarning, as_in_commands
+from slotwise.core.errors import (
+    InputError,
+    SlotwiseError,
+    SlotwiseWarning,
+    as_in_commands,
+    suggestion,
+)
 from slotwise.insight.report.tables import comparison_table, jobs_table
 from slotwise.insight.report.text import in_short, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
@@ -42,16 +48,62 @@ MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
 
 
+MEANT_OPTIONS = {
+    **dict.fromkeys(("-j", "-n", "--jobs", "--workers", "--max-workers"), "--slots"),
+    **dict.fromkeys(("--cores", "--cpus", "--threads", "--processes"), "--slots"),
+    **dict.fromkeys(("-f", "--force"), "--overwrite"),
+    "--policy": "--scheduler",
+    "--retries": "--attempts",
+}
+"""Options of other tools, and those of slotwise that do the same."""
+
+MEANT_COMMANDS = {
+    **dict.fromkeys(("submit", "start", "exec", "execute", "launch"), "run"),
+    **dict.fromkeys(("draw", "graph"), "show"),
+    "why": "explain",
+}
+"""Commands of other tools, and those of slotwise that do the same."""
+
+
 class _Command(TyperCommand):
-    """A command whose help has no type for options without a value."""
+    """A command that refuses unknown options with a suggestion.
+
+    Its help has no type for options without a value.
+    """
 
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the command. InputError for an unknown option."""
+        stated = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
+        options = {name: one for one in stated for name in (*one.opts, *one.secondary_opts)}
+        names = [*options, *ctx.help_option_names]
+        rest = iter(args)
+        for word in rest:
+            name, has_value, _ = word.partition("=")
+            if word == "--":
+                break
+            if name in options and not (options[name].is_flag or has_value):
+                next(rest, None)  # Its value.
+            if word[:1] == "-" and word[:2] != "--":  # As in -oFILE.
+                name = name if name in names else word[:2]
+            if name[:1] == "-" and name not in (*names, "-"):
+                meant = suggestion(name, names, "--help lists them", MEANT_OPTIONS)
+                raise InputError(f"`{ctx.info_name}` has no option {name}; {meant}")
+        return super().parse_args(ctx, args)
 
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         return _without_types(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            hint = suggestion(name, self.commands, meant=MEANT_COMMANDS)
+            raise InputError(f"there is no command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with exit_codes():
@@ -205,7 +257,7 @@ def show_unknown(source: Source) -> None:
         names = ", ".join(map(str, unknown))
         show_message(
             f"slotwise: history {str(source.history)!r} has no record of {names}: this work is"
-            " estimated from rates that the program states; run it once with --history"
+            " estimated as it is stated; run it once with --history"
         )
 
 

@@ -70,7 +70,7 @@ class Host:
         for kind, count in self.slots.items():
             if count < 0:
                 raise InputError(
-                    f"host {self.name!r}: {count} slots of kind {kind!r}; use >= 0"
+                    f"host {self.name!r}: {shown(count)} slots of kind {kind!r}; use >= 0"
                 )
 
     @cached_property
@@ -103,7 +103,7 @@ class Cluster:
         hosts = self.hosts
         if not isinstance(hosts, Sequence) or not all(isinstance(one, Host) for one in hosts):
             raise InputError(
-                f"cluster: hosts is {hosts!r:.80}; give a tuple of Host, or a number of slots"
+                f"cluster: hosts is {shown(hosts)}; give a tuple of Host, or a number of slots"
                 " to Cluster.of_slots"
             )
         check_limits("cluster", self)
@@ -117,7 +117,7 @@ class Cluster:
         for kind, count in self.capacity.items():
             if count > MAX_SLOTS:
                 raise InputError(
-                    f"the cluster has {count} slots of kind {kind!r};"
+                    f"the cluster has {shown(count)} slots of kind {kind!r};"
                     f" give it at most {MAX_SLOTS}"
                 )
 

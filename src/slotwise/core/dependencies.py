@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol, TypeVar
 
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.core.job import Job
 
 MAX_OVER = 100_000
@@ -79,10 +78,11 @@ def dependency_faults(
     for job in jobs:
         for name in sorted(job.predecessors):
             if name not in names:
+                others = [other for other in names if other != job.id]
                 yield (
                     job.id,
                     f"job {job.id!r} waits for job {name!r}, which does not exist;"
-                    f" {_hint(name, [other for other in names if other != job.id])}",
+                    f" {suggestion(name, others, _some(others))}",
                 )
             elif place[job.id] - place.get(name, place[job.id]) > MAX_OVER:
                 yield (
@@ -103,14 +103,11 @@ def dependency_faults(
         )
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
-    if not known:
+def _some(jobs: Sequence[str]) -> str:
+    if not jobs:
         return "there are no other jobs"
-    close = get_close_matches(name, known, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
-    return f"known jobs: {', '.join(known[:MAX_NAMES])}{more}"
+    more = f" and {len(jobs) - MAX_NAMES} more" if len(jobs) > MAX_NAMES else ""
+    return f"known jobs: {', '.join(jobs[:MAX_NAMES])}{more}"
 
 
 def check_elements(jobs: Iterable[Job], known: Mapping[str, Job]) -> None:

@@ -13,7 +13,8 @@ SlotwiseError
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from functools import cache
 from importlib.util import find_spec
 from math import inf
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
 
 
@@ -85,7 +87,8 @@ class MissingExtraError(SlotwiseError):
     def __init__(self, wanted_for: str, extra: str, missing: ImportError | None = None) -> None:
         reason = "" if missing is None else f" ({missing})"
         super().__init__(
-            f"{wanted_for} needs an optional part{reason}: pip install 'slotwise[{extra}]'"
+            f"{wanted_for} needs an optional part{reason}: pip install 'slotwise[{extra}]', or"
+            " scripts/setup in a checkout"
         )
 
 
@@ -258,6 +261,45 @@ def check_limits(what: str, value: Any) -> None:
 check_positive, check_time = POSITIVE.check, TIME.check
 
 
+# Suggestions for names that are misspelled.
+
+LIKENESS = 0.66
+"""The least similarity of a name that is suggested, from 0 to 1, as `difflib` measures it."""
+
+MIN_BEGINNING = 3
+"""The least number of characters of a beginning that stands for the name."""
+
+
+def suggestion(
+    wrong: object,
+    known: Iterable[str],
+    otherwise: str = "",
+    meant: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The remedy for an unknown name: the known one that was probably meant.
+
+    It is the one that `meant` has for words of other tools, a similar one, or the only one with
+    this beginning. Without such a name, all known names, or what `otherwise` says.
+    """
+    from difflib import get_close_matches  # Most commands need none.
+
+    names = list(dict.fromkeys(known))
+    text = wrong[:NAME_LENGTH] if isinstance(wrong, str) else ""
+    if (other := meant.get(text)) in names:
+        return f"did you mean {other!r}?"
+    text, by_text = _compared(text), {_compared(name): name for name in names}
+    close = get_close_matches(text, by_text, n=1, cutoff=LIKENESS)
+    longer = [name for name in by_text if len(text) >= MIN_BEGINNING and name.startswith(text)]
+    if close or len(longer) == 1:
+        return f"did you mean {by_text[[*close, *longer][0]]!r}?"
+    return otherwise or f"known: {', '.join(names) or 'none'}"
+
+
+def _compared(name: str) -> str:
+    """What is compared of a name or an option, without regard to case."""
+    return name.lower().lstrip("-")
+
+
 def shown(value: object) -> str:
     """A value as messages show it: in Python's notation, its first characters at least."""
     try:
@@ -267,10 +309,45 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
-def check_name(what: str, value: object) -> None:
+def check_string(what: str, value: object) -> None:
     """InputError unless it is a string."""
     if not isinstance(value, str):
         raise InputError(f"{what} is {shown(value)}; expected a string")
+
+
+# Names of jobs, phases, pools, hosts and kinds: the same in Python and in workload files.
+
+NAME_LENGTH = 200
+"""The maximum number of characters of a name."""
+
+_REFUSED = r"\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff"
+"""Control characters and noncharacters, which terminals and XML cannot show."""
+
+NAME_PATTERN = rf"^[^{_REFUSED}]*$"
+"""The pattern of names in workload files, which hold no lone surrogates."""
+
+UNSAFE_REMEDY = "remove the control characters and the characters that are not Unicode"
+
+_UNSAFE = re.compile(rf"[{_REFUSED}\ud800-\udfff]")
+
+
+def check_name(what: str, value: object, longest: float = NAME_LENGTH) -> None:
+    """InputError unless it is a string that a workload file accepts as a name."""
+    if value.__class__ is str and 0 < len(value) <= longest and value.isprintable():
+        return  # The usual case: fast.
+    check_string(what, value)
+    assert isinstance(value, str)
+    if not value:
+        raise InputError(f"{what} is {value!r}; expected a string that is not empty")
+    if len(value) > longest:
+        raise InputError(f"{what} is {shown(value)}; give it at most {longest} characters")
+    if _UNSAFE.search(value):
+        raise InputError(f"{what} is {shown(value)}; {UNSAFE_REMEDY}")
+
+
+def as_name(text: str, longest: int = NAME_LENGTH) -> str:
+    """A name from text that others chose: "?" replaces what a name cannot have."""
+    return _UNSAFE.sub("?", text)[:longest] or "?"
 
 
 def check_type(what: str, value: object, kinds: Any, remedy: str) -> None:
@@ -290,18 +367,33 @@ def check_path(what: str, value: object, optional: bool = True) -> None:
     is_path = isinstance(value, str) or hasattr(value, "__fspath__")
     if not is_path and (value is not None or not optional):
         raise InputError(f"{what} is {shown(value)}; expected a path, as a string or a Path")
+    if is_path:
+        check_encodable(what, str(value))
+
+
+def check_encodable(what: str, text: str) -> None:
+    """InputError for a string that the operating system cannot get, with a lone surrogate.
+
+    Those in which Python keeps the bytes of names that are not UTF-8 are accepted.
+    """
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{what} is {shown(text)}; remove the characters that are not Unicode"
+        ) from None
 
 
 def check_text(what: str, value: object) -> None:
     """InputError unless it is a string that is not empty."""
     if not isinstance(value, str) or not value:
-        raise InputError(f"{what} is {value!r}; expected a string that is not empty")
+        raise InputError(f"{what} is {shown(value)}; expected a string that is not empty")
 
 
 def check_whole(what: str, value: object, least: int = 1) -> None:
     """InputError unless it is a whole number of at least this."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{what} is {value!r}; give a whole number >= {least}")
+        raise InputError(f"{what} is {shown(value)}; give a whole number >= {least}")
     if value > MAX_WHOLE:
         raise InputError(f"{what} is {shown(value)}; give a whole number <= {MAX_WHOLE}")
 
@@ -309,7 +401,7 @@ def check_whole(what: str, value: object, least: int = 1) -> None:
 def check_number(what: str, value: object) -> None:
     """InputError unless it is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InputError(f"{what} is {value!r}; give a number")
+        raise InputError(f"{what} is {shown(value)}; give a number")
     if not abs(value) <= MAX_FLOAT:
         raise InputError(f"{what} is {shown(value)}; give a finite number")
 
@@ -319,4 +411,4 @@ def check_seconds(what: str, value: object) -> None:
     check_number(what, value)
     assert isinstance(value, int | float)
     if value < 0:
-        raise InputError(f"{what} is {value!r}; give seconds >= 0")
+        raise InputError(f"{what} is {shown(value)}; give seconds >= 0")

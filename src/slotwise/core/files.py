@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -92,3 +93,28 @@ def refuse_foreign(path: str | Path, mark: bytes, place: str) -> None:
         raise InputError(
             f"{place} exists and was not written by slotwise; name another file, or remove it"
         )
+
+
+# What a file is, by its first bytes, for messages about one kind of file given as another.
+
+KINDS = {
+    "a log": rb'\{"is":"Header",',
+    "a report": rb"(?i)<!doctype html>",
+    "a history": rb"SQLite format 3\0",
+    "a workload file": rb"(?s)(.*\n)?\s*\{?\s*\"?slotwise\"?\s*:\s*\d",
+}
+"""The beginnings of the files that slotwise reads or writes, as patterns."""
+
+HEAD_BYTES = 4096
+"""How much of a file is read to recognize it."""
+
+
+def other_kind(path: str | Path, wanted: str) -> str:
+    """What a regular file is by its first bytes; empty if that is unknown or as wanted."""
+    try:
+        with open_regular(os.path.realpath(path)) as file:
+            head = file.read(HEAD_BYTES)
+    except (OSError, TypeError, ValueError):  # Not a path, or of no regular file.
+        return ""
+    found = next((kind for kind, begin in KINDS.items() if re.match(begin, head)), wanted)
+    return "" if found == wanted else found

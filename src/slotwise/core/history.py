@@ -25,6 +25,7 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision, Launch
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, HostAdded, TaskEnded, TaskFinished, TaskKilled
+from slotwise.core.files import other_kind
 from slotwise.core.job import Observation, PhaseId, Sizes
 
 FORMAT = 1
@@ -253,9 +254,10 @@ def _reason(path: str | Path, error: sqlite3.Error) -> str:
             f" {BUSY_SECONDS:.0f} s; end that process, or name another file"
         )
     if code == sqlite3.SQLITE_NOTADB:
+        kind = other_kind(path, "a history") or "not a database, or a damaged one,"
         return (
-            f"history {str(path)!r}: this is not a database, or a damaged one, and is left"
-            " unchanged; name a file that `slotwise run --history` has written, or a new one"
+            f"history {str(path)!r}: this is {kind} and is left unchanged;"
+            " name a file that `slotwise run --history` has written, or a new one"
         )
     if code in (
         sqlite3.SQLITE_CANTOPEN,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
 
@@ -22,9 +23,11 @@ from slotwise.core.errors import (
     Seconds,
     check_limits,
     check_name,
+    check_string,
     is_number,
     is_whole,
     shown,
+    suggestion,
 )
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -92,9 +95,9 @@ class Tasks:
         if isinstance(self.work, Iterable):  # A list is accepted, too.
             object.__setattr__(self, "work", tuple(self.work))
         if not is_whole(self.count):
-            raise InputError(f"the number of tasks is {self.count!r}; give a whole number")
+            raise InputError(f"the number of tasks is {shown(self.count)}; give a whole number")
         if self.count < 1:
-            raise InputError(f"a phase needs at least 1 task, not {self.count}")
+            raise InputError(f"a phase needs at least 1 task, not {shown(self.count)}")
         if self.count > MAX_TASKS:
             raise InputError(
                 f"the number of tasks is {shown(self.count)}; give at most {MAX_TASKS}"
@@ -170,11 +173,11 @@ class Phase:
     gated: bool = False
 
     def __post_init__(self) -> None:
-        check_name("the name of a phase", self.name)
+        check_name("the name of a phase", self.name, inf)  # It may be those of many nodes.
         check_name(f"phase {self.name!r}: kind", self.kind)
         if not isinstance(self.tasks, Tasks):
             raise InputError(
-                f"phase {self.name!r}: tasks is {self.tasks!r}; give Tasks(number, work)"
+                f"phase {self.name!r}: tasks is {shown(self.tasks)}; give Tasks(number, work)"
             )
         check_limits(f"phase {self.name!r}", self)
         for what in ("grows", "gang", "gated"):
@@ -201,7 +204,7 @@ class Phase:
                 f"phase {self.name!r} copies from no phase; list earlier phases in `after`"
             )
         if self.continues is not None:
-            check_name(f"phase {self.name!r}: continues", self.continues)
+            check_string(f"phase {self.name!r}: continues", self.continues)
         if self.continues is not None and (self.after or self.tasks.blocks):
             raise InputError(
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
@@ -305,7 +308,7 @@ class Job:
         if self.priority not in PRIORITIES:
             raise InputError(
                 f"job {self.id!r}: unknown priority {self.priority!r};"
-                f" known: {', '.join(PRIORITIES)}"
+                f" {suggestion(self.priority, PRIORITIES)}"
             )
         object.__setattr__(self, "steps", checked_steps(self.id, self.steps))
         if len(self.phases) > 1 or self.phases[0].waits_for:
@@ -390,16 +393,19 @@ class Job:
 
     def _check_types(self) -> None:
         """InputError for a value of a wrong type; a list of phases is accepted, too."""
-        for what in ("id", "pool", "priority", "program"):
-            check_name(f"job {shown(self.id)}: {what}", getattr(self, what))
+        check_name("the id of a job", self.id)
+        check_name(f"job {self.id!r}: pool", self.pool)
+        for what in ("priority", "program"):
+            check_string(f"job {self.id!r}: {what}", getattr(self, what))
         if self.penalty is not None:
-            check_name(f"job {self.id!r}: penalty", self.penalty)
+            check_string(f"job {self.id!r}: penalty", self.penalty)
         check_limits(f"job {self.id!r}", self)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:
             if not isinstance(phase, Phase) or not isinstance(self.phases, Iterable):
                 raise InputError(
-                    f"job {self.id!r}: phases is {self.phases!r}; give a list of Phase objects"
+                    f"job {self.id!r}: phases is {shown(self.phases)}; give a list of Phase"
+                    " objects"
                 )
         object.__setattr__(self, "phases", phases)
 
@@ -432,7 +438,7 @@ class Job:
             for other in sorted(n for n in phase.waits_for if n not in self.by_name):
                 raise InputError(
                     f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
-                    f" known: {', '.join(names)}"
+                    f" {suggestion(other, names)}"
                 )
             if any(self.by_name[name].grows for name in phase.waits_for) and (
                 phase.slow_start < 1 or phase.continues is not None
@@ -584,10 +590,12 @@ def checked_steps(
             at, cost = step
         except (TypeError, ValueError):
             raise InputError(
-                f"job {job!r}: step {step!r} is not a pair; give (seconds, cost)"
+                f"job {job!r}: step {shown(step)} is not a pair; give (seconds, cost)"
             ) from None
         if not (is_number(at) and is_number(cost)):
-            raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")
+            raise InputError(
+                f"job {job!r}: step {shown(step)}; its time and cost must be numbers"
+            )
         if not (0 <= at <= MAX_TIME and 0 <= cost <= MAX_NUMBER):
             raise InputError(
                 f"job {job!r}: step {shown(step)}; its time and its cost must be >= 0, and at"

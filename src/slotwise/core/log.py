@@ -23,9 +23,9 @@ from typing import Any, Literal, Self, overload
 from slotwise.core import codec
 from slotwise.core.cluster import GRACE_SECONDS, Cluster
 from slotwise.core.decisions import Decision
-from slotwise.core.errors import NUMBER, WHOLE, InputError, SlotwiseError
+from slotwise.core.errors import NUMBER, WHOLE, InputError, SlotwiseError, shown
 from slotwise.core.events import Event
-from slotwise.core.files import open_to_read, open_to_write, refuse_foreign
+from slotwise.core.files import open_to_read, open_to_write, other_kind, refuse_foreign
 from slotwise.core.log_validation import LogValidator
 from slotwise.core.pools import Pool, PoolTree
 
@@ -202,7 +202,7 @@ def open_log(path: str | Path) -> Log:
     A pipe cannot be read twice, so its turns are kept.
     """
     if not isinstance(path, str | os.PathLike):  # A number would be a file descriptor.
-        raise InputError(f"log is {path!r}; expected a path, as a string or a Path")
+        raise InputError(f"log is {shown(path)}; expected a path, as a string or a Path")
     lines = _lines(path)
     header = _header(path, lines)
     if os.path.isfile(path):
@@ -289,6 +289,8 @@ def _turns(path: str | Path, header: Header, lines: Iterable[bytes]) -> Iterator
 
 
 def _damaged(path: str | Path, line: int, error: Exception) -> InputError:
+    if line == 1 and (kind := other_kind(path, "a log")):
+        return InputError(f"log {str(path)!r}: this is {kind}, not a log; {READABLE}")
     if isinstance(error, json.JSONDecodeError):
         reason = f"not JSON ({error.msg})"
     elif isinstance(error, UnicodeDecodeError):

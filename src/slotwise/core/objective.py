@@ -9,7 +9,7 @@ from math import inf, isclose, isfinite, nextafter
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, shown, suggestion
 from slotwise.core.job import Job
 
 Aggregate = Literal["sum", "max"]
@@ -28,10 +28,11 @@ class Objective:
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, str) or self.penalty not in PENALTIES:
             raise InputError(
-                f"objective: unknown penalty {self.penalty!r}; known: {', '.join(PENALTIES)}"
+                f"objective: unknown penalty {shown(self.penalty)};"
+                f" {suggestion(self.penalty, PENALTIES)}"
             )
         if self.aggregate not in ("sum", "max"):
-            raise InputError(f"objective: aggregate is {self.aggregate!r}; use sum or max")
+            raise InputError(f"objective: aggregate is {shown(self.aggregate)}; use sum or max")
         if self.penalty == "makespan" and self.aggregate == "sum":
             raise InputError("objective: makespan is a maximum; set aggregate to max")
 
@@ -47,7 +48,8 @@ class Objective:
             return cls.named(given)
         if not isinstance(given, Objective):
             raise InputError(
-                f"objective is {given!r}; give the name of a penalty, or a slotwise.Objective"
+                f"objective is {shown(given)}; give the name of a penalty, or a"
+                " slotwise.Objective"
             )
         return given
 
@@ -69,7 +71,7 @@ class Objective:
         penalty = self.penalty_of(job)
         if penalty not in PENALTIES:
             raise InputError(
-                f"job {job.id!r}: unknown penalty {penalty!r}; known: {', '.join(PENALTIES)}"
+                f"job {job.id!r}: unknown penalty {penalty!r}; {suggestion(penalty, PENALTIES)}"
             )
         return PENALTIES[penalty](job, size)
 

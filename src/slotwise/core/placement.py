@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.core.job import Block, Job
 
 _STREAM = 1
@@ -34,7 +34,7 @@ def place_blocks(
     `block_bytes`. O(phases): hosts are drawn on the first access to a block of the phase.
     """
     if policy not in POLICIES:
-        raise InputError(f"unknown placement policy {policy!r}; known: {', '.join(POLICIES)}")
+        raise InputError(f"unknown placement policy {policy!r}; {suggestion(policy, POLICIES)}")
     if block_bytes < 0:
         raise InputError(f"block_bytes is {block_bytes}; give a number of bytes >= 0")
     replicas = min(replicas, len(cluster.hosts))

@@ -22,6 +22,7 @@ from slotwise.core.errors import (
     check_type,
     is_number,
     shown,
+    suggestion,
 )
 from slotwise.core.job import Job, Phase
 
@@ -202,19 +203,16 @@ def _made(keys: Mapping[str, Any], where: str) -> Pool:
     """The pool with these keys; an InputError gets the place."""
     for key in keys:
         if key not in _KEYS:
-            from difflib import get_close_matches
-
-            close = get_close_matches(str(key), _KEYS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(_KEYS)}"
-            raise InputError(f"{where}: unknown key {key!r}; {hint}")
+            raise InputError(f"{where}: unknown key {key!r}; {suggestion(key, _KEYS)}")
     if "name" not in keys:
         raise InputError(f"{where}: name is missing; add it")
     try:
         stated = keys.get("preemption")
         if isinstance(stated, Mapping):
-            known = {one.name for one in fields(Preemption)}
+            known = [one.name for one in fields(Preemption)]
             if unknown := [key for key in stated if key not in known]:
-                raise InputError(f"preemption: unknown key {unknown[0]!r}")
+                hint = suggestion(unknown[0], known)
+                raise InputError(f"preemption: unknown key {unknown[0]!r}; {hint}")
             keys = {**keys, "preemption": Preemption(**stated)}
         return Pool(**keys)
     except InputError as error:
@@ -223,6 +221,19 @@ def _made(keys: Mapping[str, Any], where: str) -> Pool:
         if text.startswith(named):  # The place names the pool: pools.a.weight is ...
             raise InputError(f"{where}.{text.removeprefix(named)}") from None
         raise InputError(f"{where}: {text}") from None
+
+
+def check_kinds(pools: Iterable[Pool], known: Iterable[str]) -> None:
+    """InputError for a share of a kind that no host and no phase has."""
+    kinds = {ANY_KIND: None, **dict.fromkeys(known)}
+    for pool in pools:
+        for name, shares in ("slots_min", pool.slots_min), ("slots_max", pool.slots_max):
+            for kind in shares:
+                if kind not in kinds:
+                    raise InputError(
+                        f"pool {pool.name!r}: {name} has the kind {kind!r}, which no host and"
+                        f" no phase has; {suggestion(kind, kinds)}"
+                    )
 
 
 # Pools within pools: a forest whose leaves hold the jobs.
@@ -353,9 +364,9 @@ class PoolTree(Mapping[str, Pool]):
                     f" {', '.join(way)}"
                 )
             if parent not in self._pools:
-                known = ", ".join(sorted(self._pools))
                 raise InputError(
-                    f"pool {next(reversed(way))!r}: unknown parent {parent!r}; known: {known}"
+                    f"pool {next(reversed(way))!r}: unknown parent {parent!r};"
+                    f" {suggestion(parent, sorted(self._pools))}"
                 )
             way[parent] = self._pools[parent]
             parent = way[parent].parent

@@ -37,6 +37,10 @@ ROUNDING = 1e-6
 CLOSE = 1e-12
 """Weights that differ by at most this part of the total count as equal."""
 
+COMMAND_MARK = "$ "
+"""Begins the name of a command among the programs. Its tasks have 1 byte each, so that its rate
+is the time of a task."""
+
 Floats = NDArray[np.float64]
 Groups = NDArray[np.intp]
 

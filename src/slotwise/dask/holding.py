@@ -44,6 +44,7 @@ from math import ceil, inf
 from typing import Any, NamedTuple
 
 from slotwise.backends.agents.lease import is_lease
+from slotwise.core.errors import as_name
 from slotwise.dask.computations import Computations, Key, KeyInfo, Standing
 
 _SUBMITTING: ContextVar[Key | None] = ContextVar("slotwise_submitting", default=None)
@@ -130,7 +131,8 @@ class TaskHolds:
         """The prefix, learned duration and priority of a key."""
         task = self._scheduler.tasks[key]
         seconds = task.prefix.duration_average
-        return KeyInfo(task.prefix.name, seconds if seconds >= 0 else None, task.priority)
+        prefix = as_name(task.prefix.name)
+        return KeyInfo(prefix, seconds if seconds >= 0 else None, task.priority)
 
     def address_of(self, client: str) -> str:
         """The address of a client; empty if it is unknown."""

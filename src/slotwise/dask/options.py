@@ -15,7 +15,7 @@ import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.errors import InputError, Positive, Seconds
+from slotwise.core.errors import InputError, Positive, Seconds, as_name, suggestion
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
@@ -92,7 +92,7 @@ class GateEntry(Entry):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in tuple(ALLOCATORS):
-            raise ValueError(f"unknown; expected one of {', '.join(ALLOCATORS)}")
+            raise ValueError(f"unknown scheduler; {suggestion(value, ALLOCATORS)}")
         return value
 
 
@@ -135,7 +135,7 @@ class GateOptions:
         text = read_text(path, "a YAML file with the options of the gate")
         try:
             data, lines = parse_text(text)
-            return cls.of_mapping(data or {}, lines)
+            return cls.of_mapping({} if data is None else data, lines)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
@@ -143,7 +143,8 @@ class GateOptions:
     def configured(cls) -> GateOptions:
         """The options under `slotwise:` in the configuration of Dask. InputError as `read`."""
         try:
-            return cls.of_mapping(dask.config.get("slotwise", None) or {})
+            stated = dask.config.get("slotwise", None)
+            return cls.of_mapping({} if stated is None else stated)
         except InputError as error:
             raise InputError(f"under `slotwise:` in Dask's configuration: {error}") from error
 
@@ -163,11 +164,18 @@ class GateOptions:
                 f"{place(where, lines)}: pool 'default' has pools below it, but it"
                 " is for the computations that are in no other pool; give it another name"
             )
+        for name, pool in pools.items():
+            if kinds := sorted(pool.kinds - {ANY_KIND}):
+                where = real_path(("pools", list(pools).index(name)), data)
+                raise InputError(
+                    f"{place(where, lines)}: pool {name!r} has shares of kind {kinds[0]!r}, but"
+                    f" the slots of Dask are of kind {ANY_KIND!r}; give plain numbers"
+                )
         for number, rule in enumerate(entry.rules):
             if rule.pool not in pools and rule.pool != "default":
-                known = ", ".join([*pools, "default"])
                 stated = place(("rules", number, "pool"), lines)
-                raise InputError(f"{stated}: unknown pool {rule.pool!r}; known: {known}")
+                hint = suggestion(rule.pool, [*pools, "default"])
+                raise InputError(f"{stated}: unknown pool {rule.pool!r}; {hint}")
             pools.check_holds_jobs(rule.pool)
         objective = build_objective(entry.objective)
         due_after(objective)
@@ -197,8 +205,8 @@ class GateOptions:
         else:
             pool = name if name in tree and name not in tree.inner else "default"
         if self.pools and pool not in tree and pool != "default":
-            known = ", ".join([*tree, "default"])
-            raise InputError(f"unknown pool {pool!r}; known: {known}")
+            hint = suggestion(pool, [*tree, "default"])
+            raise InputError(f"unknown pool {pool!r}; {hint}")
         tree.check_holds_jobs(pool)
         return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
 
@@ -223,8 +231,11 @@ def due_after(objective: Objective) -> float | None:
 def client_name(client: str) -> str:
     """The name that a user gave to a client, or "client"; its id is Client-NAME-UUID."""
     found = _CLIENT.fullmatch(client)
-    return (found and found["name"]) or "client"
+    return as_name((found and found["name"]) or "client", CLIENT_LENGTH)
 
+
+CLIENT_LENGTH = 100
+"""The maximum length of the name of a client; the names of its jobs also have a number."""
 
 _CLIENT = re.compile(r"[^-]+-(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -14,7 +14,7 @@ from typing import Any, get_args, overload
 import numpy as np
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Adjust, Decision, GiveUp, Locality, Reallocate
+from slotwise.core.decisions import Decision, GiveUp, Locality
 from slotwise.core.events import (
     Event,
     HostChange,
@@ -239,10 +239,10 @@ class Timeline:
     `cluster` has all hosts that were present at any time, `slots` their slots over time, and
     `slots_by_kind` those of each kind.
 
-    `held_by_job` and `held_by_pool` are the slots in use, `allocated_by_job` those that the
-    scheduler allocated, without entries that are always 0. `gave_up` is the instant at which
-    each failed job was given up. `idle` has, for jobs with growing phases, the (start, end) of
-    each time in which all added tasks were done; the end is infinite if no more were added.
+    `held_by_job` and `held_by_pool` are the slots in use, without entries that are always 0.
+    `gave_up` is the instant at which each failed job was given up. `idle` has, for jobs with
+    growing phases, the (start, end) of each time in which all added tasks were done; the end is
+    infinite if no more were added.
     """
 
     cluster: Cluster
@@ -253,7 +253,6 @@ class Timeline:
     attempts: PlacedAttempts
     held_by_job: Mapping[str, StepFunction]
     held_by_pool: Mapping[str, StepFunction]
-    allocated_by_job: Mapping[str, StepFunction]
     unresponsive: tuple[UnresponsiveSpan, ...]
     end: float
     idle: Mapping[str, Sequence[tuple[float, float]]]
@@ -282,7 +281,6 @@ class _TimelineReducer(RunReducer):
         super().__init__(header)
         self._attempts = PlacedAttempts()
         self._gave_up: dict[str, float] = {}
-        self._allocated = _Allocated()
         self._idle_since: dict[str, float] = {}
         self._idle: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._unresponsive: list[UnresponsiveSpan] = []
@@ -290,8 +288,6 @@ class _TimelineReducer(RunReducer):
         self.handlers |= {
             HostLost: self._host_lost,
             HostJoined: self._host_is_back,
-            Reallocate: self._slots_allocated,
-            Adjust: self._slots_allocated,
         }
 
     def __call__(
@@ -325,9 +321,6 @@ class _TimelineReducer(RunReducer):
         if isinstance(event, HostRemoved):
             self._host_is_back(event)
 
-    def _slots_allocated(self, decision: Reallocate | Adjust) -> None:
-        self._allocated.change(self.now, decision)
-
     def _host_lost(self, event: HostLost) -> None:
         self._lost[event.host] = len(self._unresponsive)
         self._unresponsive.append(UnresponsiveSpan(event.host, event.at, None))
@@ -356,48 +349,7 @@ class _TimelineReducer(RunReducer):
             attempts=attempts,
             held_by_job=attempts.held([phase.job for phase in attempts.phases]),
             held_by_pool=attempts.held([jobs[p.job].job.pool for p in attempts.phases]),
-            allocated_by_job=self._allocated.by_job(),
             unresponsive=tuple(self._unresponsive),
             end=max(self.now, float(attempts.column("end").max(initial=0.0))),
             idle=dict(self._idle),
         )
-
-
-class _Allocated:
-    """Collects the slots that the scheduler allocated to each job."""
-
-    def __init__(self) -> None:
-        self._times: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
-        self._values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
-        self._last: dict[str, dict[str, float]] = {}  # by job and phase, without zeros
-
-    def change(self, now: float, decision: Reallocate | Adjust) -> None:
-        """Record a decision. `Reallocate` names all phases with slots; others get none."""
-        is_whole = isinstance(decision, Reallocate)
-        shares: dict[str, dict[str, float]] = {job: {} for job in self._last if is_whole}
-        for (job, phase), share in decision.slots.items():
-            if job not in shares:
-                shares[job] = {} if is_whole else dict(self._last.get(job, {}))
-            shares[job].pop(phase, None)
-            if share:
-                shares[job][phase] = share
-        for job, of_job in shares.items():
-            slots = sum(of_job.values())
-            if slots != sum(self._last.get(job, {}).values()):
-                times, values = self._times[job], self._values[job]
-                if times and times[-1] == now:
-                    times.pop()
-                    values.pop()
-                times.append(now)
-                values.append(slots)
-            if of_job:
-                self._last[job] = of_job
-            else:
-                self._last.pop(job, None)
-
-    def by_job(self) -> dict[str, StepFunction]:
-        """The slots of each job over time."""
-        return {
-            job: StepFunction(self._times[job], self._values[job])
-            for job in sorted(self._times)
-        }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from math import ceil
 
+from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import path_to, whole
@@ -320,5 +321,6 @@ def _listed(jobs: Sequence[str]) -> str:
 
 def unknown_job(job: str, known: Iterable[str]) -> str:
     """Return the message for a job that is not in the log; it names some that are."""
-    names = ", ".join(nsmallest(8, known))
-    return f"job {job!r} is not in the log; it has, among others: {names}"
+    names = list(known)
+    few = f"it has, among others: {', '.join(nsmallest(8, names))}"
+    return f"job {job!r} is not in the log; {suggestion(job, names, few)}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotwise import task as running
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, shown
 from slotwise.core.job import Job
 from slotwise.jobs.execution import Execution, LostInputError
 from slotwise.jobs.transfer import Handle, TransferFolders, discard, exists, get, put
@@ -117,11 +117,11 @@ class Calls(Execution):
 
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
         if not isinstance(job, Job):
-            raise InputError(f"Calls: job is {job!r}; give a slotwise.Job")
+            raise InputError(f"Calls: job is {shown(job)}; give a slotwise.Job")
         if not callable(functions) and not isinstance(functions, Mapping):
             raise InputError(
-                f"job {job.id!r}: functions is {functions!r}; give a function, or one for each"
-                " phase by its name"
+                f"job {job.id!r}: functions is {shown(functions)}; give a function, or one for"
+                " each phase by its name"
             )
         if callable(functions):  # One function serves every phase.
             functions = dict.fromkeys(job.by_name, functions)
@@ -133,8 +133,8 @@ class Calls(Execution):
         for name, function in functions.items():
             if not callable(function):
                 raise InputError(
-                    f"job {job.id!r}: the function of phase {name!r} is {function!r}; give a"
-                    " function"
+                    f"job {job.id!r}: the function of phase {name!r} is {shown(function)}; give"
+                    " a function"
                 )
         takers = {phase.name: phase for phase in job.phases if _takes(functions[phase.name])}
         for name, phase in takers.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
+from zlib import crc32
 
 from slotwise import task as running
-from slotwise.core.errors import MAX_NUMBER, InputError, OutputError, SlotwiseError, check_range
-from slotwise.core.job import MAX_COMMANDS, Job, Phase, Tasks
+from slotwise.core.errors import (
+    MAX_NUMBER,
+    InputError,
+    OutputError,
+    SlotwiseError,
+    check_encodable,
+    check_path,
+    check_range,
+    shown,
+)
+from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
+from slotwise.core.rates import COMMAND_MARK
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.execution import Execution
@@ -195,6 +207,23 @@ class Commands(Execution):
         """The directory of the output; empty if nothing is kept."""
         return "" if self._layout is None else self._layout.output
 
+    @property
+    def program(self) -> str:
+        """The name of the command in other runs: its words, without job and variables."""
+        command = self._command.command
+        if isinstance(command, str):
+            text = command
+        else:
+            text = shlex.join(word if isinstance(word, str) else "..." for word in command)
+        if len(text) > MAX_SHOWN:
+            text = f"{text[:MAX_SHOWN]}... ({crc32(text.encode()):08x})"
+        return f"{COMMAND_MARK}{text}"
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """1 for each task: what is learned is the time of a task."""
+        return {PHASE: 1}
+
     def open(self) -> None:
         """Lock the output. Raises InputError if it is in use or the command cannot start."""
         runner = self._command
@@ -307,15 +336,17 @@ def plan_commands(
         raise InputError(
             f"job {job_id!r}: command is {command!r}; expected a string or a list of strings"
         )
-    if any(isinstance(word, str) and "\0" in word for word in words):
-        raise InputError(f"job {job_id!r}: the command has a null character; remove it")
+    for word in (words,) if isinstance(words, str) else words:
+        if isinstance(word, str):
+            if "\0" in word:
+                raise InputError(f"job {job_id!r}: the command has a null character; remove it")
+            check_encodable(f"job {job_id!r}: the command", word)
     remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
     check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
     if work is not None:
         remedy = f"give seconds, a number from 0 to {MAX_NUMBER:g}"
         check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)
-    if not isinstance(cwd, str | os.PathLike | None):
-        raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
+    check_path(f"job {job_id!r}: cwd", cwd)
     _check_env(job_id, {} if env is None else env)
     place = None
     if output is not None:
@@ -336,7 +367,7 @@ def _check_env(job_id: str, env: object) -> None:
     """Raise InputError unless `env` is a mapping of strings that an environment can hold."""
     if not isinstance(env, Mapping):
         raise InputError(
-            f"job {job_id!r}: env is {env!r}; give a mapping of names to strings, such as"
+            f"job {job_id!r}: env is {shown(env)}; give a mapping of names to strings, such as"
             " {'DEPTH': '8'}"
         )
     for name, value in env.items():
@@ -347,9 +378,10 @@ def _check_env(job_id: str, env: object) -> None:
             )
         if not isinstance(value, str) or "\0" in value:
             raise InputError(
-                f"job {job_id!r}: env: {name} is {value!r}; expected a string without null"
+                f"job {job_id!r}: env: {name} is {shown(value)}; expected a string without null"
                 " characters"
             )
+        check_encodable(f"job {job_id!r}: env", f"{name}={value}")
 
 
 def _name(task: int, file: str) -> str:

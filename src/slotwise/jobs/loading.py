@@ -15,7 +15,13 @@ from zlib import crc32
 
 import cloudpickle
 
-from slotwise.core.errors import InputError, MissingExtraError, check_installed, check_type
+from slotwise.core.errors import (
+    InputError,
+    MissingExtraError,
+    check_installed,
+    check_type,
+    suggestion,
+)
 from slotwise.jobs.mapreduce.program import BatchMapReduce, MapReduce
 
 AnyProgram = MapReduce | BatchMapReduce
@@ -91,10 +97,11 @@ def _class_of(spec: str, base_dir: str | Path | None) -> type[AnyProgram]:
         return builtin
     path, colon, class_name = spec.rpartition(":")
     if not colon or not path.endswith(".py"):
-        raise InputError(
-            f"unknown program {spec!r}; installed: {', '.join(BUILTINS)}; for your own program"
-            " write path/to/file.py:ClassName"
+        installed = (
+            f"installed: {', '.join(BUILTINS)}; for your own program write"
+            " path/to/file.py:ClassName"
         )
+        raise InputError(f"unknown program {spec!r}; {suggestion(spec, BUILTINS, installed)}")
     module = imported((Path(base_dir or ".") / path).absolute(), spec)
     found = getattr(module, class_name, None)
     if found is None:

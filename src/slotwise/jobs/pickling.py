@@ -196,6 +196,31 @@ def refused(within: Any, check: Callable[[object, Any], object]) -> str:
     return ""
 
 
+def faulty_part(value: object, is_faulty: Callable[[object], bool]) -> tuple[str, object]:
+    """The innermost part of a value that cannot be sent, and its place, such as `.a['b'][2]`.
+
+    Items of mappings, lists and tuples and attributes of objects are parts.
+    """
+    place, seen = "", {id(value)}
+    while True:
+        for step, part in _parts(value):
+            if id(part) not in seen and is_faulty(part):
+                place, value = place + step, part
+                seen.add(id(part))
+                break
+        else:
+            return place, value
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((f"[{key!r}]", part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((f"[{number}]", part) for number, part in enumerate(value))
+    elif type(value).__reduce__ is object.__reduce__:
+        yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
+
+
 def _default(variable: ContextVar[Any]) -> dict[str, Any]:
     try:
         return {"default": Context().run(variable.get)}

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Adjust, Decision, Reallocate
-from slotwise.core.errors import MAX_FLOAT, InputError, check_range, is_number, option_name
+from slotwise.core.errors import (
+    MAX_FLOAT,
+    InputError,
+    check_range,
+    is_number,
+    option_name,
+    shown,
+    suggestion,
+)
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
@@ -214,7 +222,7 @@ def make_allocator(
     allocator decides. InputError for an unknown name.
     """
     if name not in tuple(ALLOCATORS):
-        raise InputError(f"unknown allocator {name!r}; known: {', '.join(ALLOCATORS)}")
+        raise InputError(f"unknown allocator {shown(name)}; {suggestion(name, ALLOCATORS)}")
     check_budget(budget_seconds)
     return ALLOCATORS[name](objective or Objective(), budget_seconds)
 
@@ -244,29 +252,36 @@ def make_scheduler(
     InputError for unknown names and for options that do not fit together.
     """
     if name not in SCHEDULERS:
-        raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
+        raise InputError(f"unknown scheduler {shown(name)}; {suggestion(name, SCHEDULERS)}")
     if assigner not in tuple(ASSIGNERS):  # It may be unhashable.
-        raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
+        raise InputError(
+            f"unknown assigner {shown(assigner)}; {suggestion(assigner, ASSIGNERS)}"
+        )
     for option, value in (("waits", waits), ("levels", levels)):
         if value is not None and assigner not in WAITERS:
             raise InputError(
                 f"{option_name(option)} is a parameter of the assigners delay and flow, not of"
-                f" {assigner!r}"
+                f" {shown(assigner)}"
             )
     asked = {"core_cost": core_cost, "move_within": move_within}
     named: dict[str, Any] = {k: value for k, value in asked.items() if value is not None}
     for option in named if assigner != "flow" else ():
         raise InputError(
-            f"{option_name(option)} is a parameter of the assigner flow, not of {assigner!r}"
+            f"{option_name(option)} is a parameter of the assigner flow, not of"
+            f" {shown(assigner)}"
         )
     if name in QUEUEINGS:
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
-            raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
+            raise InputError(
+                f"{name} places tasks itself; leave out the assigner {shown(assigner)}"
+            )
         check_budget(budget_seconds)
         return _queueing(name, budget_seconds)
     if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
-        raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
+        raise InputError(
+            f"waits is {shown(waits)}; give two numbers of seconds, such as (5, 10)"
+        )
     if assigner in WAITERS:
         named["levels"] = "restart" if levels is None else levels
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
@@ -295,9 +310,10 @@ def check_scheduler(
 
 def check_budget(seconds: float | None) -> None:
     """InputError unless it is None or a finite number of at least 0."""
-    if seconds is not None and not (is_number(seconds) and 0 <= seconds < inf):
+    if seconds is not None and not (is_number(seconds) and 0 <= seconds <= MAX_FLOAT):
         raise InputError(
-            f"{option_name('budget_seconds')} is {seconds!r}; give a number of seconds >= 0"
+            f"{option_name('budget_seconds')} is {shown(seconds)}; give a number of seconds >="
+            " 0"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -203,6 +204,7 @@ class CallSubmitter:
         future: Future[T] = Future(self._host)
         program = getattr(fn, "__qualname__", "")
         try:
+            _check_keywords(fn, kwargs)
             call, inputs = pickled_call(fn, args, kwargs, self._host.files)
         except Exception as error:
             future.fail(error)
@@ -341,3 +343,21 @@ def _submit(
             submit()
         except Exception as refused:
             future.fail(refused)
+
+
+def _check_keywords(fn: Callable[..., object], kwargs: Mapping[str, object]) -> None:
+    """TypeError for an option of an executor that is given to a function without it."""
+    names = [name for name in kwargs if name in Binding.__dataclass_fields__]
+    if not names:
+        return  # Usually: it costs nothing.
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):  # A function in native code may have none.
+        return
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    for name in names if not takes_any else ():
+        if name not in parameters:
+            raise TypeError(
+                f"{getattr(fn, '__name__', fn)}() got an unexpected keyword argument {name!r};"
+                f" if it is for the scheduler, use session.executor({name}=...)"
+            )

@@ -137,14 +137,14 @@ def _values(chunks: Iterator[list[T]]) -> Iterator[T]:
         yield from chunk
 
 
-def _each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
+def _each(fn: Callable[..., T], items: list[tuple[Any, ...]]) -> list[T]:
     """Call a function for each tuple of arguments of a chunk, in one task."""
-    return [fn(*arguments) for arguments in chunk]
+    return [fn(*arguments) for arguments in items]
 
 
-def _each_item(fn: Callable[..., T], chunk: list[Any]) -> list[T]:
+def _each_item(fn: Callable[..., T], items: list[Any]) -> list[T]:
     """Call a function of one argument for each item of a chunk, in one task."""
-    return [fn(item) for item in chunk]
+    return [fn(item) for item in items]
 
 
 # A map that reads its iterables as results are taken.
@@ -269,16 +269,16 @@ def _next_size(size: int, last: Chunk) -> int:
     return max(1, int(min(wanted, MAX_GROWTH * len(last.values), MAX_CALLS)))
 
 
-def _each_timed(fn: Callable[..., Any], is_of_one: bool, chunk: list[Any]) -> Chunk:
+def _each_timed(fn: Callable[..., Any], is_of_one: bool, items: list[Any]) -> Chunk:
     """Call a function for each item, or tuple of arguments, of a chunk; measure the time."""
     values: list[Any] = []
     begun = time.perf_counter()
     try:
         if is_of_one:
-            for item in chunk:
+            for item in items:
                 values.append(fn(item))
         else:
-            for arguments in chunk:
+            for arguments in items:
                 values.append(fn(*arguments))
     except Exception as error:
         raised = pickle.dumps(CallResult(False, failure(error)))

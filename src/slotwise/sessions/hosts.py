@@ -21,12 +21,13 @@ from slotwise.core.errors import (
     check_seconds,
     check_text,
     check_whole,
+    suggestion,
 )
 from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
 from slotwise.running import RunOptions, warn_user
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Described, Entry, Slots, processors
+from slotwise.sources import Described, Entry, Slots, check_live_slots, processors
 from slotwise.workload.file import read_job
 
 
@@ -95,6 +96,8 @@ def _cluster(slots: Slots | Cluster | None) -> Cluster:
     """The hosts of a new session on this machine. InputError if they cannot be emulated."""
     if isinstance(slots, Cluster):
         return on_this_machine(slots)
+    if slots is not None:
+        check_live_slots(slots)
     return LocalBackend.cluster(processors() if slots is None else slots)
 
 
@@ -134,7 +137,8 @@ def remove_host(loop: LoopThread, name: str, *, drain: bool) -> None:
     def remove() -> None:
         known = loop.state.cluster.by_name
         if name not in known:
-            raise InputError(f"there is no host {name!r}; hosts: {', '.join(known) or 'none'}")
+            hint = suggestion(name, known, f"hosts: {', '.join(known) or 'none'}")
+            raise InputError(f"there is no host {name!r}; {hint}")
         event = HostDrained if drain else HostRemoved
         loop.on_event(event(loop.backend.now, name))
 
@@ -222,7 +226,7 @@ def check_names(function: str, given: Iterable[str], known: Collection[str]) -> 
         if name not in known:
             raise TypeError(
                 f"{function}() got an unexpected keyword argument {name!r};"
-                f" known: {', '.join(known)}"
+                f" {suggestion(name, known)}"
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +13,7 @@ from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision, GiveUp, Launch
 from slotwise.core.dependencies import check_dependencies
-from slotwise.core.errors import InputError, SlotwiseError, check_name
+from slotwise.core.errors import InputError, SlotwiseError, check_name, suggestion
 from slotwise.core.events import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
 from slotwise.core.history import HistoryWriter, read_history
 from slotwise.core.job import Job, PhaseId, Sizes
@@ -120,8 +119,7 @@ class SessionCore:
             return
         self._warned_of.add(pool)
         names = list(dict.fromkeys([*(n for n in known if n not in known.inner), "default"]))
-        close = get_close_matches(pool, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "it is created with weight 1"
+        hint = suggestion(pool, names, "it is created with weight 1")
         warn_user(
             f"pool {pool!r} is not among the pools of the session ({', '.join(names)}); {hint}"
         )
@@ -140,6 +138,14 @@ class SessionCore:
             future.cancel()
         with self.lock:  # A cancelled call may never be launched, and thus never end its job.
             for job in list(self._calls):  # The loop removes those that are over.
+                self.inbox.put(JobCancelled(self.now, job))
+
+    def fail_jobs(self, reason: str) -> None:
+        """Fail the futures that are not done, and cancel the jobs that are not over."""
+        for future in self._pending():
+            future.fail(SlotwiseError(reason))
+        with self.lock:
+            for job in [*self._calls, *self.jobs]:
                 self.inbox.put(JobCancelled(self.now, job))
 
     def _pending(self) -> list[Future[Any]]:

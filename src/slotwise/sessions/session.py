@@ -169,6 +169,7 @@ class Session:
         InputError for values that no job can have, and for more slots than a host or the pool
         has.
         """
+        self._intake.check_open(had_waited=False)
         binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
         job = binding.job(grows=True)
         self._intake.check_job(job)
@@ -221,17 +222,17 @@ class Session:
         The result of the future is this folder. The other options are those of
         `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
         """
-        if output is None:
-            hosts.check_on_this_machine(self._intake.state.cluster)
-            output = self._intake.files.new_folder()
         intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
 
         def described() -> CommandJob:
             return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
 
-        entry = described()
+        entry = described()  # Refuses what is wrong before a folder is made.
+        if output is None:
+            hosts.check_on_this_machine(intake.state.cluster)
+            output = intake.files.new_folder()
         if not inputs.calls:
-            return self.run(entry)
+            return self.run(described())
         future: Future[Any] = Future(intake)
 
         def run() -> None:
@@ -275,7 +276,8 @@ class Session:
         """Accept no more jobs, wait for submitted jobs, and end the workers. Idempotent.
 
         With `cancels`, jobs that are not over are cancelled first. Ctrl-C also cancels them; a
-        second Ctrl-C ends the wait. Then KeyboardInterrupt is raised.
+        second Ctrl-C ends the wait. Then KeyboardInterrupt is raised. If no host is left, the
+        jobs that are not over fail.
         """
         close(self._intake, cancels=cancels)
 
@@ -303,6 +305,7 @@ class Session:
         InputError for inconsistent pools, for a pool with jobs that gets pools below it, or for
         a max share that is smaller than a task of a job.
         """
+        self._intake.check_open(had_waited=False)
         changes.set_pools(self._intake, pools)
 
     def set_objective(self, objective: Objective | str) -> None:
@@ -310,6 +313,7 @@ class Session:
 
         InputError for an unknown penalty, or if a job lacks the deadline that it needs.
         """
+        self._intake.check_open(had_waited=False)
         changes.set_objective(self._intake, objective)
 
     def add_host(self, name: str, slots: Slots, speed: float = 1.0, rack: str = "rack") -> None:
@@ -321,6 +325,7 @@ class Session:
         InputError for a name in use, or for slots or a speed that cannot be emulated;
         SlotwiseError if the workers cannot be started.
         """
+        self._intake.check_open(had_waited=False)
         hosts.add_host(self._intake.loop, name, slots, speed, rack)
 
     def remove_host(self, name: str, drain: bool = True) -> None:
@@ -330,6 +335,7 @@ class Session:
         elsewhere. Returns without waiting for tasks. Without any host, jobs wait for the next
         one. Draining a host again has no effect. InputError for an unknown name.
         """
+        self._intake.check_open(had_waited=False)
         hosts.remove_host(self._intake.loop, name, drain=drain)
 
     # Views
@@ -391,6 +397,7 @@ class Session:
             intake.display.close()
 
     def __enter__(self) -> Self:
+        self._intake.check_open(had_waited=False)
         return self
 
     def __exit__(
@@ -461,8 +468,11 @@ def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
     if cancels:
         intake.cancel_jobs()
     _accept_no_more(intake)
-    is_cancelled, until = cancels, inf
+    is_cancelled, is_stranded, until = cancels, False, inf
     while not intake.loop.join(POLL_SECONDS) and time.monotonic() < until:
+        if not is_stranded and not intake.state.cluster.hosts:
+            is_stranded = True
+            _give_up(intake)
         if held.count and not is_cancelled:
             is_cancelled = True
             intake.cancel_jobs()
@@ -470,6 +480,14 @@ def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
             until = min(until, time.monotonic() + LEAVE_SECONDS)
     intake.free()
     _OPEN.discard(intake)
+
+
+def _give_up(intake: SessionCore) -> None:
+    """Fail the jobs of a session without hosts, unless a worker of Dask may still join."""
+    if intake.loop.backend.is_local:
+        intake.fail_jobs("the session was closed, and no host is left that could run it")
+    else:
+        warn_user("the session waits for a worker of the Dask cluster, because jobs are left")
 
 
 def _close_all() -> None:

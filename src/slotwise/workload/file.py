@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host, Network
 from slotwise.core.dependencies import dependency_faults
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import (
     ChangingHosts,
     HostAdded,
@@ -22,6 +23,7 @@ from slotwise.core.events import (
     check_changes,
     with_kinds,
 )
+from slotwise.core.files import other_kind
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, Preemption
@@ -66,11 +68,13 @@ def read_workload(path: str | FilePath) -> Workload:
 
     Raises InputError, whose message names the place, the value and the remedy.
     """
-    text = read_text(path, "a workload file")
     try:
-        return parse_workload(text, FilePath(path).parent)
+        text = read_text(path, "a workload file")
+        return _parse(text, FilePath(path).parent, f"{path}: ")
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        if kind := other_kind(path, "a workload file"):
+            raise InputError(f"{path}: this is {kind}; name a workload file") from error
+        raise
 
 
 def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
@@ -78,10 +82,7 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
 
     Raises InputError as `read_workload` does.
     """
-    try:
-        return _parse(text, folder or FilePath())
-    except RecursionError as error:
-        raise InputError(NESTED_TOO_DEEPLY) from error
+    return _parse(text, folder or FilePath())
 
 
 def read_job(
@@ -99,15 +100,35 @@ def read_job(
     return _validated(data, Lines(""), folder or FilePath()).jobs[0]
 
 
-def _parse(text: str, folder: FilePath) -> Workload:
-    data, lines = parse_text(text)
-    if not isinstance(data, dict):
-        raise InputError("the file must contain keys and values; begin it with `slotwise: 1`")
-    workload = _validated(data, lines, folder)
-    places = {job.id: number for number, job in enumerate(workload.jobs)}
-    for job, what in dependency_faults(workload.jobs):
-        raise InputError(f"{place(('jobs', places[job], 'after'), lines)}: {what}")
-    return workload
+def _parse(text: str, folder: FilePath, file: str = "") -> Workload:
+    """Parse the text of a workload file. Messages begin with `file`."""
+    try:
+        data, lines = parse_text(text)
+        if not isinstance(data, dict):
+            raise InputError(
+                "the file must contain keys and values; begin it with `slotwise: 1`"
+            )
+        workload = _validated(data, lines, folder)
+        numbers = {job.id: number for number, job in enumerate(workload.jobs)}
+        for job, what in dependency_faults(workload.jobs):
+            raise InputError(f"{place(('jobs', numbers[job], 'after'), lines)}: {what}")
+    except RecursionError as error:
+        raise InputError(f"{file}{NESTED_TOO_DEEPLY}") from error
+    except InputError as error:
+        raise InputError(f"{file}{error}") from error
+    return replace(workload, place_of=_JobPlaces(file, lines, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class _JobPlaces:
+    """The place of each job in a file, as the beginning of a message."""
+
+    file: str
+    lines: Lines
+    numbers: Mapping[str, int]
+
+    def __call__(self, job: str) -> str:
+        return f"{self.file}{place(('jobs', self.numbers[job]), self.lines)}: "
 
 
 def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload:
@@ -133,10 +154,11 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
     names |= {change.add.name for change in changes if change.add is not None}
     for number, job in enumerate(entry.jobs):
         if job.pool not in pools:
-            known = ", ".join(sorted(pools - inner))
+            known = sorted(pools - inner)
+            add = f"add it under pools, or use one of: {', '.join(known)}"
             yield (
                 ("jobs", number, "pool"),
-                f"unknown pool {job.pool!r}; add it under pools, or use one of: {known}",
+                f"unknown pool {job.pool!r}; {suggestion(job.pool, known, add)}",
             )
         for place_of, phase in enumerate(job.phases or []):
             where = ("jobs", number, "phases", place_of)
@@ -178,7 +200,8 @@ def _host_faults(
 def _unknown(names: list[str], where: Path, hosts: set[str]) -> Iterator[tuple[Path, str]]:
     for host in names:
         if host not in hosts:
-            yield where, f"unknown host {host!r}; use the names of hosts in cluster.hosts"
+            hint = suggestion(host, sorted(hosts), "use the names of hosts in cluster.hosts")
+            yield where, f"unknown host {host!r}; {hint}"
 
 
 def _duplicates(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]]:
@@ -232,18 +255,19 @@ def build(
         known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
         where = ("cluster", "changes")
         _at(where, lines, lambda: check_changes(known, changes, given))
-    return Workload(
-        jobs=tuple(jobs),
-        cluster=cluster,
-        pools=tuple(pools.values()),
-        objective=objective,
-        folder=folder,
-        preemption=_part(Preemption, entry.preemption),
-        shuffle=shuffle,
-        network=_part(Network, entry.network),
-        placement=_part(Placement, entry.placement),
-        changes=tuple(changes),
-    )
+    with _blaming(list(pools.values()), data, lines):
+        return Workload(
+            jobs=tuple(jobs),
+            cluster=cluster,
+            pools=tuple(pools.values()),
+            objective=objective,
+            folder=folder,
+            preemption=_part(Preemption, entry.preemption),
+            shuffle=shuffle,
+            network=_part(Network, entry.network),
+            placement=_part(Placement, entry.placement),
+            changes=tuple(changes),
+        )
 
 
 def _at(where: Path, lines: Lines, make: Any) -> Any:
@@ -297,10 +321,18 @@ def build_pools(
         _at(real_path(("pools", number), data), lines, lambda entry=entry: _pool(entry))
         for number, entry in enumerate(entries)
     ]
-    try:
+    with _blaming(pools, data, lines):
         return PoolTree(pools)
+
+
+@contextmanager
+def _blaming(pools: Sequence[Pool], data: Mapping[str, Any], lines: Lines) -> Iterator[None]:
+    """Begin messages about pools, which begin with the name of one, with its place."""
+    try:
+        yield
     except InputError as error:
-        # A message about several pools starts with the name of one of them.
+        if "pool" not in str(error).partition(":")[0]:
+            raise
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
         where = real_path(("pools", *blamed), data)
         raise InputError(f"{place(where, lines)}: {error}") from error

@@ -17,7 +17,16 @@ from pydantic import (
 )
 
 from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
-from slotwise.core.errors import MAX_NUMBER, InputError, Part, Positive, Seconds
+from slotwise.core.errors import (
+    MAX_NUMBER,
+    NAME_LENGTH,
+    NAME_PATTERN,
+    InputError,
+    Part,
+    Positive,
+    Seconds,
+    suggestion,
+)
 from slotwise.core.job import (
     MAX_COMMANDS,
     MAX_REDUCERS,
@@ -50,7 +59,7 @@ _NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
 Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x00]*$")]
 Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH, pattern=NAME_PATTERN)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
 HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
 InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
@@ -234,7 +243,12 @@ class ObjectiveEntry(Entry):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        return {"penalty": value} if isinstance(value, str) else value
+        if isinstance(value, str | Mapping):
+            return {"penalty": value} if isinstance(value, str) else value
+        raise ValueError(
+            "expected the name of a penalty, or keys and values, in braces { }: penalty and"
+            " aggregate"
+        )
 
     @field_validator("penalty")
     @classmethod
@@ -264,6 +278,8 @@ class PoolEntry(Entry):
 
 def _listed(value: Any) -> Any:
     """Pools by name as a list; the messages of `complaint` name them by their keys."""
+    if not isinstance(value, list | Mapping):
+        raise ValueError("expected a list of pools, or pools by name, such as {prod: 2}")
     try:
         return pools_by_name(value) if isinstance(value, Mapping) else value
     except InputError as error:
@@ -439,5 +455,5 @@ class WorkloadEntry(Entry):
 def known_penalty(value: str) -> str:
     """Return the name of a penalty; raise ValueError if it is unknown."""
     if value not in PENALTIES:
-        raise ValueError(f"unknown penalty; known: {', '.join(PENALTIES)}")
+        raise ValueError(f"unknown penalty; {suggestion(value, PENALTIES)}")
     return value

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any, get_args
@@ -17,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from slotwise.core.errors import InputError, check_path
+from slotwise.core.errors import UNSAFE_REMEDY, InputError, check_path, suggestion
 from slotwise.core.files import open_to_read
 from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
@@ -227,7 +226,7 @@ REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "too_short": lambda context: f"expected at least {context['min_length']}",
     "string_too_short": lambda context: "expected a non-empty string",
     "string_too_long": lambda context: f"expected at most {context['max_length']} characters",
-    "string_pattern_mismatch": lambda context: "remove the control characters",
+    "string_pattern_mismatch": lambda context: UNSAFE_REMEDY,
     "string_unicode": lambda context: "remove the characters that are not Unicode",
     "literal_error": lambda context: f"expected {context['expected']}",
 }
@@ -245,6 +244,8 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
     if kind == "string_type":
         scalar = isinstance(value, bool | int | float)
         return "expected a string, in quotes" if scalar else "expected a string"
+    if kind == "float_type" and path[:-1] == ("pools",):
+        return "expected a weight, or keys and values, in braces { }"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         return "expected a number, without quotes"
     if kind == "missing" and path == ("slotwise",):
@@ -264,14 +265,20 @@ def _is_number(text: str) -> bool:
     return True
 
 
-MEANT = {"mapreduce": "program"}
+MEANT = {
+    "mapreduce": "program",
+    **dict.fromkeys(("cmd", "run", "script", "shell"), "command"),
+    **dict.fromkeys(("cores", "cpus", "threads", "workers"), "slots"),
+    **dict.fromkeys(("depends_on", "needs", "requires"), "after"),
+    "environment": "env",
+    "due": "deadline",
+}
 """Keys that similar spelling would not suggest, by what users write for them."""
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
     key = short(key)
-    close = get_close_matches(MEANT.get(key, key), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+    hint = suggestion(key, known, f"known keys: {', '.join(known)}", MEANT)
     return f"unknown key {key!r}; {hint}"
 
 

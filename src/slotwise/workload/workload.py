@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -19,12 +18,13 @@ from slotwise.core.errors import (
     check_range,
     check_type,
     shown,
+    suggestion,
 )
-from slotwise.core.events import HostChange
+from slotwise.core.events import HostAdded, HostChange
 from slotwise.core.job import AfterFailed, Bytes, Job, Shuffle, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
-from slotwise.core.pools import Pool, Preemption, pools_of
+from slotwise.core.pools import Pool, Preemption, check_kinds, pools_of
 
 SETTINGS = (
     "reducers",
@@ -188,6 +188,9 @@ class Placement:
         check_limits("placement", self)
 
 
+USUAL_KINDS = ("map", "reduce", "copy")
+"""The kinds of the phases of programs."""
+
 Described = ProgramJob | CommandJob | DataflowJob
 """A job that is described by what it runs, with its output; phases are determined later."""
 
@@ -205,6 +208,7 @@ class Workload:
     network     the simulated network, or None: the simulation sets the time of remote reads
     changes     changes of the hosts of the cluster, in a simulation
     placement   where input is in a simulation, or None: everywhere, unless `replicas` is given
+    place_of    the place of a job in the file that it was read from, for messages
     """
 
     jobs: tuple[Job | Described, ...]
@@ -218,6 +222,7 @@ class Workload:
     network: Network | None = None
     placement: Placement | None = None
     changes: tuple[HostChange, ...] = ()
+    place_of: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable) or isinstance(self.jobs, str | bytes | Mapping):
@@ -240,6 +245,18 @@ class Workload:
                 " leave one out"
             )
         object.__setattr__(self, "replicas", replicas)
+        if self.jobs and all(isinstance(job, Job | Described) for job in self.jobs):
+            check_kinds(self.pools, self._kinds())
+
+    def _kinds(self) -> Iterator[str]:
+        """The kinds of slots and of phases; programs have the usual ones."""
+        yield from USUAL_KINDS
+        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
+        for host in (*(self.cluster.hosts if self.cluster else ()), *hosts):
+            yield from host.slots
+        for job in self.jobs:
+            if isinstance(job, Job):
+                yield from (phase.kind for phase in job.phases)
 
 
 _PARTS: dict[str, tuple[Any, str]] = {
@@ -270,7 +287,8 @@ def mapreduce(
     settings = {name: options.pop(name) for name in (*SETTINGS, "work_dir") if name in options}
     known = (*SETTINGS, "work_dir", *PROPERTIES)
     if unknown := sorted(options.keys() - set(known)):
-        raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
+        hint = suggestion(unknown[0], known)
+        raise InputError(f"mapreduce has no setting {unknown[0]!r}; {hint}")
     if not isinstance(program, str) and id is None:
         id = getattr(program, "name", None) or type(program).__name__
     name = id or str(program)
@@ -311,7 +329,12 @@ def command(
     """
     if not isinstance(command, Sequence):
         raise InputError(
-            f"job {id!r}: command is {command!r}; expected a string or a list of strings"
+            f"job {id!r}: command is {shown(command)}; expected a string or a list of strings"
+        )
+    if overwrite and output is None:
+        raise InputError(
+            f"job {id!r}: overwrite is for a command with an output; remove it, or name a"
+            " folder for the output"
         )
     return CommandJob(
         id=id,
@@ -338,14 +361,13 @@ def _paths(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...
 
 
 def _path(job: str, what: str, path: object) -> str:
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(
-            f"job {job!r}: {what} is {path!r}; expected a path, as a string or a Path"
-        )
+    check_path(f"job {job!r}: {what}", path, optional=False)
     return str(path)
 
 
 def _steps(job: str, steps: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     if not isinstance(steps, Iterable):
-        raise InputError(f"job {job!r}: steps is {steps!r}; expected pairs (seconds, cost)")
+        raise InputError(
+            f"job {job!r}: steps is {shown(steps)}; expected pairs (seconds, cost)"
+        )
     return tuple(steps)

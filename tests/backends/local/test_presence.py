@@ -84,6 +84,17 @@ def test_a_second_run_warns_if_slots_are_too_many(open_other: Open) -> None:
     assert "they have 6 in all, so each of them will be slower; give fewer slots" in text
 
 
+def test_a_run_tells_of_another_that_fits_beside_it(open_other: Open) -> None:
+    """In one line, with the process and its slots, but not of others in its own process."""
+    first = open_other(3)
+    told: list[str] = []
+    with enter(1, 9, told.append, reports=True), enter(1, 9, told.append, reports=True):
+        pass
+    assert len(told) == 2
+    assert all(f", process {first.pid}, uses 3 slots of this machine" in text for text in told)
+    assert all(str(os.getpid()) not in text for text in told)
+
+
 def test_a_killed_run_is_not_counted(open_other: Open, folder: Path) -> None:
     """Its entry is ignored and removed."""
     first = open_other(3)

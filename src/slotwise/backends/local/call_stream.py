@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import multiprocessing
 import os
@@ -9,12 +10,12 @@ import pickle
 import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
 from glob import escape, glob
-from itertools import count
+from itertools import count, zip_longest
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar, cast
 
@@ -25,7 +26,7 @@ from slotwise.core.job import Job, PhaseId
 from slotwise.core.tracebacks import error_line, format_traceback
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import NAME_VARIABLE, lacking
-from slotwise.jobs.pickling import sending
+from slotwise.jobs.pickling import faulty_part, sending, sent_by_value
 from slotwise.jobs.transfer import (
     Handle,
     TransferFolders,
@@ -322,9 +323,64 @@ def pickled_call(
     to a file, which takes one copy. Raises what pickling raises.
     """
     is_small = not kwargs and type(fn) in FUNCTIONS and SMALL.issuperset(map(type, args))
-    return _with_inputs(
-        lambda: pickled((fn, args, kwargs)) if is_small else files.pack((fn, args, kwargs))
-    )
+    try:
+        return _with_inputs(
+            lambda: pickled((fn, args, kwargs)) if is_small else files.pack((fn, args, kwargs))
+        )
+    except Exception as error:
+        if reason := _unsendable(fn, args, kwargs):
+            kind = TypeError if isinstance(error, TypeError) else pickle.PicklingError
+            raise kind(reason) from error
+        raise
+
+
+def _unsendable(
+    fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> str:
+    """Why an argument of a call cannot be pickled: its name, and the part that cannot be.
+
+    Empty if each can be alone, or if the error has its own remedy.
+    """
+    for name, value in [*_by_position(fn, args), *kwargs.items()]:
+        whole = _fault(value)
+        if whole is None:
+            continue
+        if type(whole).__module__.startswith("slotwise."):
+            return ""
+        place, part = faulty_part(value, lambda one: _fault(one) is not None)
+        error, what = _fault(part), f"argument {name if isinstance(name, int) else repr(name)}"
+        if isinstance(error, pickle.PicklingError):  # It names a value that a function uses.
+            return f"{what}{place and f', in {place}'}: {error}"
+        found = (
+            f"{what}, of type {type(value).__name__}, has {place}" if place else f"{what} is"
+        )
+        return (
+            f"{found} of type {type(part).__name__}, which cannot be sent to another process:"
+            f" {error}; create it in the function, or pass what it is created from"
+        )
+    return ""
+
+
+def _by_position(
+    fn: Callable[..., object], args: tuple[object, ...]
+) -> Iterator[tuple[str | int, object]]:
+    """The positional arguments of a call with their names, or their numbers from 1."""
+    try:
+        parameters = [*inspect.signature(fn).parameters.values()]
+    except (TypeError, ValueError):  # A function in native code may have none.
+        parameters = []
+    for number, (one, value) in enumerate(zip_longest(parameters[: len(args)], args), 1):
+        is_named = one is not None and one.kind is one.POSITIONAL_OR_KEYWORD
+        yield one.name if is_named else number, value
+
+
+def _fault(value: object) -> Exception | None:
+    """The error of pickling a value as part of a call, or None."""
+    try:
+        _with_inputs(lambda: sent_by_value(value))
+    except Exception as error:
+        return error
+    return None
 
 
 def _with_inputs(pack: Callable[[], T]) -> tuple[T, list[Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import stat
 import tempfile
 from collections.abc import Callable
@@ -51,10 +52,11 @@ class Presence:
         self.close()
 
 
-def enter(slots: int, cores: int, warn: Warn) -> Presence:
+def enter(slots: int, cores: int, warn: Warn, *, reports: bool = False) -> Presence:
     """Make the entry of a run or session with these slots.
 
-    Warns of others, if all together have more slots than there are processors (`cores`).
+    Warns of others, if all together have more slots than there are processors (`cores`). If
+    it `reports` them, also of other processes that fit beside it.
     """
     folder = folder_of_user(warn)
     lock = _lock_of(folder, warn)
@@ -72,6 +74,9 @@ def enter(slots: int, cores: int, warn: Warn) -> Presence:
                 f" the {_slots(slots)} of this one they have {total} in all, so each of them"
                 " will be slower; give fewer slots"
             )
+        elif reports and (apart := [one for one in others if one.pid != os.getpid()]):
+            listed = ", ".join(f"process {one.pid}, uses {_slots(one.slots)}" for one in apart)
+            warn(f"another slotwise run of {_user()}, {listed} of this machine")
         return _entry(folder, slots, warn)
     finally:
         os.close(lock)
@@ -155,6 +160,14 @@ def _lock_of(folder: Path | None, warn: Warn) -> int:
         warn(_unusable(folder, error.strerror or "it cannot be locked"))
         return -1
     return file
+
+
+def _user() -> str:
+    """The name of the user; the number of one without a name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
 
 
 def _slots(count: int) -> str:

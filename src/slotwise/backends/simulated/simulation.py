@@ -20,11 +20,13 @@ from slotwise.core.errors import (
     check_name,
     check_positive,
     check_range,
+    check_string,
     check_time,
     check_type,
     is_number,
     option_name,
     shown,
+    suggestion,
 )
 from slotwise.core.events import (
     HostAdded,
@@ -46,7 +48,7 @@ class Fault:
     lost: bool = False
 
     def __post_init__(self) -> None:
-        check_name("the reason of a fault", self.reason)
+        check_string("the reason of a fault", self.reason)
         check_range("after of a fault", self.after, 0, 1, "expected a number from 0 to 1")
 
 
@@ -130,8 +132,8 @@ class Simulation:
         named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
         for host, what in named:
             if host not in known_hosts:
-                known = ", ".join(known_hosts)
-                raise InputError(f"{what}: there is no host {host!r}; known: {known}")
+                hint = suggestion(host, known_hosts)
+                raise InputError(f"{what}: there is no host {host!r}; {hint}")
 
     def _check_added(self, change: HostAdded, before: Host) -> None:
         """InputError if a host is added again in another rack of a network, which is fixed."""
@@ -324,13 +326,10 @@ class ActualDurations:
         return work
 
     def draw(self, phase_id: PhaseId) -> list[float]:
-        """Draw the work of each task, in seconds at speed 1. InputError if it is unknown."""
+        """Draw the work of each task, which must be stated, in seconds at speed 1."""
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
-        if tasks.work is None:
-            raise InputError(
-                f"phase {phase_id}: a simulation needs the work of its tasks; state its work"
-            )
+        assert tasks.work is not None, "a simulation needs the work of all tasks"
         work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
         if self._noise > 0:
             rng = np.random.default_rng([self._seed, number, place])

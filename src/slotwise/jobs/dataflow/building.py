@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from slotwise.core.errors import NUMBER, WHOLE, InputError
+from slotwise.core.errors import NUMBER, WHOLE, InputError, suggestion
 from slotwise.jobs.dataflow.nodes import (
     OUT,
     Channel,
@@ -245,7 +245,8 @@ def inputs(
     known = sorted(INPUT_FORMATS.keys() - {NUMBERS})
     if input_format not in known:
         raise InputError(
-            f"flow.read: input_format is {input_format!r:.80}; known: {', '.join(known)}"
+            f"flow.read: input_format is {input_format!r:.80};"
+            f" {suggestion(input_format, known)}"
         )
     if not isinstance(split_bytes, WHOLE) or split_bytes < 1:
         raise InputError(
@@ -271,7 +272,9 @@ def reading(given: StreamReading, is_source: bool) -> None:
     """Check how a stream is read."""
     where = f"the stream of {given.writer!r}"
     if given.kind not in (*KINDS, "direct"):
-        raise InputError(f"{where}: kind is {given.kind!r:.80}; known: {', '.join(KINDS)}")
+        raise InputError(
+            f"{where}: kind is {given.kind!r:.80}; {suggestion(given.kind, KINDS)}"
+        )
     if given.kind == "direct" and not is_source:
         raise InputError(
             f"{where} is read directly, but {given.writer!r} is not a source; read it by file,"
@@ -303,7 +306,8 @@ def job(id: object, output: object, settings: Mapping[str, Any]) -> None:
     known = (*DATAFLOW_SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):
         raise InputError(
-            f"job {id!r}: a dataflow has no setting {unknown[0]!r}; known: {', '.join(known)}"
+            f"job {id!r}: a dataflow has no setting {unknown[0]!r};"
+            f" {suggestion(unknown[0], known)}"
         )
     for what, path in (("output", output), ("work_dir", settings.get("work_dir") or "")):
         if not isinstance(path, str | os.PathLike):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slotwise.core.errors import InputError, SlotwiseError
+from slotwise.core.errors import InputError, SlotwiseError, suggestion
 from slotwise.jobs.dataflow.graph import Dataflow, Stream
 from slotwise.jobs.loading import imported
 
@@ -145,6 +145,7 @@ def _node(flow: Dataflow, node: Mapping[str, Any], base_dir: str | Path | None) 
 
 def _stream(streams: Mapping[str, Stream], given: Mapping[str, Any], what: str) -> Stream:
     if given["node"] not in streams:
-        raise InputError(f"{what} unknown node {given['node']!r}; known: {', '.join(streams)}")
+        hint = suggestion(given["node"], streams)
+        raise InputError(f"{what} unknown node {given['node']!r}; {hint}")
     stream = streams[given["node"]]
     return stream[given["output"]] if "output" in given else stream

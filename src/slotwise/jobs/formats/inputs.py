@@ -9,7 +9,7 @@ from itertools import accumulate, count
 from operator import add
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, suggestion
 from slotwise.jobs.formats.files import InputFile, open_input, reading
 from slotwise.jobs.formats.parquet import ParquetInput
 from slotwise.jobs.formats.splits import SplitPiece, placed
@@ -257,6 +257,6 @@ def input_format(name: str) -> InputFormat:
     """Return the input format with this name; raise InputError if it is unknown."""
     if name not in tuple(INPUT_FORMATS):  # It may be unhashable.
         raise InputError(
-            f"unknown input format {name!r}; known: {', '.join(sorted(INPUT_FORMATS))}"
+            f"unknown input format {name!r}; {suggestion(name, sorted(INPUT_FORMATS))}"
         )
     return INPUT_FORMATS[name]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slotwise.core.errors import InputError, check_installed
+from slotwise.core.errors import InputError, check_installed, suggestion
 from slotwise.jobs.formats.files import create_output
 from slotwise.jobs.formats.parquet import ParquetOutput, rows_of
 
@@ -79,7 +79,7 @@ def check_output_format(name: str) -> None:
     """Raise InputError for an unknown output format, MissingExtraError if pyarrow is needed."""
     if name not in tuple(OUTPUT_FORMATS):  # It may be unhashable.
         raise InputError(
-            f"unknown output format {name!r}; known: {', '.join(sorted(OUTPUT_FORMATS))}"
+            f"unknown output format {name!r}; {suggestion(name, sorted(OUTPUT_FORMATS))}"
         )
     if name == "parquet":
         check_installed("pyarrow", "Parquet output", "arrow")

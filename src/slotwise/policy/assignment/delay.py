@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slotwise.core.decisions import Decision, Defer, Launch, Locality
-from slotwise.core.errors import InputError, is_number, option_name
+from slotwise.core.errors import InputError, is_number, option_name, shown
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import remote, waiting
@@ -166,10 +166,13 @@ def resumes(phase: PhaseState) -> bool:
 def check_waits(assigner: str, rack_after: float, any_after: float, levels: object) -> None:
     """InputError unless 0 <= rack_after <= any_after < inf, and levels are known ones."""
     if levels not in LEVELS:
-        raise InputError(f"{option_name('levels')} is {levels!r}; give {' or '.join(LEVELS)}")
+        raise InputError(
+            f"{option_name('levels')} is {shown(levels)}; give {' or '.join(LEVELS)}"
+        )
     are_numbers = is_number(rack_after) and is_number(any_after)
     if not are_numbers or not 0 <= rack_after <= any_after < float("inf"):
         raise InputError(
-            f"{assigner}: the waits are {rack_after!r} and {any_after!r} seconds; they must"
-            " be numbers >= 0, the wait for the rack not longer than the wait for any slot"
+            f"{assigner}: the waits are {shown(rack_after)} and {shown(any_after)} seconds;"
+            " they must be numbers >= 0, the wait for the rack not longer than the wait for"
+            " any slot"
         )

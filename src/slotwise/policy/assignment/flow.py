@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slotwise.core.decisions import Decision, Defer, Launch, Locality, Preempt
-from slotwise.core.errors import InputError, check_installed, is_number, option_name
+from slotwise.core.errors import InputError, check_installed, is_number, option_name, shown
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
@@ -54,14 +54,14 @@ class Flow:
         check_waits("flow", self.rack_after, self.any_after, self.levels)
         if not is_number(self.core_cost) or not 1 <= self.core_cost <= 1000:
             raise InputError(
-                f"{option_name('core_cost')} is {self.core_cost!r}; give a number from 1 to"
-                " 1000: the cost of a byte from another rack, relative to one from another host"
-                " of the same rack"
+                f"{option_name('core_cost')} is {shown(self.core_cost)}; give a number from 1"
+                " to 1000: the cost of a byte from another rack, relative to one from another"
+                " host of the same rack"
             )
         if not is_number(self.move_within) or not 0 <= self.move_within < float("inf"):
             raise InputError(
-                f"{option_name('move_within')} is {self.move_within!r}; give seconds >= 0 for"
-                " which a task that reads from another host may still move"
+                f"{option_name('move_within')} is {shown(self.move_within)}; give seconds >= 0"
+                " for which a task that reads from another host may still move"
             )
         check_installed("ortools", "the assigner flow (unlike greedy and delay)", "flow")
 
