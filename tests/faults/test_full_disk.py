@@ -90,7 +90,9 @@ def test_an_output_that_cannot_be_made_although_access_says_so(
     command.write(JOBS.replace("out/large", "/proc/none/large"))
     assert command.run("run", "jobs.yaml", "--slots", "2") == 2
     (line,) = command.stderr.splitlines()
-    assert line.startswith("slotwise: job 'large': output '/proc/none/large' cannot be ")
+    assert line.startswith(
+        "slotwise: jobs.yaml: jobs[0] (line 3): job 'large': output '/proc/none/"
+    )
     assert command.left() == []
     assert not (command.folder / "done").exists()
 

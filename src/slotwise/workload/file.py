@@ -128,6 +128,8 @@ class _JobPlaces:
     numbers: Mapping[str, int]
 
     def __call__(self, job: str) -> str:
+        if job not in self.numbers:
+            return ""  # It was added to the workload later.
         return f"{self.file}{place(('jobs', self.numbers[job]), self.lines)}: "
 
 
