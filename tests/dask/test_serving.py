@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -97,10 +98,14 @@ def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
     client.cancel(futures)
 
 
-def test_a_scheduler_without_a_gate_says_so(make_cluster: Callable[..., Cluster]) -> None:
-    """Before it is installed, and after it was removed."""
+def test_a_scheduler_without_a_gate_says_so(
+    make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before it is installed, and after it was removed; its log has no traceback."""
     cluster = make_cluster(workers=0)
     client = cluster.client()
+    logger = logging.getLogger("distributed.core")
+    logger.addHandler(caplog.handler)
     with pytest.raises(InputError, match=r"no gate; call slotwise\.dask\.install"):
         gate.status(client)
     cluster.install("fair")
@@ -110,6 +115,8 @@ def test_a_scheduler_without_a_gate_says_so(make_cluster: Callable[..., Cluster]
         gate.status(client)
     with pytest.raises(HTTPError, match="no gate"):
         fetch(cluster, "slotwise.json")
+    logger.removeHandler(caplog.handler)
+    assert "slotwise_status" not in caplog.text
 
 
 def test_asynchronous_clients_await_the_status(make_cluster: Callable[..., Cluster]) -> None:
