@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.backends.local.backend import names_hosts
-from slotwise.core.cluster import Cluster, Host
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import (
     WHOLE,
@@ -33,6 +33,7 @@ from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
+from slotwise.core.units import Percent, share_of
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.deferred import DeferredExecution
@@ -218,10 +219,10 @@ class Source:
             if (one.program, name) not in self.rates.by_phase
         ]
 
-    def pools(self) -> PoolTree:
-        """The pools, including those that are only named by jobs."""
+    def pools(self, cluster: Cluster) -> PoolTree:
+        """The pools on a cluster, including those that are only named by jobs."""
         named = (_stated(entry).pool for entry in self.workload.jobs)
-        tree = PoolTree(self.workload.pools).with_pools(named)
+        tree = PoolTree(self.workload.pools).with_pools(named).on(cluster)
         preemption = self.workload.preemption
         return tree if preemption is None else tree.with_preemption(preemption)
 
@@ -428,6 +429,12 @@ def _without_copying(job: Job) -> Job:
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
     about = {name: getattr(entry, name) for name in PROPERTIES}
     about |= {"base_dir": workload.folder, **entry.settings}
+    for name, least in ("slots_min", 0), ("slots_max", 1):
+        share = share_of(f"job {entry.id!r}: {name}", about.get(name))
+        if isinstance(share, Percent):  # Phases of other kinds get as many slots.
+            known = cluster or cluster_of(workload, None)
+            kind = "map" if isinstance(entry, ProgramJob) else ANY_KIND
+            about[name] = known.part(share, kind, least)
     if isinstance(entry, CommandJob):
         from slotwise.jobs.commands import plan_commands
 

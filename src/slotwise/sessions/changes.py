@@ -61,13 +61,13 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
 
     def change() -> None:
         with intake.lock:
-            tree = PoolTree(given)
+            tree = PoolTree(given).on(intake.state.cluster)
             jobs = intake.jobs_left()
             tree.with_pools(sorted({job.pool for job in jobs}))
             for job in jobs:
                 check_fits(job, intake.state.cluster, tree)
             intake.pools = tree
-            intake.loop.on_event(PoolsChanged(intake.now, given))
+            intake.loop.on_event(PoolsChanged(intake.now, tuple(tree.values())))
 
     intake.loop.ask(change)
 
