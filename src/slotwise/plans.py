@@ -69,7 +69,8 @@ def plan(
     lowest = -inf
     if aim.aggregate == "max":  # The bound of a sum takes longer and needs a value.
         lowest = objective_bound(aim, jobs, cluster, work)
-    planned = plan_schedules(jobs, cluster, pools, chosen, budget, lowest)
+    with source.locating():
+        planned = plan_schedules(jobs, cluster, pools, chosen, budget, lowest)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
@@ -123,7 +124,8 @@ def plan_tasks(
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
-    problem = related_machines(jobs, cluster, source.pools(cluster))
+    with source.locating():
+        problem = related_machines(jobs, cluster, source.pools(cluster))
     started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
     seconds = time.perf_counter() - started

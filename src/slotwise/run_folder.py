@@ -47,6 +47,9 @@ BYTES_VARIABLE, BYTES_MAX = "SLOTWISE_RUNS_BYTES_MAX", 1 << 30
 
 ABOUT, LOG, LOGS, LOCK = "run.json", "log.jsonl", "logs", "lock"
 
+ABOUT_BYTES = 4095
+"""The least size of `run.json`."""
+
 NAMES_MAX = 100
 """The most failed jobs that `run.json` names."""
 
@@ -178,6 +181,7 @@ class OpenRun:
         self._file: LogFile | None = None
         self._about: dict[str, Any] = {}
         self._failed: dict[str, None] = {}
+        self._has_warned = False
 
     def __enter__(self) -> Self:
         """Make the folder. InputError if it was named and cannot be used."""
@@ -194,7 +198,7 @@ class OpenRun:
                 text = f"keep {str(self._keep)!r}: {why}; name another folder"
                 raise InputError(text) from error
             remedy = "set XDG_STATE_HOME to another folder"
-            warn_of_state(f"this run is not kept in {root}: {why}; {remedy}")
+            self._warn(f"this run is not kept in {root}: {why}; {remedy}")
             return self
         if not is_named:
             _remove_old(root, count, size)
@@ -205,7 +209,11 @@ class OpenRun:
     ) -> None:
         """Write one turn to the log, and note which jobs have failed."""
         if self._file is not None:
-            self._file(now, events, decisions)
+            try:
+                self._file(now, events, decisions)
+            except InputError as error:
+                self._warn(f"this run continues without {error}")
+                self._close_log(error)
         for one in decisions:
             if type(one) is GiveUp and one.reason != CANCELLED:
                 self._failed[one.job] = None
@@ -218,9 +226,7 @@ class OpenRun:
     ) -> None:
         if self.folder is None or self._lock is None:
             return
-        if self._file is not None:
-            with suppress(InputError):
-                self._file.__exit__(kind, error, trace)
+        self._close_log(error)
         ended: State = "failed" if self._failed or kind is not None else "done"
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             ended = "interrupted"
@@ -229,9 +235,7 @@ class OpenRun:
         try:
             self._write(about | {"failed_count": len(failed), "bytes": self.folder.size()})
         except OSError as problem:
-            warn_of_state(
-                f"the end of run {self.folder.id} is not recorded: {problem.strerror}"
-            )
+            self._warn(f"the end of run {self.folder.id} is not recorded: {problem.strerror}")
         self._lock.release()
         self._lock = None
 
@@ -258,7 +262,7 @@ class OpenRun:
         )
         if self._log is None:
             self._file = LogFile(path / LOG, header, LOG_BYTES_MAX)
-        self.logs = AttemptLogs(path / LOGS, bytes_max, warn_of_state)
+        self.logs = AttemptLogs(path / LOGS, bytes_max, self._warn)
 
     def _give_up(self) -> None:
         """Remove what was made of a folder that cannot be used."""
@@ -270,17 +274,25 @@ class OpenRun:
             self.folder = None
 
     def _write(self, more: dict[str, Any]) -> None:
-        """Write `run.json`, as a whole."""
+        """Write `run.json`, with room for its end, which a full disk then does not prevent."""
         assert self.folder is not None
         self._about |= more
-        target = self.folder.path / ABOUT
-        partial = target.with_suffix(".partial")
-        try:
-            partial.write_text(json.dumps(self._about, indent=1) + "\n", "utf-8")
-            os.replace(partial, target)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        data = json.dumps(self._about, indent=1).encode().ljust(ABOUT_BYTES) + b"\n"
+        file = os.open(self.folder.path / ABOUT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(file, "wb") as target:
+            target.write(data)
+
+    def _close_log(self, error: BaseException | None) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(InputError):
+                file.__exit__(error and type(error), error, None)
+
+    def _warn(self, text: str) -> None:
+        """Warn of the first problem only: all come from the same disk."""
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_state(text)
 
 
 def state_folder() -> Path:

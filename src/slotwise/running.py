@@ -241,7 +241,9 @@ class RunSpec:
 
         try:
             with ExitStack() as stack:
-                records: list[Record] = [meter, *more, stack.enter_context(opened)]
+                records: list[Record] = [meter, *more]
+                if stack.enter_context(opened).folder is not None:
+                    records.append(opened)
                 if path := self.options.log:
                     file = stack.enter_context(LogFile(path, header))
                     records.append(file)

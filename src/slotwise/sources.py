@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
-from slotwise.core.units import Percent, share_of
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
+from slotwise.core.units import Percent, share_of
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
@@ -273,13 +274,16 @@ WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
 """The accepted forms of a workload: a value, the path of a file, a job, or jobs."""
 
 
-def read_source(workload: WorkloadLike) -> Source:
-    """Return the source of a workload. InputError without jobs, and for repeated ids."""
+def read_source(workload: WorkloadLike, *, is_live: bool = False) -> Source:
+    """Return the source of a workload. InputError without jobs, and for repeated ids.
+
+    Dates in a file that states no `start` are for live work, which begins now.
+    """
     if isinstance(workload, Source):
         return workload
     file = str(workload) if isinstance(workload, str | Path) else ""
     if isinstance(workload, str | Path):
-        workload = read_workload(workload)
+        workload = read_workload(workload, now=datetime.now() if is_live else None)
     if not isinstance(workload, Workload):
         jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
         workload = Workload(tuple(jobs))

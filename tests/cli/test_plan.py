@@ -81,8 +81,8 @@ def test_jobs_that_arrive_later_are_refused(slotwise: Any, folder: Any) -> None:
     done = slotwise("plan", "late.yaml", "--json")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == (
-        "slotwise: job 'a': arrival is 5.0, but a plan takes every job as present at time 0;"
-        " set it to 0, or simulate\n"
+        "slotwise: late.yaml: jobs[0] (line 2): job 'a': arrival is 5.0, but a plan takes every"
+        " job as present at time 0; set it to 0, or simulate\n"
     )
 
 

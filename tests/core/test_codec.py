@@ -28,8 +28,9 @@ from slotwise.core.job import PRIORITIES, Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool, Preemption
 from tiers import examples
 
-# Names may be anything that users or file systems come up with, lone surrogates included.
-names = st.text(st.characters(), min_size=1, max_size=8)
+# Reasons may be anything that programs and file systems come up with, lone surrogates included.
+reasons = st.text(st.characters(), min_size=1, max_size=8)
+names = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn"]), min_size=1, max_size=8)
 seconds = st.floats(0, 1e10, allow_nan=False)
 increasing = st.lists(seconds, max_size=3, unique=True).map(sorted)
 numbers = st.integers(0, 2**40)
@@ -84,7 +85,7 @@ attempts = {"phase": phase_ids, "task": numbers, "attempt": numbers}
 entries = st.one_of(
     st.builds(JobArrived, at=seconds, job=jobs()),
     st.builds(TaskFinished, at=seconds, seconds=seconds, **attempts),
-    st.builds(TaskFailed, at=seconds, reason=names, lost=st.booleans(), **attempts),
+    st.builds(TaskFailed, at=seconds, reason=reasons, lost=st.booleans(), **attempts),
     st.builds(TaskKilled, at=seconds, kept=seconds, **attempts),
     st.builds(
         Reallocate,
@@ -104,7 +105,7 @@ entries = st.one_of(
         Preempt, host=names, until=st.none() | seconds, pool=st.none() | names, **attempts
     ),
     st.builds(Release, pool=names, kind=names, slot_kind=names, host=names, slots=numbers),
-    st.builds(GiveUp, job=names, reason=names),
+    st.builds(GiveUp, job=names, reason=reasons),
 )
 
 

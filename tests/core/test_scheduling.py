@@ -249,7 +249,7 @@ def test_an_epoch_must_be_positive() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: make_scheduler("faire"), "unknown scheduler 'faire'; known: fifo, fair, flex"),
+        (lambda: make_scheduler("faire"), "unknown scheduler 'faire'; did you mean 'fair'?"),
         (lambda: make_allocator("x"), "unknown allocator 'x'"),
         (
             lambda: make_scheduler("fair", "late"),

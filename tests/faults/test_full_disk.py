@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from slotwise.run_folder import RunFolder
+
 JOBS = """\
 slotwise: 1
 jobs:
@@ -90,7 +92,9 @@ def test_an_output_that_cannot_be_made_although_access_says_so(
     command.write(JOBS.replace("out/large", "/proc/none/large"))
     assert command.run("run", "jobs.yaml", "--slots", "2") == 2
     (line,) = command.stderr.splitlines()
-    assert line.startswith("slotwise: job 'large': output '/proc/none/large' cannot be ")
+    assert line.startswith(
+        "slotwise: jobs.yaml: jobs[0] (line 3): job 'large': output '/proc/none/"
+    )
     assert command.left() == []
     assert not (command.folder / "done").exists()
 
@@ -135,3 +139,23 @@ def test_a_full_disk_for_the_log(command: Any, books: Counter[str], tiny_disk: P
     assert json.loads(command.stdout)["metrics"]["tasks_done"] == 4000
     assert command.left() == []
     assert os.listdir(tiny_disk) == ["log"]
+
+
+@pytest.mark.parametrize("is_full_before", [True, False])
+def test_a_full_disk_for_what_tasks_print(
+    command: Any, tiny_disk: Path, monkeypatch: pytest.MonkeyPatch, is_full_before: bool
+) -> None:
+    """The run goes on without it, and the output of the job is complete."""
+    job = "tasks: 3, command: head -c 90000 /dev/zero"
+    command.write(f"slotwise: 1\njobs: [{{id: a, output: out, {job}}}, {{id: b, {job}}}]\n")
+    if is_full_before:
+        (tiny_disk / "rest").write_bytes(b"x" * 200_000)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tiny_disk))
+    assert command.run("run", "jobs.yaml", "--slots", "1") == 0
+    sizes = [path.stat().st_size for path in sorted((command.folder / "out").glob("*.out"))]
+    assert sizes == [90_000] * 3
+    text = "this run is not kept" if is_full_before else "output of tasks is not kept"
+    assert command.stderr.count(text) == 1
+    assert command.stderr.count("No space left on device") == 1
+    states = [run.state for run in RunFolder.all()]
+    assert states == ([] if is_full_before else ["done"])

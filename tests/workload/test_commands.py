@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ def test_a_simulation_needs_the_work_of_a_command(tmp_path: Path) -> None:
         f"{file}: jobs[0] (line 3): job 'b', phase 'command': a simulation needs its work;"
         " state it, or give a history of an earlier run"
     )
+    later = replace(slotwise.read_workload(file), jobs=(slotwise.command("true", id="later"),))
+    with pytest.raises(InputError, match=r"^job 'later', phase 'command': a simulation needs"):
+        slotwise.simulate(later)
     slotwise.run(file, slots=1, history=history)
     known = slotwise.simulate(file, slots=1, history=history).jobs["b"]["completion"]
     assert known is not None

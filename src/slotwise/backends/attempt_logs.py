@@ -58,13 +58,12 @@ class AttemptLogs:
     """The folder with the output of all attempts of a run.
 
     At most `bytes_max` bytes are kept in all, and `ATTEMPT_BYTES_MAX` of a stream of an
-    attempt. `warn` is called once if output is dropped for another reason than the latter.
+    attempt. `warn` is called if output is dropped for another reason than the latter.
     """
 
     def __init__(self, folder: Path, bytes_max: int, warn: Callable[[str], None]) -> None:
         self.folder = folder
         self._left, self._warn = bytes_max, warn
-        self._has_warned = False
 
     def path(self, job: Job, launch: Launch, stream: str) -> str:
         """The path of the file for a stream of an attempt."""
@@ -130,9 +129,7 @@ class AttemptLogs:
                 os.close(file)
 
     def _drop(self, path: str, why: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            self._warn(f"output of tasks is not kept: {path}: {why}; the run continues")
+        self._warn(f"output of tasks is not kept: {path}: {why}; the run continues")
 
 
 class AttemptOutput:

@@ -78,12 +78,12 @@ def show_logs(
     files = _files(folder, is_chosen)
     if not files and job is not None:
         _refuse_unknown(folder, job)
-    shown = Output(has_headers=len(files) > 1)
+    shown = LogPrinter(has_headers=len(files) > 1)
     for file in files:
         shown.show(file)
 
 
-class Output:
+class LogPrinter:
     """Files on stdout, each continued where it ended before."""
 
     def __init__(self, *, has_headers: bool) -> None:
@@ -117,7 +117,7 @@ class Output:
 
 def _follow(folder: RunFolder, is_chosen: Chosen) -> None:
     """Print what tasks have printed, and what they print until the run ends."""
-    shown, is_live = Output(has_headers=True), True
+    shown, is_live = LogPrinter(has_headers=True), True
     while is_live:
         is_live = folder.is_live  # Before looking, so that nothing is missed at the end.
         for file in _files(folder, is_chosen):

@@ -259,9 +259,9 @@ def _run(
     """
     resumed = Resumed(file, is_wanted=resume)
     if dry_run:
-        resumed.show_dry_run(read_source(file), as_json=output.as_json)
+        resumed.show_dry_run(read_source(file, is_live=True), as_json=output.as_json)
         return
-    with results_shown(file, output) as (source, results):
+    with results_shown(file, output, is_live=True) as (source, results):
         if not resumed.show(source):
             return
         options = scheduling.options(source, output.log)
@@ -303,7 +303,7 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with results_shown(file, output) as (source, results):
+    with results_shown(file, output, is_live=live) as (source, results):
         named = [name.strip() for name in schedulers.split(",") if name.strip()]
         names = checked_names(named)
         if live:

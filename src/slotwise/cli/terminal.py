@@ -214,13 +214,15 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 
 @contextmanager
-def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, list[Result]]]:
+def results_shown(
+    file: Path, output: OutputOptions, *, is_live: bool = False
+) -> Iterator[tuple[Source, list[Result]]]:
     """Read a workload, and show the results that the block adds to the list.
 
     Without results nothing is shown. Exits with 1 if a job failed. If a run is stopped, lost
     or not fully recorded, shows the results so far before the error message.
     """
-    source, results = read_source(file), list[Result]()
+    source, results = read_source(file, is_live=is_live), list[Result]()
     output.check(file)
     try:
         yield source, results

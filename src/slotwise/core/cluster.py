@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Annotated
+from typing import Annotated, Any
 
 from slotwise.core.errors import (
     POSITIVE,

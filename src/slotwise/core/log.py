@@ -361,8 +361,8 @@ class LogFile:
 
     A live run whose log cannot be written any more continues without it, because others wait
     for its work. A warning is logged at once, and the end of the context raises the InputError.
-    With `bytes_max` the log is best effort: no error of writing is raised, and before it would
-    become larger it ends with a note, which readers ignore as an incomplete line.
+    With `bytes_max`, an error of writing is raised at once, and before the log would become
+    larger it ends with a note, which readers ignore as an incomplete line.
     """
 
     def __init__(self, path: str | Path, header: Header, bytes_max: int | None = None) -> None:
@@ -387,7 +387,7 @@ class LogFile:
             self._begin()
             self._write(_line_of(now, events, decisions))
         except InputError as error:
-            if self._header.backend != "live" and self._bytes_max is None:
+            if self._header.backend != "live" or self._bytes_max is not None:
                 raise
             self._error = error
             logger.warning("slotwise: the run continues without its log: %s", error)
@@ -424,7 +424,7 @@ class LogFile:
         if self._error is not None:
             with suppress(OSError):
                 self._file.close()
-            if kind is None and self._bytes_max is None:
+            if kind is None:
                 raise self._error
             return
         if kind is None:

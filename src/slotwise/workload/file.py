@@ -28,7 +28,8 @@ from slotwise.core.files import other_kind
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, Preemption
-from slotwise.core.units import Clock, Percent
+from slotwise.core.units import Percent
+from slotwise.workload.dates import Clock
 from slotwise.workload.schema import (
     COMMAND_KEYS,
     DATAFLOW_KEYS,
@@ -142,6 +143,8 @@ class _JobPlaces:
     numbers: Mapping[str, int]
 
     def __call__(self, job: str) -> str:
+        if job not in self.numbers:
+            return ""  # It was added to the workload later.
         return f"{self.file}{place(('jobs', self.numbers[job]), self.lines)}: "
 
 

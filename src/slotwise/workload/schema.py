@@ -39,7 +39,8 @@ from slotwise.core.job import (
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
-from slotwise.core.units import Clock, Percent, duration, instant, size
+from slotwise.core.units import Percent, duration, size
+from slotwise.workload.dates import Clock, instant
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
 
 # Types of values and strict validation, common to all entries of a workload file.

@@ -272,8 +272,8 @@ MEANT = {
 
 
 NO_MEMORY = (
-    "memory is not scheduled; to run fewer tasks at once, lower slots_max, or give each task more"
-    " slots"
+    "memory is not scheduled; to run fewer tasks at once, lower slots_max, or give each task"
+    " more slots"
 )
 
 ABSENT = dict.fromkeys(("memory", "mem", "ram"), NO_MEMORY)

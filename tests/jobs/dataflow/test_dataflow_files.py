@@ -176,12 +176,12 @@ def test_functions_of_modules_are_found() -> None:
         (
             "node: split,",
             "node: spilt,",
-            "node 'count' reads unknown node 'spilt'; known: count,",
+            "node 'count' reads unknown node 'spilt'; did you mean 'split'?",
         ),
         (
             "{node: count,",
             "{node: cuont,",
-            "write names unknown node 'cuont'; known: count, split",
+            "write names unknown node 'cuont'; did you mean 'count'?",
         ),
         ("name: lines", "name: split", "two nodes are named 'split'; rename one"),
         ("reads: [lines]", "reads: [count]", "in a circle: count -> split -> count"),
@@ -195,7 +195,7 @@ def test_mistakes_in_files_are_refused(folder: Path, old: str, new: str, message
     workload = parse_workload(STATED.replace(old, new), folder)
     with pytest.raises(InputError) as refused:
         simulate(workload, "flex")
-    assert str(refused.value).startswith("job 'words': ")
+    assert str(refused.value).startswith("jobs[0] (line 5): job 'words': ")
     assert message in str(refused.value)
 
 
