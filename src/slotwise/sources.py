@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from slotwise.backends.local.backend import names_hosts
@@ -274,16 +275,23 @@ WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
 """The accepted forms of a workload: a value, the path of a file, a job, or jobs."""
 
 
-def read_source(workload: WorkloadLike, *, is_live: bool = False) -> Source:
+def read_source(
+    workload: WorkloadLike,
+    *,
+    is_live: bool = False,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> Source:
     """Return the source of a workload. InputError without jobs, and for repeated ids.
 
-    Dates in a file that states no `start` are for live work, which begins now.
+    Dates in a file that states no `start` are for live work, which begins now. `defaults` are
+    values of keys that the file may leave out.
     """
     if isinstance(workload, Source):
         return workload
     file = str(workload) if isinstance(workload, str | Path) else ""
     if isinstance(workload, str | Path):
-        workload = read_workload(workload, now=datetime.now() if is_live else None)
+        now = datetime.now() if is_live else None
+        workload = read_workload(workload, now=now, defaults=defaults)
     if not isinstance(workload, Workload):
         jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
         workload = Workload(tuple(jobs))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slotwise import api
-from slotwise.cli.options import Json
+from slotwise.cli.options import Json, seconds_option
 from slotwise.cli.terminal import print_json
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
@@ -109,7 +109,7 @@ def replay_log(
 
 def explain_log(
     log: LogPath = None,
-    at: Annotated[float | None, typer.Option("--at", help="An instant, in seconds.")] = None,
+    at: Annotated[float | None, seconds_option("An instant, in seconds.")] = None,
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:

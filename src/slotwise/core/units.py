@@ -47,6 +47,11 @@ def duration(text: str, expected: str = DURATION) -> float:
     return float(sum(Fraction(number) * seconds for number, seconds in parts if number))
 
 
+def seconds_or_duration(text: str) -> float:
+    """The number of an option in seconds, or the seconds of a duration."""
+    return float(text) if is_number_text(text) else duration(text)
+
+
 def seconds_of(what: str, value: Any) -> Any:
     """The seconds of a duration that a caller gives as text; any other value as it is.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -67,16 +68,22 @@ from slotwise.workload.workload import (
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
 
-def read_workload(path: str | FilePath, *, now: datetime | None = None) -> Workload:
+def read_workload(
+    path: str | FilePath,
+    *,
+    now: datetime | None = None,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> Workload:
     """Read a workload file in YAML or JSON.
 
     `now` is for live work, whose clock begins at this instant: dates and times of day in the
     file become seconds from then. Without it the file must state its `start` to have them.
-    Raises InputError, whose message names the place, the value and the remedy.
+    `defaults` are values of keys that the file may leave out. Raises InputError, whose message
+    names the place, the value and the remedy.
     """
     try:
         text = read_text(path, "a workload file")
-        return _parse(text, FilePath(path).parent, _now(now), f"{path}: ")
+        return _parse(text, FilePath(path).parent, _now(now), f"{path}: ", defaults)
     except InputError as error:
         if kind := other_kind(path, "a workload file"):
             raise InputError(f"{path}: this is {kind}; name a workload file") from error
@@ -115,7 +122,13 @@ def _now(now: datetime | None) -> Clock | None:
     return None if now is None else Clock(now.astimezone(), is_now=True)
 
 
-def _parse(text: str, folder: FilePath, clock: Clock | None, file: str = "") -> Workload:
+def _parse(
+    text: str,
+    folder: FilePath,
+    clock: Clock | None,
+    file: str = "",
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> Workload:
     """Parse the text of a workload file. Messages begin with `file`."""
     try:
         data, lines = parse_text(text)
@@ -123,7 +136,7 @@ def _parse(text: str, folder: FilePath, clock: Clock | None, file: str = "") -> 
             raise InputError(
                 "the file must contain keys and values; begin it with `slotwise: 1`"
             )
-        workload = _validated(data, lines, folder, clock)
+        workload = _validated({**defaults, **data}, lines, folder, clock)
         numbers = {job.id: number for number, job in enumerate(workload.jobs)}
         for job, what in dependency_faults(workload.jobs):
             raise InputError(f"{place(('jobs', numbers[job], 'after'), lines)}: {what}")
