@@ -176,7 +176,7 @@ def run(
     """
     given = RunOptions.of(options)
     given.check_files(history)
-    source = _source(workload, given, existing(history))
+    source = _source(workload, given, existing(history), is_live=True)
     source, recorders = _resumed(source, resume, given)
     if dask is not None:
         if slots is not None or emulate_hosts:
@@ -345,7 +345,7 @@ def compare(
     options_of = {name: _options_for(given, name) for name in names}
     for own in options_of.values():
         own.check_files(history)
-    source = _source(workload, given, existing(history) if live else history)
+    source = _source(workload, given, existing(history) if live else history, is_live=live)
     sources = [
         source.with_options(output_suffix=f"-{name}") if live else source for name in names
     ]
@@ -448,10 +448,14 @@ def _options_for(options: RunOptions, name: str) -> RunOptions:
 
 
 def _source(
-    workload: WorkloadLike, options: RunOptions, history: str | Path | None = None
+    workload: WorkloadLike,
+    options: RunOptions,
+    history: str | Path | None = None,
+    *,
+    is_live: bool = False,
 ) -> Source:
     """The workload with the options of a run and the estimates of a history applied."""
-    return read_source(workload).with_options(
+    return read_source(workload, is_live=is_live).with_options(
         history=history,
         preemption=options.preemption,
         shuffle=options.shuffle,

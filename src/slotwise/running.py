@@ -271,7 +271,7 @@ class RunSpec:
     def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
         """Return all that is needed to repeat the decisions. The run itself starts from it."""
         aim = objective_of(self.options.objective, self.source)
-        pools = self.source.pools()
+        pools = self.source.pools(self.cluster)
         check_jobs(self.jobs, self.cluster, aim, pools, self.later)
         _refuse_open(self.jobs)
         kinds = frozenset(self.cluster.capacity)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slotwise import api
-from slotwise.cli.options import Json
+from slotwise.cli.options import Json, seconds_option
 from slotwise.cli.terminal import print_json
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
@@ -109,7 +109,7 @@ def replay_log(
 
 def explain_log(
     log: LogPath = None,
-    at: Annotated[float | None, typer.Option("--at", help="An instant, in seconds.")] = None,
+    at: Annotated[float | None, seconds_option("An instant, in seconds.")] = None,
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -307,7 +307,7 @@ def _dependent_jobs(what: str) -> list[Job | Described]:
     """The jobs of a workload file if some of them wait for others; otherwise none."""
     if not what.endswith((".yaml", ".yml", ".json")):
         return []
-    jobs = read_source(what).workload.jobs
+    jobs = read_source(what, is_live=True).workload.jobs
     return list(jobs) if any(job.predecessors for job in jobs) else []
 
 
@@ -344,7 +344,7 @@ def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
                 f"--job is for workload files; write {what.partition(':')[0]}:name"
             )
         return {what: staged_graph(what, None)}
-    workload = read_source(what).workload
+    workload = read_source(what, is_live=True).workload
     jobs = {one.id: one for one in workload.jobs if isinstance(one, DataflowJob)}
     if not jobs:
         raise InputError(f"{what}: no job has a dataflow; add one, or name app.py:flow")

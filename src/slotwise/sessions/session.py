@@ -152,7 +152,7 @@ class Session:
         name: str = "executor",
         pool: str = "default",
         weight: float = 1.0,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
         priority: str = "normal",
         slots: int = 1,
         slots_max: int | None = None,
@@ -290,7 +290,7 @@ class Session:
         priority: str | None = None,
         weight: float | None = None,
         pool: str | None = None,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
     ) -> None:
         """Change the given properties of a job while it runs.
 
