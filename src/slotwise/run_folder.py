@@ -360,3 +360,8 @@ def _limit(variable: str, default: int) -> int:
     if not stated.isdecimal():
         raise InputError(f"{variable} is {stated!r}; expected a whole number")
     return int(stated)
+
+
+def warn_of_state(text: str) -> None:
+    """Warn that something in the state directory was not written."""
+    warnings.warn(text, SlotwiseWarning, stacklevel=3)
