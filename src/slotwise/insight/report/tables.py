@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,6 +23,7 @@ from slotwise.insight.report.text import (
     MISSING,
     count,
     in_short,
+    in_states,
     number,
     percent,
     printable,
@@ -119,13 +121,13 @@ def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
 
 
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """The metrics for the terminal, which fit in 80 columns.
+    """The metrics for the terminal, which fit in 80 columns; the last ones matter least.
 
     Two of deadlines and SLA steps take the place of the stretches if any run has them.
     """
     response, *stretches = METRICS[:3]
     due = [metric for metric in METRICS if metric.need == "measured" and metric.is_shown(runs)]
-    return [response, *(due[:2] or stretches), *METRICS[3:7]]
+    return [response, *due[:2], *METRICS[3:7], *([] if due else stretches)]
 
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
@@ -149,23 +151,41 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     return table
 
 
-def jobs_table(runs: Sequence[ReportedRun]) -> Table:
-    """The jobs of all runs, for the terminal. The command prints reasons of failures itself."""
-    columns: dict[str, list[Text]] = {}
-    for name, run in zip(run_names(runs), runs, strict=True):
-        of_run = {"scheduler": [name] * len(run.outcome.jobs)} | job_columns(run)
-        del of_run[FAILED_BECAUSE]
-        for title, cells in of_run.items():
-            columns.setdefault(title, []).extend(Text(cell) for cell in cells)
-    return _rich(columns)
+def jobs_table(run: ReportedRun, most: int | None = None) -> Table:
+    """The jobs of a run, for the terminal: how they ended and how long they took, then when.
+
+    If `most` cuts the list, failed jobs come first, and the caption has the numbers.
+    """
+    of_job = job_columns(run, most)
+    del of_job[FAILED_BECAUSE]
+    states = run.outcome.states
+    listed = [name for name, _ in _by_arrival(run, most)]
+    first = ("job", "status", "response", "lateness")
+    of_job["status"] = [states[name] for name in listed]
+    titles = [title for title in first if title in of_job]
+    titles += [title for title in of_job if title not in first]
+    styles = {"failed": "red", "cancelled": "yellow"}
+    table = _rich({t: [Text(cell, styles.get(cell, "")) for cell in of_job[t]] for t in titles})
+    if len(listed) < len(states):
+        left = Counter(states.values()) - Counter(of_job["status"])
+        table.caption = Text(
+            f"and {in_states(left)}; --json and --report show more jobs", justify="left"
+        )
+    return table
+
+
+def _by_arrival(
+    run: ReportedRun, most: int | None
+) -> list[tuple[str, dict[str, float | None]]]:
+    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
+    if most is not None and len(jobs) > most:
+        jobs = sorted(jobs, key=lambda job: job[0] not in run.outcome.failed)[:most]
+    return jobs
 
 
 def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     """The jobs of one run as text, by arrival; failed jobs first if `most` cuts the list."""
-    failed = run.outcome.failed
-    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
-    if most is not None and len(jobs) > most:
-        jobs = sorted(jobs, key=lambda job: job[0] not in failed)[:most]
+    failed, jobs = run.outcome.failed, _by_arrival(run, most)
     columns: Columns = {"job": [printable(name) for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
