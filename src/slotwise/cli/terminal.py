@@ -36,23 +36,17 @@ from slotwise.core.errors import (
     as_in_commands,
     suggestion,
 )
-from slotwise.insight.report.tables import comparison_table, jobs_table
+from slotwise.insight.report.tables import MAX_WIDTH, comparison_table, fit_columns, jobs_table
 from slotwise.insight.report.text import in_short, in_states, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
 from slotwise.run_folder import RunFolder
 from slotwise.sources import Source, read_source
-
-FILE_WIDTH = 10_000
-"""The maximum width of tables in pipes and files, in columns."""
 
 MAX_ROWS, MIN_ROWS = 50, 5
 """The maximum number of jobs in the table outside a terminal, and the minimum on one."""
 
 OTHER_LINES = 14
 """The lines of a terminal that are left for the rest of what a command prints."""
-
-MIN_COLUMNS = 3
-"""The number of columns of a table that are shown on a terminal of any width."""
 
 MAX_FAILED = 20
 """The number of failed jobs of which the reasons are printed."""
@@ -211,7 +205,8 @@ def _show_failures(result: Result) -> None:
         why = in_short(result.failed[job])
         show_message(f"{what}: {why}{_place_of_output(result, job)}")
     if more := Counter(states[job] for job in named[MAX_FAILED:]):
-        show_message(f"slotwise: {result.scheduler}: and {in_states(more)}; --json names all")
+        what = f"slotwise: {result.scheduler}: and {more.total():,} more jobs"
+        show_message(f"{what} ({in_states(more)}); --json names all")
 
 
 def _place_of_output(result: Result, job: str) -> str:
@@ -229,7 +224,7 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
             print_json(result.to_plain())
         return
     reported = [result.reported for result in results]
-    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
+    console = Console() if sys.stdout.isatty() else Console(width=MAX_WIDTH)
     if len(results) == 1:
         rows = console.height - OTHER_LINES if sys.stdout.isatty() else MAX_ROWS
         _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows)))
@@ -354,9 +349,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _print_table(console: Console, table: Table) -> None:
-    """Print a table on stdout, without its last columns if they do not fit."""
-    while len(table.columns) > MIN_COLUMNS and console.measure(table).minimum > console.width:
-        table.columns.pop()
+    """Print a table on stdout, on a terminal without the last columns that do not fit."""
+    if console.width < MAX_WIDTH:
+        fit_columns(table, console.width)
     with console.capture() as captured:
         console.print(table)
     print(captured.get(), end="")

@@ -183,7 +183,7 @@ class NotebookProgress(Progress):
 
     def _draw(self) -> None:
         console = _console()
-        console.print(self.table(WIDTH, MAX_JOBS))
+        console.print(self.screen(WIDTH, MAX_JOBS))
         self._messages += self.taken_lines()
         for text in self._messages:
             console.print(printable(text, lines=True), markup=False, highlight=False)

@@ -15,7 +15,7 @@ from threading import Event as Flag
 from threading import Lock, Thread
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -38,7 +38,6 @@ from slotwise.core.events import (
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.state import CANCELLED, was_cancelled
 from slotwise.insight.report.text import (
-    count,
     in_states,
     instant,
     printable,
@@ -296,11 +295,11 @@ class Progress:
         while not self._over.wait(REDRAW_SECONDS):
             if time.monotonic() - self._printed >= LINES_SECONDS:
                 self._print_lines()
-            if self._is_redrawn:
+            if self._is_redrawn and self._has_begun:
                 width, height = self._console.size
                 later = time.monotonic() - self._turned
-                table = self.table(width, max(1, height - OTHER_LINES), later)
-                self._live.update(table, refresh=True)
+                shown = self.screen(width, max(1, height - OTHER_LINES), later)
+                self._live.update(shown, refresh=True)
 
     def _print_lines(self) -> None:
         lines = self.taken_lines()
@@ -320,7 +319,7 @@ class Progress:
         """The news, which are then over; a summary if they are too many."""
         news, self._news = self._news, []
         if len(news) > MAX_LINES:
-            return [f"{instant(self._now):>9}  {self._summary()}"]
+            return [f"{instant(self._now):>9}  jobs: {self._summary()}"]
         return news
 
     def _summary(self, shown: Iterable[JobLine] = ()) -> str:
@@ -341,35 +340,34 @@ class Progress:
         )
         return [*first, *islice(groups, most - len(first))]
 
-    def table(self, width: int, most: int, later: float = 0.0) -> Table:
-        """At most so many jobs, in so many columns of text. O(most).
+    def screen(self, width: int, most: int, later: float = 0.0) -> Group:
+        """A line about all jobs and a table of at most so many, in `width` columns. O(most).
 
         later  seconds since the last turn
         """
+        table = Table(box=None, pad_edge=False)
+        table.add_column("job")  # The only column that may get narrower.
+        if width >= BAR_FROM:
+            table.add_column("", width=BAR_WIDTH)
+        for name in ("done", "running", "failed", "left"):
+            table.add_column(name, justify="right", no_wrap=True)
         with self._lock:
-            listed = self._listed(most)
-            now = self._now + later
-            title = f"{self._title}, {instant(now)}: {self._summary() or 'no job yet'}"
-            table = Table(title=Text(title, no_wrap=True, overflow="ellipsis"), box=None)
-            table.title_justify, table.title_style = "left", "bold"
-            table.add_column("job", no_wrap=True, overflow="ellipsis")
-            if width >= BAR_FROM:
-                table.add_column("", width=BAR_WIDTH)
-            for name in ("done", "running", "failed", "left"):
-                table.add_column(name, justify="right", no_wrap=True)
+            now, listed = self._now + later, self._listed(most)
             for line in listed:
                 table.add_row(*_cells(line, now, width >= BAR_FROM))
-            if more := len(self._lines) - len(listed):
-                table.caption = Text(f"and {count(more)} more: {self._summary(listed)}")
-                table.caption_justify = "left"
-        return table
+            title = f"{self._title}, {instant(now)}: {self._summary() or 'no jobs'}"
+            more = len(self._lines) - len(listed)
+            rest = f"and {more:,} more: {self._summary(listed)}" if more else ""
+        lines = [Text(text, no_wrap=True, overflow="ellipsis") for text in (title, rest)]
+        lines[0].stylize("bold")
+        return Group(lines[0], table, *lines[1 : 1 + bool(rest)])
 
 
 def _cells(line: JobLine, now: float, has_bar: bool) -> Iterator[Text | ProgressBar]:
     """The cells of a job: its name, bar, tasks, running, failed and remaining time."""
     left = line.seconds_left(now)
     end = ("" if left is None else roughly(left)) if line.state == "running" else line.state
-    yield Text(printable(line.job.id))
+    yield Text(printable(line.job.id), no_wrap=True, overflow="ellipsis")
     if has_bar:
         yield ProgressBar(line.total, line.done, width=BAR_WIDTH)
     yield Text(f"{line.done:,}/{line.total:,}")

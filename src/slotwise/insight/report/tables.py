@@ -9,6 +9,7 @@ from html import escape
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -33,6 +34,9 @@ from slotwise.insight.waits import MAX_WAITS, MIN_WAIT, Wait, worst_waits
 
 Columns = dict[str, list[str]]
 """A table as text: the cells of each column, by its title."""
+
+MAX_WIDTH = 10_000
+"""The maximum width of tables in pipes and files, in columns."""
 
 FAILED_BECAUSE = "failed because"
 
@@ -168,9 +172,8 @@ def jobs_table(run: ReportedRun, most: int | None = None) -> Table:
     table = _rich({t: [Text(cell, styles.get(cell, "")) for cell in of_job[t]] for t in titles})
     if len(listed) < len(states):
         left = Counter(states.values()) - Counter(of_job["status"])
-        table.caption = Text(
-            f"and {in_states(left)}; --json and --report show more jobs", justify="left"
-        )
+        more = f"and {left.total():,} more: {in_states(left)}; --json names all jobs"
+        table.caption, table.caption_justify = Text(more), "left"
     return table
 
 
@@ -196,6 +199,21 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
         ]
     columns[FAILED_BECAUSE] = [printable(in_short(failed.get(name, ""))) for name, _ in jobs]
     return columns
+
+
+MIN_COLUMNS = 2
+"""The number of columns of a table that are shown on a terminal of any width."""
+
+
+def fit_columns(table: Table, width: int) -> None:
+    """Drop the last columns of a table that do not fit in so many characters.
+
+    Names that are longer than half of it take several lines.
+    """
+    table.columns[0].no_wrap, table.columns[0].max_width = False, width // 2
+    unlimited = Console(width=MAX_WIDTH)
+    while len(table.columns) > MIN_COLUMNS and unlimited.measure(table).maximum > width:
+        table.columns.pop()
 
 
 def is_numeric(cells: Sequence[str]) -> bool:

@@ -91,12 +91,8 @@ def roughly(value: float) -> str:
 
 
 def in_states(numbers: Mapping[str, int]) -> str:
-    """The numbers of jobs in some states, such as "40 jobs done, 2 failed"; zeros left out."""
-    found = [(number, state) for state, number in numbers.items() if number]
-    return ", ".join(
-        f"{number:,} {state}" if place else f"{counted(number, 'job')} {state}"
-        for place, (number, state) in enumerate(found)
-    )
+    """The numbers of jobs by state, such as "40 done, 2 failed"; zeros are left out."""
+    return ", ".join(f"{number:,} {state}" for state, number in numbers.items() if number)
 
 
 def percent(share: float | None) -> str:
