@@ -6,20 +6,22 @@ import io
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
-from rich.table import Table
 
+from slotwise.core.decisions import Decision
 from slotwise.core.errors import MissingExtraError
+from slotwise.core.events import Event
 from slotwise.insight.report.page import require_plots
-from slotwise.insight.report.progress import JobLine, Progress
+from slotwise.insight.report.progress import REDRAW_SECONDS, Progress
 from slotwise.insight.report.reported import ReportedRun, conditions_of, run_names, scene_of
 from slotwise.insight.report.tables import Columns, is_numeric, job_columns, metrics_in_short
+from slotwise.insight.report.text import printable
 from slotwise.insight.timeline import StepFunction
 
 if TYPE_CHECKING:
@@ -135,7 +137,7 @@ Show = Callable[[str], None]
 """Shows HTML in place of what it showed before."""
 
 MAX_JOBS = 20
-"""The maximum number of unfinished jobs listed."""
+"""The maximum number of jobs listed during a run."""
 
 WIDTH = 110
 """The width of the table, in characters."""
@@ -155,35 +157,38 @@ class NotebookProgress(Progress):
     def __init__(self, show: Show, *titles: str) -> None:
         super().__init__(_console(), *titles)
         self._show = show
-        self._messages: list[str] = []
+        self._messages: deque[str] = deque(maxlen=MAX_MESSAGES)
         self._is_shown = False
         self._drawn = time.monotonic()
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Count one turn, and draw in this thread, which is that of the cell."""
+        super().__call__(now, events, decisions)
+        if time.monotonic() - self._drawn > REDRAW_SECONDS:
+            self._draw()
+            self._drawn = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_shown:
+            self._show("")
 
     @property
     def _is_redrawn(self) -> bool:
         return True
 
-    def _begin(self) -> None:
-        pass
-
-    def _draw(self, table: Table) -> None:
+    def _draw(self) -> None:
         console = _console()
-        console.print(table)
-        for text in self._messages[-MAX_MESSAGES:]:
-            console.print(text, markup=False, highlight=False)
+        console.print(self.screen(WIDTH, MAX_JOBS))
+        self._messages += self.taken_lines()
+        for text in self._messages:
+            console.print(printable(text, lines=True), markup=False, highlight=False)
         self._show(console.export_html(code_format=_FRAME, inline_styles=True))
         self._is_shown = True
-
-    def _end(self) -> None:
-        if self._is_shown:
-            self._show("")
-
-    def _print(self, text: str) -> None:
-        self._messages.append(text)
-
-    def _listed(self) -> Iterable[JobLine]:
-        under_way = (line for line in self._lines.values() if not line.ended)
-        return islice(under_way, MAX_JOBS)
 
 
 def _console() -> Console:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
@@ -75,6 +75,24 @@ def seconds(value: float | None) -> str:
         return MISSING
     unit = unit_for(abs(value))
     return f"{number(value / unit.seconds)} {unit.symbol}"
+
+
+def instant(value: float) -> str:
+    """A time on the clock of a run, never finer than a tenth of a second."""
+    return f"{value:.1f} s" if value < 100 else seconds(value)
+
+
+def roughly(value: float) -> str:
+    """An estimate of a duration, such as "~2 min"."""
+    for symbol, size in (("s", 1.0), ("min", 60.0), ("h", 3600.0)):
+        if value < 90 * size or symbol == "h":
+            break
+    return f"~{max(1, round(value / size)):,} {symbol}"
+
+
+def in_states(numbers: Mapping[str, int]) -> str:
+    """The numbers of jobs by state, such as "40 done, 2 failed"; zeros are left out."""
+    return ", ".join(f"{number:,} {state}" for state, number in numbers.items() if number)
 
 
 def percent(share: float | None) -> str:
