@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.core.errors import InputError, MissingExtraError, check_path
 from slotwise.core.files import open_to_write, refuse_foreign
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     Scene,
     conditions_of,
@@ -22,7 +23,6 @@ from slotwise.insight.report.reported import (
 from slotwise.insight.report.tables import (
     FAILED_BECAUSE,
     Columns,
-    is_numeric,
     job_columns,
     metrics_in_full,
     waits_section,

@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     ReportedRun,
     Scene,
@@ -19,7 +20,6 @@ from slotwise.insight.report.reported import (
     run_names,
 )
 from slotwise.insight.report.text import (
-    MISSING,
     count,
     in_short,
     number,
@@ -176,11 +176,6 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
         ]
     columns[FAILED_BECAUSE] = [printable(in_short(failed.get(name, ""))) for name, _ in jobs]
     return columns
-
-
-def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column contains numbers and is right-aligned."""
-    return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
 
 
 def _lateness(completion: float | None, deadline: float | None) -> float | None:
