@@ -25,6 +25,7 @@ from slotwise.insight.why import (
     ALONE,
     NOT_LIMITED,
     Cause,
+    could_start,
     limit_of,
     unknown_job,
 )
@@ -198,15 +199,14 @@ class _JobFold:
     def _condition(self) -> _Now:
         state = self._state
         cause, phase = limit_of(state, self._job, self._scheduler, self._may_defer)
-        able = [one for one in state.phases_of(self._job) if not one.waits_for]
-        wanted = sum(one.running + one.pending * one.width for one in able)
-        word = "running" if any(one.running for one in able) else "waiting"
+        phases = state.phases_of(self._job)
+        wanted = sum(one.running + could_start(one) for one in phases)
+        word = "running" if any(one.running for one in phases) else "waiting"
         if word == "waiting" and cause.kind in ("idle", "blocked"):
             word = "idle"
-        of_phase = phase.running, phase.running + phase.pending * phase.width
-        capacity = state.capacity(phase.slot_kind)
-        most = max(of_phase[0], min(of_phase[1], capacity))
-        return _Now(word, wanted, cause, phase.id, phase.slot_kind, (of_phase[0], most))
+        most = min(phase.running + could_start(phase), state.capacity(phase.slot_kind))
+        of_phase = phase.running, max(phase.running, most)
+        return _Now(word, wanted, cause, phase.id, phase.slot_kind, of_phase)
 
     def _pass_to(self, now: float) -> None:
         """Add the time until `now` under the current condition."""

@@ -327,10 +327,9 @@ def limit_of(
     phases = state.phases_of(job)
     if job in state.awaiting_admission or job in state.awaiting_jobs:
         return cause_of(state, phases[0], scheduler, may_defer), phases[0]
-    able = [phase for phase in phases if not phase.waits_for]
-    short = next((phase for phase in able if phase.pending), None)
+    short = next((phase for phase in phases if could_start(phase)), None)
     if short is None:
-        return _why_no_more(able)
+        return _why_no_more(phases)
     kind, held = short.slot_kind, short.running - short.slots_on_lost_hosts
     if not state.capacity(kind):
         reason = f"no host could start tasks on slots of kind {kind!r}"
@@ -344,13 +343,21 @@ def limit_of(
     return cause if cause.kind else _by_shares(state, short, held, scheduler), short
 
 
-def _why_no_more(able: Sequence[PhaseState]) -> tuple[Cause, PhaseState]:
+def could_start(phase: PhaseState) -> int:
+    """The slots of its tasks that wait for nothing but slots.
+
+    Tasks of a phase may run while it waits again, because input of it was lost.
+    """
+    return 0 if phase.waits_for else phase.pending * phase.width
+
+
+def _why_no_more(phases: Sequence[PhaseState]) -> tuple[Cause, PhaseState]:
     """The cause for a job without tasks that could start."""
-    running = [phase for phase in able if phase.running]
+    running = [phase for phase in phases if phase.running]
     if not running:
-        phase = next((phase for phase in able if phase.blocked), None)
+        phase = next((phase for phase in phases if phase.blocked), None)
         if phase is None:
-            return Cause("idle", "", "all its tasks were done; more could come"), able[0]
+            return Cause("idle", "", "all its tasks were done; more could come"), phases[0]
         return Cause("blocked", "", "its tasks waited for others"), phase
     phase = running[0]
     if all(one.running == one.slots_on_lost_hosts for one in running):
