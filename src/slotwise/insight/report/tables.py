@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     ReportedRun,
     Scene,
@@ -21,7 +22,6 @@ from slotwise.insight.report.reported import (
     run_names,
 )
 from slotwise.insight.report.text import (
-    MISSING,
     count,
     counted,
     in_short,
@@ -232,11 +232,6 @@ def fit_columns(table: Table, width: int) -> None:
     unlimited = Console(width=MAX_WIDTH)
     while len(table.columns) > MIN_COLUMNS and unlimited.measure(table).maximum > width:
         table.columns.pop()
-
-
-def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column contains numbers and is right-aligned."""
-    return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
 
 
 def _lateness(completion: float | None, deadline: float | None) -> float | None:
