@@ -130,6 +130,7 @@ def test_old_runs_are_removed_by_number(runs: Path, monkeypatch: pytest.MonkeyPa
             made.append(slotwise.run(commands("echo x"), slots=1).folder)
             (made[-1] / "mine.txt").write_text("")  # type: ignore[operator]
         assert ids(runs) == [*(path.name for path in made[1:] if path), "notes"]
+        assert printed(made[1]) == {"a/0.1.out": "x\n"}
     made.append(slotwise.run(JOB, slots=1).folder)
     assert ids(runs) == [*(path.name for path in made[2:] if path), "notes"]
     assert [path.name for path in made[2].iterdir()] == ["mine.txt"]  # type: ignore[union-attr]
