@@ -273,15 +273,15 @@ def failures_section(scene: Scene) -> str:
         summary = f"{name}: {counted(len(failed), 'failed job')}"
         if len(failed) > MAX_FAILED:
             summary += f"; the first {MAX_FAILED} are listed"
-        items = "".join(
+        items = [
             f"<li><strong>{escape(printable(job))}</strong> failed at"
             f" {seconds(line.end_of(job))}: {_reason(reason, len(failed) <= MAX_OPEN)}</li>"
             for job, reason in failed[:MAX_FAILED]
-        )
-        is_open = " open" if len(failed) <= MAX_OPEN else ""
-        parts.append(
-            f"<details{is_open}><summary>{escape(summary)}</summary><ul>{items}</ul></details>"
-        )
+        ]
+        parts.append(f"<p>{escape(summary)}</p><ul>{''.join(items[:MAX_OPEN])}</ul>")
+        if rest := items[MAX_OPEN:]:
+            more = f"<summary>{len(rest)} more</summary><ul>{''.join(rest)}</ul>"
+            parts.append(f"<details>{more}</details>")
     if not parts:
         return ""
     return f'<section class="failures"><h2>Failed jobs</h2>{"".join(parts)}</section>'
@@ -307,7 +307,7 @@ MAX_RUN_WAITS = 40
 """The maximum number of waits listed for a run."""
 
 MAX_OPEN = 8
-"""A list with more waits is folded."""
+"""A list with more waits is folded, and the failed jobs after this number are."""
 
 
 def waits_section(scene: Scene) -> str:
