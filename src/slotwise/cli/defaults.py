@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -126,34 +126,36 @@ def _options() -> dict[str, Any]:
     return fields
 
 
-DefaultsEntry = create_model(
-    "DefaultsEntry",
-    __base__=Entry,
-    scheduler=(Annotated[str, _known("scheduler", SCHEDULERS)] | None, None),
-    slots=(Slots | dict[Name, Count] | None, None),
-    pools=(Annotated[list[PoolEntry], Listed] | None, None),
-    objective=(ObjectiveEntry | None, None),
-    preemption=(PreemptionEntry | None, None),
-    **_options(),
-)
-"""The keys of a file of defaults."""
+@cache
+def _model() -> type[Entry]:
+    """The keys of a file of defaults; made only for a run that has such a file."""
+    return create_model(
+        "DefaultsEntry",
+        __base__=Entry,
+        scheduler=(Annotated[str, _known("scheduler", SCHEDULERS)] | None, None),
+        slots=(Slots | dict[Name, Count] | None, None),
+        pools=(Annotated[list[PoolEntry], Listed] | None, None),
+        objective=(ObjectiveEntry | None, None),
+        preemption=(PreemptionEntry | None, None),
+        **_options(),
+    )
 
 
 def _read(file: Path) -> dict[str, Any]:
     """What a file states, by key: of workloads as stated, the rest as options take it."""
+    import tomllib  # Few runs need it.
+
     try:
-        data = tomllib.loads(file.read_bytes().decode())
-        lines = Lines("")
+        data, lines = tomllib.loads(file.read_bytes().decode()), Lines("")
         try:
-            entry = DefaultsEntry.model_validate(data)
+            stated = dict(_model().model_validate(data))
         except ValidationError as error:
-            raise InputError(complaint(error, data, lines, DefaultsEntry)) from error
-        build_pools(entry.pools or [], data, lines)
+            raise InputError(complaint(error, data, lines, _model())) from error
+        build_pools(stated["pools"] or [], data, lines)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}; make it readable, or remove it") from error
     except ValueError as error:  # Not UTF-8, or not TOML.
         raise InputError(f"{file}: not TOML: {error}; correct it") from error
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
-    converted = dict(entry)
-    return {key: data[key] if key in OF_WORKLOADS else converted[key] for key in data}
+    return {key: data[key] if key in OF_WORKLOADS else stated[key] for key in data}

@@ -32,7 +32,13 @@ def is_number_text(text: str) -> bool:
 
 DURATION = "expected seconds, or a duration such as 5m or 1h30m"
 
-SECONDS = {"d": 86_400, "h": 3600, "(?:min|m)": 60, "s": 1, "ms": Fraction(1, 1000)}
+SECONDS: dict[str, int | Fraction] = {
+    "d": 86_400,
+    "h": 3600,
+    "(?:min|m)": 60,
+    "s": 1,
+    "ms": Fraction(1, 1000),
+}
 """The units of durations in the order in which they are combined, and their seconds."""
 
 _DURATION = re.compile(r"\s*".join(f"(?:{_NUMBER}{unit})?" for unit in SECONDS))

@@ -455,7 +455,8 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
         cluster.check_slots(entry.kind, entry.slots)
-    slots_min, slots_max = entry.slots_min, entry.slots_max
+    slots_min: Any = entry.slots_min
+    slots_max: Any = entry.slots_max
     if cluster is not None:
         slots_min = cluster.part(slots_min, entry.kind)
         slots_max = cluster.part(slots_max, entry.kind, 1)
