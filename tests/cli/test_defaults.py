@@ -81,7 +81,8 @@ def test_a_live_comparison_has_defaults(slotwise: Any, project: Path) -> None:
     """It compares other schedulers, with the same slots and pools."""
     project.write_text(PROJECT)
     Path("jobs.yaml").write_text(QUICK)
-    done = slotwise(*"compare jobs.yaml --live --schedulers fifo --log log.jsonl".split())
+    asked = ("--live", "--schedulers", "fifo", "--log", "log.jsonl")
+    done = slotwise("compare", "jobs.yaml", *asked)
     assert done.exit_code == 0, done.output
     found = json.loads(Path("log-fifo.jsonl").read_text().partition("\n")[0])
     assert facts(found) == ("fifo", 3, 2, 5.0)

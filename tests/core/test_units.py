@@ -91,7 +91,7 @@ def test_no_size(text: str) -> None:
 @pytest.mark.parametrize("text", ["0%", "100.1%", "-5%", "half", "%"])
 def test_no_part(text: str) -> None:
     """A part is above nothing and at most all."""
-    with pytest.raises(ValueError, match="above 0% and at most 100%"):
+    with pytest.raises(ValueError, match="a part of the cluster such as 50%, at most 100%"):
         Percent.of(text)
 
 

@@ -88,7 +88,7 @@ def size(text: str) -> int:
 
 # Parts of the slots of a cluster.
 
-PART = "expected a whole number of slots, or a part of the cluster, above 0% and at most 100%"
+PART = "expected a whole number of slots, or a part of the cluster such as 50%, at most 100%"
 
 _PERCENT = re.compile(rf"{_NUMBER}%")
 

@@ -18,6 +18,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
+from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation, Explanations
 from slotwise.insight.report.notebook import notebook_display
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
@@ -160,7 +161,7 @@ class Session:
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
-        deadline   seconds after the first call
+        deadline   seconds after the first call, or a duration such as "5m"
         slots      the slots of one host that each call occupies, with as many processors
         slots_max  the most slots that its calls hold at once
         ahead      how many calls Dask submits before the first of them ends; by default the
@@ -170,7 +171,8 @@ class Session:
         has.
         """
         self._intake.check_open(had_waited=False)
-        binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
+        due = seconds_of("deadline", deadline)
+        binding = Binding(name, pool, weight, due, priority, slots, slots_max)
         job = binding.job(grows=True)
         self._intake.check_job(job)
         if ahead is not None:
@@ -294,8 +296,8 @@ class Session:
     ) -> None:
         """Change the given properties of a job while it runs.
 
-        `deadline` is in seconds from now. Running tasks continue. No effect on a job that is
-        over. InputError for a value that no job can have.
+        `deadline` is in seconds from now, or a duration such as "5m". Running tasks continue.
+        No effect on a job that is over. InputError for a value that no job can have.
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from pathlib import Path as FilePath
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -72,7 +71,7 @@ def read_workload(
     path: str | FilePath,
     *,
     now: datetime | None = None,
-    defaults: Mapping[str, Any] = MappingProxyType({}),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Workload:
     """Read a workload file in YAML or JSON.
 
@@ -127,7 +126,7 @@ def _parse(
     folder: FilePath,
     clock: Clock | None,
     file: str = "",
-    defaults: Mapping[str, Any] = MappingProxyType({}),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Workload:
     """Parse the text of a workload file. Messages begin with `file`."""
     try:
@@ -136,7 +135,7 @@ def _parse(
             raise InputError(
                 "the file must contain keys and values; begin it with `slotwise: 1`"
             )
-        workload = _validated({**defaults, **data}, lines, folder, clock)
+        workload = _validated({**(defaults or {}), **data}, lines, folder, clock)
         numbers = {job.id: number for number, job in enumerate(workload.jobs)}
         for job, what in dependency_faults(workload.jobs):
             raise InputError(f"{place(('jobs', numbers[job], 'after'), lines)}: {what}")

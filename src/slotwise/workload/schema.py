@@ -72,7 +72,7 @@ Cost = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 
 
 def _with(convert: Callable[[str], float]) -> BeforeValidator:
-    """Text is converted to a number; what is no text is as it is."""
+    """Text is converted to a number; any other value is as it is."""
     return BeforeValidator(lambda value: convert(value) if isinstance(value, str) else value)
 
 
