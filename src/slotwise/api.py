@@ -459,6 +459,8 @@ def _source(
         history=history,
         preemption=options.preemption,
         shuffle=options.shuffle,
+        retry_delay=options.retry_delay,
+        time_limit=options.time_limit,
     )
 
 

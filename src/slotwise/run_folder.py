@@ -286,7 +286,7 @@ class OpenRun:
         file, self._file = self._file, None
         if file is not None:
             with suppress(InputError):
-                file.__exit__(error and type(error), error, None)
+                file.__exit__(None if error is None else type(error), error, None)
 
     def _warn(self, text: str) -> None:
         """Warn of the first problem only: all come from the same disk."""

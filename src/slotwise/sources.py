@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
@@ -80,6 +80,8 @@ class Source:
         shuffle: Shuffle | None = None,
         overwrite: bool = False,
         output_suffix: str = "",
+        retry_delay: float | None = None,
+        time_limit: float | None = None,
     ) -> Source:
         """Return the source with the options of a run in place of those of the workload.
 
@@ -88,6 +90,7 @@ class Source:
         overwrite      programs replace outputs that exist
         output_suffix  is added to the outputs of programs. InputError for a given execution,
                        because it can run only once
+        retry_delay, time_limit  those of jobs that do not state them
         """
         check_path("history", history)
         jobs: Iterable[Any] = self.workload.jobs
@@ -95,6 +98,10 @@ class Source:
             jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
         if output_suffix:
             jobs = [_with_suffix(job, output_suffix) for job in jobs]
+        limits = {"retry_delay": retry_delay, "time_limit": time_limit}
+        limits = {name: value for name, value in limits.items() if value is not None}
+        if limits:
+            jobs = [with_limits(job, limits) for job in jobs]
         workload = replace(
             self.workload,
             jobs=tuple(jobs),
@@ -303,6 +310,16 @@ def read_source(
         raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
     check_dependencies([_stated(entry) for entry in source.workload.jobs])
     return source
+
+
+def with_limits(entry: Entry, limits: Mapping[str, float]) -> Entry:
+    """A job with these limits in place of those that it does not state."""
+    stated: Any = _stated(entry)
+    missing = {name: limits[name] for name in limits if getattr(stated, name) is None}
+    if isinstance(entry, Execution):
+        entry.job = replace(stated, **missing)
+        return entry
+    return cast(Entry, replace(stated, **missing))
 
 
 def objective_of(asked: Objective | str | None, source: Source) -> Objective:

@@ -53,6 +53,8 @@ def test_durations_and_parts_are_accepted() -> None:
         "true", id="a", work="2m", deadline="1h30m", slots_max="50%", tasks=9
     )
     assert (job.deadline, job.settings["work"]) == (5400.0, 120.0)
+    limited = RunOptions(retry_delay="5s", time_limit="1h")
+    assert (limited.retry_delay, limited.time_limit) == (5.0, 3600.0)
     result = slotwise.simulate(job, slots=6)
     assert result.jobs["a"]["completion"] == 3 * 120 / 9
     with pytest.raises(InputError, match="job 'a': deadline is 'soon'; expected seconds, or a"):

@@ -91,7 +91,10 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
             {"overwrite": True},
             "job 'command': overwrite is for a command with an output; remove",
         ),
-        ({"id": "s", "slots_max": "x"}, "job 's': slots_max is 'x'; expected a whole number of"),
+        (
+            {"id": "s", "slots_max": "x"},
+            "job 's': slots_max is 'x'; expected a whole number of",
+        ),
     ],
 )
 def test_command_refuses_options_of_a_wrong_type(

@@ -19,6 +19,7 @@ from pydantic import (
 
 from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
 from slotwise.core.errors import (
+    MAX_EXIT_CODE,
     MAX_NUMBER,
     NAME_LENGTH,
     NAME_PATTERN,
@@ -39,6 +40,7 @@ from slotwise.core.job import (
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
+from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 from slotwise.core.units import Percent, duration, size
 from slotwise.workload.dates import Clock, instant
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
@@ -382,6 +384,9 @@ class JobEntry(Entry):
     after: list[Name] = Field(default_factory=list)
     after_each: list[Name] = Field(default_factory=list)
     after_failed: AfterFailed = "cancel"
+    attempts: Attempts | None = None
+    retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
+    time_limit: Annotated[TimeLimit, _with(duration)] | None = None
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None
@@ -403,6 +408,7 @@ class JobEntry(Entry):
     slots: Slots | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
+    no_retry: list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]] | None = None
 
     @field_validator("steps", mode="before")
     @classmethod

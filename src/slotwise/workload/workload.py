@@ -56,6 +56,9 @@ class Properties(TypedDict, total=False):
     after: Iterable[str]
     after_each: Iterable[str]
     after_failed: AfterFailed
+    attempts: int | None
+    retry_delay: float | str | None
+    time_limit: float | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,9 @@ class JobProperties:
     after: frozenset[str] = frozenset()
     after_each: frozenset[str] = frozenset()
     after_failed: AfterFailed = "cancel"
+    attempts: int | None = None
+    retry_delay: float | None = None
+    time_limit: float | None = None
 
     @property
     def predecessors(self) -> frozenset[str]:
@@ -96,7 +102,7 @@ def properties_of(function: str, job: str, given: Properties) -> dict[str, Any]:
                 f" known: {', '.join(PROPERTIES)}"
             )
     values: dict[str, Any] = dict(given)
-    for name in values.keys() & {"arrival", "deadline"}:
+    for name in values.keys() & {"arrival", "deadline", "retry_delay", "time_limit"}:
         values[name] = seconds_of(f"job {job!r}: {name}", values[name])
     if "steps" in values:
         values["steps"] = _steps(job, values["steps"])
@@ -130,6 +136,7 @@ COMMAND_SETTINGS = (
     "overwrite",
     "slots_min",
     "slots_max",
+    "no_retry",
 )
 """The settings of a job of commands in addition to its command and output."""
 
@@ -323,6 +330,7 @@ def command(
     overwrite: bool = False,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
+    no_retry: Sequence[int] = (),
     **properties: Unpack[Properties],
 ) -> CommandJob:
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
@@ -330,8 +338,9 @@ def command(
     In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
     estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
-    shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if
-    one changes, `--resume` runs it again. `properties` are the fields of
+    shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
+    changes, `--resume` runs it again. With an exit code in `no_retry` the job fails without
+    further attempts. `properties` are the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -356,6 +365,7 @@ def command(
             "overwrite": overwrite,
             "slots_min": slots_min,
             "slots_max": slots_max,
+            "no_retry": no_retry,
         },
         **properties_of("command", id, properties),
     )

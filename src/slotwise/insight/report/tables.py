@@ -21,6 +21,7 @@ from slotwise.insight.report.reported import (
 from slotwise.insight.report.text import (
     MISSING,
     count,
+    counted,
     in_short,
     number,
     percent,
@@ -67,18 +68,35 @@ class Metric:
         return [self.show(self.of(run)) for run in runs]
 
     def best(self, runs: Sequence[ReportedRun]) -> list[bool]:
-        """Whether each run has the best value as displayed; all False if all are equal.
-
-        A run with unfinished jobs is never the best, because it did less work.
-        """
-        whole = [run for run in runs if run.is_whole and self.of(run) is not None]
-        if self.better is None or len(set(self.cells(whole))) < 2:
-            return [False] * len(runs)
-        best = self.show((min if self.better == "low" else max)(map(self.of, whole)))
+        """Whether each run has the best value of its backend; False where all are equal."""
+        shown: dict[str, set[str]] = {}
+        for run in filter(self._counts, runs):
+            shown.setdefault(run.backend, set()).add(self.show(self.of(run)))
         return [
-            run.is_whole and cell == best
+            leads and len(shown[run.backend]) > 1
+            for run, leads in zip(runs, self.leading(runs), strict=True)
+        ]
+
+    def leading(self, runs: Sequence[ReportedRun]) -> list[bool]:
+        """Whether no run of the same backend has a better value, as displayed.
+
+        Simulated runs are not compared with live ones, whose clock includes more. A run with
+        unfinished jobs never leads, because it did less work.
+        """
+        if self.better is None:
+            return [False] * len(runs)
+        values: dict[str, list[Any]] = {}
+        for run in filter(self._counts, runs):
+            values.setdefault(run.backend, []).append(self.of(run))
+        choose = min if self.better == "low" else max
+        tops = {backend: self.show(choose(of_runs)) for backend, of_runs in values.items()}
+        return [
+            self._counts(run) and cell == tops[run.backend]
             for run, cell in zip(runs, self.cells(runs), strict=True)
         ]
+
+    def _counts(self, run: ReportedRun) -> bool:
+        return run.is_whole and self.of(run) is not None
 
 
 METRICS = (
@@ -201,6 +219,50 @@ def _rich(columns: dict[str, list[Text]]) -> Table:
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
     return table
+
+
+# The section of the page about failed jobs.
+
+MAX_FAILED = 500
+"""The maximum number of failed jobs listed for a run."""
+
+
+def failures_section(scene: Scene) -> str:
+    """The failed jobs of each run in the order of their failures, with the whole reasons.
+
+    Empty if no job failed.
+    """
+    parts = []
+    for name, run, line in zip(scene.names, scene.runs, scene.timelines, strict=True):
+        failed = sorted(run.outcome.failed.items(), key=lambda one: (line.end_of(one[0]), one))
+        if not failed:
+            continue
+        summary = f"{name}: {counted(len(failed), 'failed job')}"
+        if len(failed) > MAX_FAILED:
+            summary += f"; the first {MAX_FAILED} are listed"
+        items = "".join(
+            f"<li><strong>{escape(printable(job))}</strong> failed at"
+            f" {seconds(line.end_of(job))}: {_reason(reason, len(failed) <= MAX_OPEN)}</li>"
+            for job, reason in failed[:MAX_FAILED]
+        )
+        is_open = " open" if len(failed) <= MAX_OPEN else ""
+        parts.append(
+            f"<details{is_open}><summary>{escape(summary)}</summary><ul>{items}</ul></details>"
+        )
+    if not parts:
+        return ""
+    return f'<section class="failures"><h2>Failed jobs</h2>{"".join(parts)}</section>'
+
+
+def _reason(whole: str, is_open: bool) -> str:
+    """A reason in one line, and the whole below it if it has more lines."""
+    short = printable(in_short(whole))
+    if short == whole.strip():
+        return escape(short)
+    return (
+        f"{escape(short)}<details{' open' if is_open else ''}><summary>whole message</summary>"
+        f"<pre>{escape(printable(whole, lines=True))}</pre></details>"
+    )
 
 
 # The section of the page about waits.

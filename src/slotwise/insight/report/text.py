@@ -116,6 +116,17 @@ BAD = "#c1121f"
 BAR = "#9fb3c8"
 BEST = "#2f6690"
 
+DARK = {
+    "white": "#1b222b",
+    INK: "#e4e9ee",
+    MUTED: "#9aa6b2",
+    RULE: "#3a4551",
+    BAD: "#ff7b72",
+    BAR: "#50647a",
+    BEST: "#8ecbf5",
+}
+"""The colours of paper, text and marks on a dark page, by those on a light page."""
+
 # Hues after Okabe and Ito, and Tol; neighbours differ in lightness as well as in hue.
 JOBS = (
     "#0072b2",
