@@ -40,6 +40,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption, check_fits
 from slotwise.core.retries import RETRY_DELAY, TIME_LIMIT
 from slotwise.core.state import ATTEMPTS_MAX, LOSSES_MAX
+from slotwise.core.units import seconds_of
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay
 from slotwise.policy.scheduler import (
@@ -170,6 +171,9 @@ class RunOptions:
             raise InputError(f"shuffle is {shown(self.shuffle)}; expected a slotwise.Shuffle")
         name, remedy = option_name("attempts_max"), "expected a whole number >= 1"
         check_range(name, self.attempts_max, 1, inf, remedy, whole=True)
+        for name in ("retry_delay", "time_limit"):  # A duration is accepted, too.
+            seconds = seconds_of(option_name(name), getattr(self, name))
+            object.__setattr__(self, name, seconds)
         if self.retry_delay is not None:
             RETRY_DELAY.check(option_name("retry_delay"), self.retry_delay)
         if self.time_limit is not None:

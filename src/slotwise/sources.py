@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from slotwise.backends.local.backend import names_hosts
@@ -286,7 +285,7 @@ def read_source(
     workload: WorkloadLike,
     *,
     is_live: bool = False,
-    defaults: Mapping[str, Any] = MappingProxyType({}),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Source:
     """Return the source of a workload. InputError without jobs, and for repeated ids.
 

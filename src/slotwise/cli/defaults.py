@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -101,59 +101,63 @@ def user_file() -> Path:
     return Path(folder, "slotwise", NAME)
 
 
-def _known(what: str, names: Mapping[str, Any]) -> AfterValidator:
+def _known(what: str, names: Iterable[str]) -> AfterValidator:
+    known = tuple(names)
+
     def check(value: str) -> str:
-        if value not in names:
-            raise ValueError(f"unknown {what}; {suggestion(value, names)}")
+        if value not in known:
+            raise ValueError(f"unknown {what}; {suggestion(value, known)}")
         return value
 
     return AfterValidator(check)
 
 
 def _options() -> dict[str, Any]:
-    """The options of `Scheduling` as fields, but for those that workload files state."""
-    fields: dict[str, Any] = {}
+    """The types of the options of `Scheduling`, but for those that workload files state."""
+    kinds: dict[str, Any] = {}
     for one, forms in FORMS.items():
         for name, annotation in forms.items():
             kind = Duration if one in DURATIONS else get_args(annotation)[0]
             least = get_args(HINTS[one])[2:]
             if least and one not in DURATIONS:
                 kind = Annotated[kind, Field(ge=least[0])]
-            fields[name] = (kind | None, None)
+            kinds[name] = kind
     for name in ("objective", "aggregate", "preempt"):
-        del fields[name]
-    fields["assigner"] = (Annotated[str, _known("assigner", ASSIGNERS)] | None, None)
-    return fields
+        del kinds[name]
+    kinds["assigner"] = Annotated[str, _known("assigner", ASSIGNERS)]
+    return kinds
 
 
-DefaultsEntry = create_model(
-    "DefaultsEntry",
-    __base__=Entry,
-    scheduler=(Annotated[str, _known("scheduler", SCHEDULERS)] | None, None),
-    slots=(Slots | dict[Name, Count] | None, None),
-    pools=(Annotated[list[PoolEntry], Listed] | None, None),
-    objective=(ObjectiveEntry | None, None),
-    preemption=(PreemptionEntry | None, None),
-    **_options(),
-)
-"""The keys of a file of defaults."""
+@cache
+def _model() -> type[Entry]:
+    """The keys of a file of defaults; made only for a run that has such a file."""
+    kinds: dict[str, Any] = {
+        "scheduler": Annotated[str, _known("scheduler", SCHEDULERS)],
+        "slots": Slots | dict[Name, Count],
+        "pools": Annotated[list[PoolEntry], Listed],
+        "objective": ObjectiveEntry,
+        "preemption": PreemptionEntry,
+        **_options(),
+    }
+    optional: dict[str, Any] = {name: (kind | None, None) for name, kind in kinds.items()}
+    return create_model("DefaultsEntry", __base__=Entry, **optional)
 
 
 def _read(file: Path) -> dict[str, Any]:
     """What a file states, by key: of workloads as stated, the rest as options take it."""
+    import tomllib  # Few runs need it.
+
     try:
-        data = tomllib.loads(file.read_bytes().decode())
-        lines = Lines("")
+        data, lines = tomllib.loads(file.read_bytes().decode()), Lines("")
         try:
-            entry = DefaultsEntry.model_validate(data)
+            stated = dict(_model().model_validate(data))
         except ValidationError as error:
-            raise InputError(complaint(error, data, lines, DefaultsEntry)) from error
-        build_pools(entry.pools or [], data, lines)
+            raise InputError(complaint(error, data, lines, _model())) from error
+        build_pools(stated["pools"] or [], data, lines)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}; make it readable, or remove it") from error
     except ValueError as error:  # Not UTF-8, or not TOML.
         raise InputError(f"{file}: not TOML: {error}; correct it") from error
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
-    converted = dict(entry)
-    return {key: data[key] if key in OF_WORKLOADS else converted[key] for key in data}
+    return {key: data[key] if key in OF_WORKLOADS else stated[key] for key in data}

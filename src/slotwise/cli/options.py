@@ -65,7 +65,7 @@ def seconds_option(help: str, least: float | None = None) -> Any:
     return typer.Option(help=help, parser=parse, metavar=metavar)
 
 
-DURATIONS = ("epoch_seconds", "move_within", "budget_seconds")
+DURATIONS = ("epoch_seconds", "move_within", "budget_seconds", "retry_delay", "time_limit")
 """The fields of `RunOptions` that are seconds."""
 
 

@@ -242,7 +242,7 @@ def results_shown(
     Without results nothing is shown. Exits with 1 if a job failed. If a run is stopped, lost
     or not fully recorded, shows the results so far before the error message.
     """
-    stated = {} if defaults is None else defaults.workload
+    stated = None if defaults is None else defaults.workload
     source = read_source(file, is_live=defaults is not None, defaults=stated)
     results = list[Result]()
     output.check(file)

@@ -121,7 +121,8 @@ class Pool:
         check_type(what, self.preemption, Preemption | None, remedy)
         for name, least in ("slots_min", 0), ("slots_max", 1):
             shares = getattr(self, name)
-            if is_number(shares) or isinstance(shares, str | Percent):
+            shares = share_of(f"pool {self.name!r}: {name}", shares)
+            if is_number(shares) or isinstance(shares, Percent):
                 shares = {ANY_KIND: shares}  # One covers all kinds, as in a workload file.
             elif not isinstance(shares, Mapping):
                 raise InputError(

@@ -32,7 +32,13 @@ def is_number_text(text: str) -> bool:
 
 DURATION = "expected seconds, or a duration such as 5m or 1h30m"
 
-SECONDS = {"d": 86_400, "h": 3600, "(?:min|m)": 60, "s": 1, "ms": Fraction(1, 1000)}
+SECONDS: dict[str, int | Fraction] = {
+    "d": 86_400,
+    "h": 3600,
+    "(?:min|m)": 60,
+    "s": 1,
+    "ms": Fraction(1, 1000),
+}
 """The units of durations in the order in which they are combined, and their seconds."""
 
 _DURATION = re.compile(r"\s*".join(f"(?:{_NUMBER}{unit})?" for unit in SECONDS))
@@ -82,7 +88,7 @@ def size(text: str) -> int:
 
 # Parts of the slots of a cluster.
 
-PART = "expected a whole number of slots, or a part of the cluster, above 0% and at most 100%"
+PART = "expected a whole number of slots, or a part of the cluster such as 50%, at most 100%"
 
 _PERCENT = re.compile(rf"{_NUMBER}%")
 

@@ -27,7 +27,6 @@ from slotwise.core.errors import (
 )
 from slotwise.core.events import JobCancelled, PhaseClosed
 from slotwise.core.job import Job, Phase, Tasks
-from slotwise.core.units import seconds_of
 from slotwise.sessions.futures import Control, Future
 
 MAX_CALLS = 100_000
@@ -95,7 +94,6 @@ class Binding:
         for what in ("name", "pool", "priority"):
             check_text(what, getattr(self, what))
         check_number("weight", self.weight)
-        object.__setattr__(self, "deadline", seconds_of("deadline", self.deadline))
         if self.deadline is not None:
             check_number("deadline", self.deadline)
         check_whole("slots", self.slots)

@@ -32,9 +32,9 @@ def change_job(
             check_text(what, text)
     if weight is not None:
         check_number("weight", weight)
-    deadline = seconds_of("deadline", deadline)
-    if deadline is not None:
-        check_seconds("deadline", deadline)
+    due = seconds_of("deadline", deadline)
+    if due is not None:
+        check_seconds("deadline", due)
     if pool is not None:
         intake.warn_of_pool(pool)
     state = intake.state
@@ -48,7 +48,7 @@ def change_job(
                 old.priority if priority is None else priority,
                 old.weight if weight is None else weight,
                 old.pool if pool is None else pool,
-                old.deadline if deadline is None else now + deadline,
+                old.deadline if due is None else now + due,
             )
             pools = state.pools.with_pools([event.pool])
             check_fits(event.applied_to(old), state.cluster, pools)

@@ -18,6 +18,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
+from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation, Explanations
 from slotwise.insight.report.notebook import notebook_display
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
@@ -161,13 +162,13 @@ class Session:
         slots: int = 1,
         slots_max: int | None = None,
         attempts: int | None = None,
-        retry_delay: float | None = None,
-        time_limit: float | None = None,
+        retry_delay: float | str | None = None,
+        time_limit: float | str | None = None,
         ahead: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
-        deadline   seconds after the first call
+        deadline   seconds after the first call, or a duration such as "5m"
         slots      the slots of one host that each call occupies, with as many processors
         slots_max  the most slots that its calls hold at once
         attempts   how often a call may be tried. By default an exception is its result at once,
@@ -182,10 +183,14 @@ class Session:
         has.
         """
         self._intake.check_open(had_waited=False)
-        stated = {"retry_delay": retry_delay, "time_limit": time_limit}
+        due = seconds_of("deadline", deadline)
+        stated = {
+            "retry_delay": seconds_of("retry_delay", retry_delay),
+            "time_limit": seconds_of("time_limit", time_limit),
+        }
         limits = self._limits | {key: one for key, one in stated.items() if one is not None}
         binding = Binding(
-            name, pool, weight, deadline, priority, slots, slots_max, attempts, **limits
+            name, pool, weight, due, priority, slots, slots_max, attempts, **limits
         )
         job = binding.job(grows=True)
         self._intake.check_job(job)
@@ -311,8 +316,8 @@ class Session:
     ) -> None:
         """Change the given properties of a job while it runs.
 
-        `deadline` is in seconds from now. Running tasks continue. No effect on a job that is
-        over. InputError for a value that no job can have.
+        `deadline` is in seconds from now, or a duration such as "5m". Running tasks continue.
+        No effect on a job that is over. InputError for a value that no job can have.
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from pathlib import Path as FilePath
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -72,7 +71,7 @@ def read_workload(
     path: str | FilePath,
     *,
     now: datetime | None = None,
-    defaults: Mapping[str, Any] = MappingProxyType({}),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Workload:
     """Read a workload file in YAML or JSON.
 
@@ -127,7 +126,7 @@ def _parse(
     folder: FilePath,
     clock: Clock | None,
     file: str = "",
-    defaults: Mapping[str, Any] = MappingProxyType({}),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Workload:
     """Parse the text of a workload file. Messages begin with `file`."""
     try:
@@ -136,7 +135,7 @@ def _parse(
             raise InputError(
                 "the file must contain keys and values; begin it with `slotwise: 1`"
             )
-        workload = _validated({**defaults, **data}, lines, folder, clock)
+        workload = _validated({**(defaults or {}), **data}, lines, folder, clock)
         numbers = {job.id: number for number, job in enumerate(workload.jobs)}
         for job, what in dependency_faults(workload.jobs):
             raise InputError(f"{place(('jobs', numbers[job], 'after'), lines)}: {what}")
@@ -455,7 +454,8 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
         cluster.check_slots(entry.kind, entry.slots)
-    slots_min, slots_max = entry.slots_min, entry.slots_max
+    slots_min: Any = entry.slots_min
+    slots_max: Any = entry.slots_max
     if cluster is not None:
         slots_min = cluster.part(slots_min, entry.kind)
         slots_max = cluster.part(slots_max, entry.kind, 1)

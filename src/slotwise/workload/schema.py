@@ -74,7 +74,7 @@ Cost = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 
 
 def _with(convert: Callable[[str], float]) -> BeforeValidator:
-    """Text is converted to a number; what is no text is as it is."""
+    """Text is converted to a number; any other value is as it is."""
     return BeforeValidator(lambda value: convert(value) if isinstance(value, str) else value)
 
 
@@ -385,8 +385,8 @@ class JobEntry(Entry):
     after_each: list[Name] = Field(default_factory=list)
     after_failed: AfterFailed = "cancel"
     attempts: Attempts | None = None
-    retry_delay: RetryDelay | None = None
-    time_limit: TimeLimit | None = None
+    retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
+    time_limit: Annotated[TimeLimit, _with(duration)] | None = None
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None

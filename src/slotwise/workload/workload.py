@@ -57,8 +57,8 @@ class Properties(TypedDict, total=False):
     after_each: Iterable[str]
     after_failed: AfterFailed
     attempts: int | None
-    retry_delay: float | None
-    time_limit: float | None
+    retry_delay: float | str | None
+    time_limit: float | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def properties_of(function: str, job: str, given: Properties) -> dict[str, Any]:
                 f" known: {', '.join(PROPERTIES)}"
             )
     values: dict[str, Any] = dict(given)
-    for name in values.keys() & {"arrival", "deadline"}:
+    for name in values.keys() & {"arrival", "deadline", "retry_delay", "time_limit"}:
         values[name] = seconds_of(f"job {job!r}: {name}", values[name])
     if "steps" in values:
         values["steps"] = _steps(job, values["steps"])
