@@ -373,11 +373,13 @@ class _RetracedRun:
                     self._guaranteed[kind] = sum(pool.owed for pool in tops)
 
     def waiting(self, job: str) -> PhaseState | None:
-        """The first phase of a job that could start now; None without one or if a task runs."""
+        """The first phase of a job that could start now, or else with failed tasks that may run
+        later; None without one or if a task runs."""
         phases = self.state.phases_of(job)
         if any(phase.running for phase in phases):
             return None
         could = [phase for phase in phases if phase.pending and not phase.waits_for]
+        could = could or [phase for phase in phases if phase.delayed]
         return could[0] if could else None
 
     def cause(self, phase: PhaseState) -> Cause:

@@ -23,6 +23,8 @@ from slotwise.policy.scheduler import QUEUEINGS
 
 BLOCKED = "wait for the tasks that they continue"
 
+ORDINALS = {2: "second attempt", 3: "third attempt", 4: "fourth attempt"}
+
 MAX_NAMES = 3
 """The maximum number of jobs that a sentence names."""
 
@@ -42,6 +44,8 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         is_queued or state.is_stale
     ):
         return _why_more(phase)
+    if phase.delayed and not phase.pending:
+        return _why_delayed(phase)
     if not phase.pending:
         others = "wait for others of their graph" if phase.phase.gated else BLOCKED
         if phase.job.after_each:
@@ -62,6 +66,12 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         if pool.is_full:
             return f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
     return _why_less(state, phase, scheduler)
+
+
+def _why_delayed(phase: PhaseState) -> str:
+    count, until = len(phase.delayed), min(phase.delayed.values())
+    tasks = "a failed task waits" if count == 1 else f"{count} failed tasks wait, the first"
+    return f"{tasks} until {until:.6g} s for its next attempt (retry_delay)"
 
 
 def _why_more(phase: PhaseState) -> str:
@@ -262,6 +272,17 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
         remedy = f"a larger jobs_max for pool {name} would admit it sooner"
         return Cause("not admitted", name, reason, remedy)
+    if phase.delayed and not phase.pending:
+        until, task = min((until, task) for task, until in phase.delayed.items())
+        attempt = phase.attempt_of(task)
+        number = ORDINALS.get(attempt, f"attempt {attempt}")
+        reason = f"waited {until - state.now:.3g} s for its {number}: retry_delay"
+        return Cause(
+            "delayed",
+            f"{task}.{attempt}",
+            reason,
+            "a shorter retry_delay would start it sooner",
+        )
     if scheduler in QUEUEINGS:
         reason = f"{scheduler} had planned tasks of other jobs before its own"
         return Cause("queued", "", reason)
