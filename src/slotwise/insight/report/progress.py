@@ -85,7 +85,7 @@ class PhaseCount:
         tasks, stated = phase.tasks.count, phase.work_total()
         if stated is None and not self.done:
             return None
-        # Without an estimate all tasks are equal, and the finished ones show how long one takes.
+        # Without an estimate, all tasks are taken to be as long as the finished ones.
         each = 1.0 if stated is None else stated / (tasks * phase.slots)
         return work_left(
             each * (tasks - self.done - self.running),
@@ -167,10 +167,8 @@ class Progress:
                 self._title = self._later.pop(0)
                 self._begin()
             if not self._has_begun:
-                self._fixed += filter(
-                    None,
-                    (self._note, self._title if self._heads and not self._is_redrawn else ""),
-                )
+                title = self._title if self._heads and not self._is_redrawn else ""
+                self._fixed += filter(None, (self._note, title))
                 self._has_begun, self._note = True, ""
             self._now, self._turned = now, time.monotonic()
             for event in events:
