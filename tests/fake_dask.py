@@ -40,6 +40,7 @@ class FakeDask:
     client_comms: dict[str, Any] = field(default_factory=dict)
     handlers: dict[str, Any] = field(default_factory=dict)
     adaptive_target: Any = None
+    log_event: Any = field(default=lambda topic, message: None)
     http_application: Any = field(
         default_factory=lambda: SimpleNamespace(
             applications=[], add_handlers=lambda *args: None

@@ -56,7 +56,7 @@ def plan(
         )
     chosen = make_allocator(allocator, aim)
     budget = _budget(budget_seconds, budget_steps)
-    pools = source.pools()
+    pools = source.pools(cluster)
     with source.locating():
         jobs = source.jobs()
         source.refuse_unknown_work(jobs, "a plan")
@@ -125,7 +125,7 @@ def plan_tasks(
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     with source.locating():
-        problem = related_machines(jobs, cluster, source.pools())
+        problem = related_machines(jobs, cluster, source.pools(cluster))
     started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
     seconds = time.perf_counter() - started

@@ -38,7 +38,9 @@ from slotwise.core.loop import Backend, Record, all_of, initial_state
 from slotwise.core.loop import run as run_loop
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption, check_fits
+from slotwise.core.retries import RETRY_DELAY, TIME_LIMIT
 from slotwise.core.state import ATTEMPTS_MAX, LOSSES_MAX
+from slotwise.core.units import seconds_of
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay
 from slotwise.policy.scheduler import (
@@ -67,6 +69,8 @@ class Options(TypedDict, total=False):
     preemption: Preemption | None
     shuffle: Shuffle | None
     attempts_max: int
+    retry_delay: float | None
+    time_limit: float | None
     log: str | Path | None
     keep: Keep
     progress: Record | None
@@ -121,6 +125,17 @@ class RunOptions:
         Shuffle | None, "How reduces get the output of maps, instead of the workload's."
     ] = None
     attempts_max: Annotated[int, "Maximum attempts of a task.", 1] = ATTEMPTS_MAX
+    retry_delay: Annotated[
+        float | None,
+        "Seconds before the second attempt of a task; they double before each further one, up"
+        " to an hour. By default, tasks are retried at once.",
+        0,
+    ] = None
+    time_limit: Annotated[
+        float | None,
+        "Seconds for which an attempt may run; then it is stopped, and has failed.",
+        0,
+    ] = None
     log: Annotated[str | Path | None, "File for the log (JSON Lines)."] = None
     keep: Annotated[
         Keep,
@@ -156,6 +171,13 @@ class RunOptions:
             raise InputError(f"shuffle is {shown(self.shuffle)}; expected a slotwise.Shuffle")
         name, remedy = option_name("attempts_max"), "expected a whole number >= 1"
         check_range(name, self.attempts_max, 1, inf, remedy, whole=True)
+        for name in ("retry_delay", "time_limit"):  # A duration is accepted, too.
+            seconds = seconds_of(option_name(name), getattr(self, name))
+            object.__setattr__(self, name, seconds)
+        if self.retry_delay is not None:
+            RETRY_DELAY.check(option_name("retry_delay"), self.retry_delay)
+        if self.time_limit is not None:
+            TIME_LIMIT.check(option_name("time_limit"), self.time_limit)
         if self.progress is not None and not callable(self.progress):
             raise InputError(
                 f"progress is {shown(self.progress)}; expected a function of an instant, its"
@@ -271,7 +293,7 @@ class RunSpec:
     def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
         """Return all that is needed to repeat the decisions. The run itself starts from it."""
         aim = objective_of(self.options.objective, self.source)
-        pools = self.source.pools()
+        pools = self.source.pools(self.cluster)
         check_jobs(self.jobs, self.cluster, aim, pools, self.later)
         _refuse_open(self.jobs)
         kinds = frozenset(self.cluster.capacity)

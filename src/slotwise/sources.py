@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from slotwise.backends.local.backend import names_hosts
-from slotwise.core.cluster import Cluster, Host
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import (
     WHOLE,
@@ -34,6 +35,7 @@ from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
+from slotwise.core.units import Percent, share_of
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
@@ -78,6 +80,8 @@ class Source:
         shuffle: Shuffle | None = None,
         overwrite: bool = False,
         output_suffix: str = "",
+        retry_delay: float | None = None,
+        time_limit: float | None = None,
     ) -> Source:
         """Return the source with the options of a run in place of those of the workload.
 
@@ -86,6 +90,7 @@ class Source:
         overwrite      programs replace outputs that exist
         output_suffix  is added to the outputs of programs. InputError for a given execution,
                        because it can run only once
+        retry_delay, time_limit  those of jobs that do not state them
         """
         check_path("history", history)
         jobs: Iterable[Any] = self.workload.jobs
@@ -93,6 +98,10 @@ class Source:
             jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
         if output_suffix:
             jobs = [_with_suffix(job, output_suffix) for job in jobs]
+        limits = {"retry_delay": retry_delay, "time_limit": time_limit}
+        limits = {name: value for name, value in limits.items() if value is not None}
+        if limits:
+            jobs = [with_limits(job, limits) for job in jobs]
         workload = replace(
             self.workload,
             jobs=tuple(jobs),
@@ -218,10 +227,10 @@ class Source:
             if (one.program, name) not in self.rates.by_phase
         ]
 
-    def pools(self) -> PoolTree:
-        """The pools, including those that are only named by jobs."""
+    def pools(self, cluster: Cluster) -> PoolTree:
+        """The pools on a cluster, including those that are only named by jobs."""
         named = (_stated(entry).pool for entry in self.workload.jobs)
-        tree = PoolTree(self.workload.pools).with_pools(named)
+        tree = PoolTree(self.workload.pools).with_pools(named).on(cluster)
         preemption = self.workload.preemption
         return tree if preemption is None else tree.with_preemption(preemption)
 
@@ -272,13 +281,23 @@ WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
 """The accepted forms of a workload: a value, the path of a file, a job, or jobs."""
 
 
-def read_source(workload: WorkloadLike) -> Source:
-    """Return the source of a workload. InputError without jobs, and for repeated ids."""
+def read_source(
+    workload: WorkloadLike,
+    *,
+    is_live: bool = False,
+    defaults: Mapping[str, Any] | None = None,
+) -> Source:
+    """Return the source of a workload. InputError without jobs, and for repeated ids.
+
+    Dates in a file that states no `start` are for live work, which begins now. `defaults` are
+    values of keys that the file may leave out.
+    """
     if isinstance(workload, Source):
         return workload
     file = str(workload) if isinstance(workload, str | Path) else ""
     if isinstance(workload, str | Path):
-        workload = read_workload(workload)
+        now = datetime.now() if is_live else None
+        workload = read_workload(workload, now=now, defaults=defaults)
     if not isinstance(workload, Workload):
         jobs: Any = workload if isinstance(workload, Iterable) else (workload,)
         workload = Workload(tuple(jobs))
@@ -291,6 +310,16 @@ def read_source(workload: WorkloadLike) -> Source:
         raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
     check_dependencies([_stated(entry) for entry in source.workload.jobs])
     return source
+
+
+def with_limits(entry: Entry, limits: Mapping[str, float]) -> Entry:
+    """A job with these limits in place of those that it does not state."""
+    stated: Any = _stated(entry)
+    missing = {name: limits[name] for name in limits if getattr(stated, name) is None}
+    if isinstance(entry, Execution):
+        entry.job = replace(stated, **missing)
+        return entry
+    return cast(Entry, replace(stated, **missing))
 
 
 def objective_of(asked: Objective | str | None, source: Source) -> Objective:
@@ -428,6 +457,12 @@ def _without_copying(job: Job) -> Job:
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
     about = {name: getattr(entry, name) for name in PROPERTIES}
     about |= {"base_dir": workload.folder, **entry.settings}
+    for name, least in ("slots_min", 0), ("slots_max", 1):
+        share = share_of(f"job {entry.id!r}: {name}", about.get(name))
+        if isinstance(share, Percent):  # Phases of other kinds get as many slots.
+            known = cluster or cluster_of(workload, None)
+            kind = "map" if isinstance(entry, ProgramJob) else ANY_KIND
+            about[name] = known.part(share, kind, least)
     if isinstance(entry, CommandJob):
         from slotwise.jobs.commands import plan_commands
 

@@ -39,6 +39,28 @@ def test_a_single_job_and_the_name_of_a_penalty_are_accepted() -> None:
     )
     [result] = slotwise.compare(job, "flex", slots=2)
     assert result.scheduler == "flex"
+    named = slotwise.Workload([job], objective="makespan")
+    assert named.objective == Objective("makespan", "max")
+    with pytest.raises(
+        InputError, match="unknown penalty 'tardines'; did you mean 'tardiness'"
+    ):
+        slotwise.Workload([job], objective="tardines")
+
+
+def test_durations_and_parts_are_accepted() -> None:
+    """Descriptions of jobs take what a file takes."""
+    job = slotwise.command(
+        "true", id="a", work="2m", deadline="1h30m", slots_max="50%", tasks=9
+    )
+    assert (job.deadline, job.settings["work"]) == (5400.0, 120.0)
+    limited = RunOptions(retry_delay="5s", time_limit="1h")
+    assert (limited.retry_delay, limited.time_limit) == (5.0, 3600.0)
+    result = slotwise.simulate(job, slots=6)
+    assert result.jobs["a"]["completion"] == 3 * 120 / 9
+    with pytest.raises(InputError, match="job 'a': deadline is 'soon'; expected seconds, or a"):
+        slotwise.mapreduce("wordcount", "in", "out", id="a", deadline="soon")
+    with pytest.raises(InputError, match="job 'a': slots_max is '0%'; expected a whole number"):
+        slotwise.simulate(slotwise.command("true", id="a", work=1, slots_max="0%"))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from slotwise.core.errors import InputError
+from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.dask import install
 from slotwise.dask.holding import ahead_of
@@ -186,6 +187,37 @@ def test_workers_have_more_tasks_ahead_if_these_are_short(
 ) -> None:
     """As many as end during the delay of a message; none where little is gained."""
     assert ahead_of(threads, seconds) == ahead
+
+
+class RecordingClient:
+    """A client that keeps the gate instead of installing it."""
+
+    def run_on_scheduler(self, *given: Any) -> bool:
+        """There is no gate yet."""
+        return False
+
+    def register_plugin(self, gate: Any, name: str) -> None:
+        """Keep the gate."""
+        self.gate = gate
+
+
+@pytest.mark.parametrize("stated", ["tardiness", Objective("tardiness", "sum")])
+def test_an_objective_in_any_form(stated: object) -> None:
+    """The name of a penalty, or an `Objective`."""
+    client = RecordingClient()
+    install(client, objective=stated)
+    assert client.gate.options.objective == Objective("tardiness")
+
+
+def test_a_part_of_the_cluster_is_refused() -> None:
+    """The workers of a Dask cluster come and go."""
+    with pytest.raises(InputError, match="pool 'a': a share is a part of the cluster"):
+        GateOptions.of_mapping({"pools": {"a": {"slots_max": "50%"}}})
+
+
+def test_an_annotation_with_a_duration() -> None:
+    """A deadline may be stated as a duration."""
+    assert GateOptions().submitter("client", {"deadline": "5m"}).deadline == 300.0
 
 
 def test_pools_that_are_no_list_are_refused() -> None:

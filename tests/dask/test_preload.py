@@ -93,7 +93,7 @@ def test_a_preload_in_the_environment_refuses_wrong_options(
 
 
 def test_a_local_cluster_does_not_start_without_its_gate(tmp_path: Path) -> None:
-    """The process of the user goes on, with an error that says what was wrong."""
+    """The process of the user goes on, with an error that ends with what was wrong."""
     arguments = ["--slotwise-config", str(tmp_path / "gate.yaml")]
     with pytest.raises(RuntimeError) as error:
         LocalCluster(
@@ -102,10 +102,12 @@ def test_a_local_cluster_does_not_start_without_its_gate(tmp_path: Path) -> None
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"preload": ["slotwise.dask"], "preload_argv": [arguments]},
         )
-    text, cause = "", error.value.__cause__
-    while cause is not None:
-        text, cause = f"{text}{cause}\n", cause.__cause__
-    assert "gate.yaml: No such file or directory" in text
+    reason = (
+        "gate.yaml: No such file or directory; name a YAML file with the options of the gate"
+    )
+    assert str(error.value).endswith(reason)
+    assert str(error.value.__cause__).endswith(reason)
+    assert error.value.__cause__.__cause__ is None
 
 
 def test_a_gate_whose_log_cannot_be_written_is_not_installed(
@@ -178,8 +180,9 @@ def start_scheduler(
 
 
 def check_refused(done: subprocess.CompletedProcess[str], message: str) -> None:
-    """The command ended with this message."""
+    """The command ended with this message as its last line."""
     assert done.returncode == 2, done.stderr
-    (error,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    error = done.stderr.splitlines()[-1]
+    assert error.startswith("Error: ")
     assert message in error
     assert "Traceback" not in done.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 import subprocess
 import sys
 import time
@@ -74,7 +76,10 @@ def test_the_dashboard_has_a_page(cluster: Cluster) -> None:
 
 
 def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
-    """Its document has a picture for each pool, and a row for each computation."""
+    """Its document has a picture for each pool, and a row for each computation.
+
+    No column is narrower than its text, whatever the width of the page.
+    """
     pytest.importorskip("bokeh")
     from bokeh.document import Document
     from bokeh.models import DataTable, Div
@@ -82,25 +87,35 @@ def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
 
     from slotwise.dask.dashboard import slotwise_doc
 
-    cluster.install("fair", pools=[{"name": "<b>", "slots_min": 1}, {"name": "two"}])
-    client = cluster.client("two")
+    pool = "reports-of-the-board"
+    cluster.install("fair", pools=[{"name": "<b>", "slots_min": 1}, {"name": pool}])
+    client = cluster.client(pool)
     futures = client.map(lambda n: time.sleep(0.02), range(200), pure=False)
     until(lambda: len(gate.status(client).samples) > 1)
     document = Document()
     slotwise_doc(cluster.local.scheduler, {}, document)
     pictures = document.select({"type": figure})
-    assert {one.title.text for one in pictures} == {"<b>", "two"}
+    assert {one.title.text for one in pictures} == {"<b>", pool}
     (table,) = document.select({"type": DataTable})
-    assert list(table.source.data["pool"]) == ["two"]
+    assert list(table.source.data["pool"]) == [pool]
+    assert table.autosize_mode == "none"
+    widths = {one.field: one.width for one in table.columns}
+    assert widths["pool"] >= 7 * len(pool) > widths["state"]
     (facts,) = document.select({"type": Div})
     assert "scheduler fair" in facts.text
+    assert re.search(r"\d of 4 slots used, \d+ tasks held", facts.text)
+    assert "value 0 s; lower bound 0 s" in facts.text
     client.cancel(futures)
 
 
-def test_a_scheduler_without_a_gate_says_so(make_cluster: Callable[..., Cluster]) -> None:
-    """Before it is installed, and after it was removed."""
+def test_a_scheduler_without_a_gate_says_so(
+    make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before it is installed, and after it was removed; its log has no traceback."""
     cluster = make_cluster(workers=0)
     client = cluster.client()
+    logger = logging.getLogger("distributed.core")
+    logger.addHandler(caplog.handler)
     with pytest.raises(InputError, match=r"no gate; call slotwise\.dask\.install"):
         gate.status(client)
     cluster.install("fair")
@@ -110,6 +125,8 @@ def test_a_scheduler_without_a_gate_says_so(make_cluster: Callable[..., Cluster]
         gate.status(client)
     with pytest.raises(HTTPError, match="no gate"):
         fetch(cluster, "slotwise.json")
+    logger.removeHandler(caplog.handler)
+    assert "slotwise_status" not in caplog.text
 
 
 def test_asynchronous_clients_await_the_status(make_cluster: Callable[..., Cluster]) -> None:

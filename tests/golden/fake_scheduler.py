@@ -83,6 +83,7 @@ class FakeScheduler:
             "worker-status-change": self._status,
         }
         self.http_application = SimpleNamespace(applications=[], add_handlers=lambda *_: None)
+        self.log_event = lambda topic, message: None
         self.loop = SimpleNamespace(
             add_callback=lambda call: self.clock.after(0.0, call),
             call_later=lambda seconds, call, *given: self.clock.after(

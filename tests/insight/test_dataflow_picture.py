@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ import slotwise
 from random_dataflows import dataflows
 from slotwise.core.errors import InputError
 from slotwise.insight.report.dataflow.layout import arrange, curve
+from slotwise.insight.report.dataflow.svg import page_of, svg_of
 from slotwise.jobs.dataflow.stages import StagedGraph, derive
 from tiers import examples
 
@@ -46,6 +48,15 @@ def chain() -> slotwise.Dataflow:
         last = flow.node(itself, last.shm(), first.shm(), name=f"n{number}")
     flow.write(last, first)
     return flow
+
+
+def test_every_colour_has_another_on_a_dark_page() -> None:
+    """The style sheet of the page replaces them."""
+    svg = svg_of(derive(chain().graph()))
+    colours = set(re.findall(r'(?:fill|stroke)="(white|#[0-9a-f]{6})"', svg))
+    page = page_of([("flow", svg)])
+    assert {"white", "#d55e00"} < colours
+    assert all(f'svg [fill="{colour}"] {{ fill: #' in page for colour in colours)
 
 
 def test_edges_of_a_group_pass_beside_its_nodes() -> None:

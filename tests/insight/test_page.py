@@ -17,6 +17,17 @@ from slotwise.insight.report.page import page as page_text
 from slotwise.insight.report.pictures import comparison, usage
 from slotwise.insight.report.reported import scene_of
 from slotwise.insight.report.tables import FAILED_BECAUSE, job_columns
+from slotwise.insight.report.text import (
+    BAD,
+    BAR,
+    BEST,
+    DARK,
+    INK,
+    MUTED,
+    RULE,
+    job_colours,
+    printable,
+)
 
 ADDRESSES = ("src", "href", "action", "data", "srcset", "poster", "background")
 
@@ -187,7 +198,7 @@ def test_a_failed_job_has_its_reason(hostile, hostile_reason):
 
 
 def test_a_run_without_a_completed_job_is_not_the_best(make, hostile_names, tmp_path):
-    """None of its metrics is 0, none of its bars is dark, and all pictures are drawn."""
+    """None of its metrics is 0, none of its bars is marked, and all pictures are drawn."""
     job = hostile_names[2]
     runs = [make("fifo", [job], fault=always), make("fair", [job]), make("flex", [job])]
     path = tmp_path / "r.html"
@@ -228,6 +239,24 @@ def test_the_page_warns_of_a_machine_whose_load_changed(three_runs):
         texts = texts_of(runs)
         assert "work (slot-seconds)" in texts
         assert any("the load of the machine differed" in text for text in texts) is warned
+
+
+def test_live_and_simulated_runs_are_not_compared(three_runs):
+    """Each backend has its best runs, in the table and in the picture, and the page says so."""
+    live = [
+        replace(run, backend="live", outcome=scaled(run.outcome, 2.0)) for run in three_runs[:2]
+    ]
+    best = comparison.draw(scene_of([*live, *three_runs[:2]])).rows["makespan"]
+    alone = comparison.draw(scene_of(three_runs[:2])).rows["makespan"]
+    assert [row["best"] for row in best] == [row["best"] for row in alone] * 2
+    assert "best of live and of simulated runs" in " ".join(texts_of([*live, *three_runs]))
+    assert "of live and of simulated" not in " ".join(texts_of(three_runs))
+
+
+def scaled(outcome, factor):
+    """The outcome of a run whose makespan is this number of times as long."""
+    metrics = outcome.metrics | {"makespan": factor * outcome.metrics["makespan"]}
+    return replace(outcome, metrics=metrics)
 
 
 def test_the_title_names_each_scheduler_once(three_runs):
@@ -293,6 +322,94 @@ def test_pictures_have_what_the_script_for_narrow_screens_changes(plain):
         assert all(panel["width"] > 100 for panel in pictures[name]["vconcat"])
     assert pictures["responses"]["width"] > 100
     assert all("legend" in spec["config"] for spec in pictures.values())
+
+
+def test_the_page_is_dark_where_the_reader_wants_it(plain):
+    """Its style sheet follows the preference, and its script gives pictures other colours."""
+    page = Page(plain)
+    assert "(prefers-color-scheme: dark)" in plain.partition("</style>")[0]
+    script = page.scripts[-1]
+    assert 'matchMedia("(prefers-color-scheme: dark)")' in script
+    dark = json.JSONDecoder().raw_decode(script, script.index("DARK = ") + len("DARK = "))[0]
+    assert dark == DARK
+    assert {INK, MUTED, RULE, BAD, BAR, BEST, "white"} == set(dark)
+
+
+def test_weaker_colours_are_transparent_and_not_white(make, tmp_path):
+    """A tint towards white would be a stronger colour on a dark page."""
+    path = tmp_path / "r.html"
+    write_report([make("fair", ["q1", "q2"], fault=always)], path)
+    page = Page(path.read_text(encoding="utf-8"))
+    colours = set(job_colours(["q1", "q2"]).values())
+    runs, bad = page.rows("jobs", "runs0"), page.rows("slots", "slots0bad")
+    assert {row["colour"] for row in [*runs, *bad]} == colours
+    assert {row["shade"] for row in runs} <= {0.44, 0.58, 0.72, 0.86, 1.0}
+    paper, bars = page.pictures["jobs"]["vconcat"][0]["layer"][1:3]
+    assert paper["mark"]["fill"] == "white"
+    assert bars["encoding"]["fillOpacity"]["field"] == "shade"
+
+
+def test_failures_come_first(plain, hostile, hostile_names, hostile_reason):
+    """Before all pictures and tables: which jobs failed in each run, when, and why."""
+    page = Page(hostile)
+    before = hostile.partition('id="comparison"')[0]
+    assert before.count("1 failed job<") == 2
+    texts = page.texts[: page.texts.index("Comparison of schedulers")]
+    assert texts.count(printable(hostile_names[2])) == 2
+    assert sum(" failed at " in text and hostile_reason in text for text in texts) == 2
+    assert "Failed jobs" not in Page(plain).texts
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "task 0 of job q1: the last lines of its stderr:\nbad\nexit code 3; see /r/q1/0.4.err",
+        'map 0: Traceback:\n  File "u.py", line 3\nValueError: no\nits output: /r/q1/0.4.out',
+        "the worker was killed; see /r/q1/0.4.err",
+    ],
+)
+def test_a_failure_names_the_file_of_its_attempt(make, tmp_path, reason):
+    """The whole message is shown, which ends with the file if the attempt has printed."""
+    path = tmp_path / "r.html"
+    write_report([make("fifo", ["q1"], fault=lambda launch: Fault(reason, after=0.5))], path)
+    texts = Page(path.read_text(encoding="utf-8")).texts
+    assert any(text.endswith(reason) for text in texts[: texts.index("Metrics")])
+
+
+def test_failures_are_in_order_of_time(make, tmp_path):
+    """The first may be the cause of the others."""
+
+    def fault(launch):
+        return Fault("no luck", after=0.01 if launch.phase.job == "q2" else 1.0)
+
+    path = tmp_path / "r.html"
+    write_report([make("fair", ["q1", "q2"], fault=fault)], path)
+    texts = Page(path.read_text(encoding="utf-8")).texts
+    assert [text for text in texts[: texts.index("Metrics")] if text in ("q1", "q2")] == [
+        "q2",
+        "q1",
+    ]
+
+
+def test_the_first_failures_are_always_in_view(make, tmp_path):
+    """The others are folded, and so are messages of several lines where jobs are many."""
+    names = [f"q{number:02}" for number in range(11)]
+    path = tmp_path / "r.html"
+    write_report([make("fifo", names, fault=lambda launch: Fault("no\nluck", after=0.5))], path)
+    text = path.read_text(encoding="utf-8")
+    section = text[text.index("Failed jobs") : text.index("Metrics")]
+    seen, _, folded = section.partition("<summary>3 more</summary>")
+    assert seen.count("<li>") == 8
+    assert folded.count("<li>") == 3
+    assert "<details open>" not in section
+
+
+def test_the_first_column_stays_in_view(plain):
+    """Tables scroll below it, also where the page is narrow."""
+    style = plain.partition("</style>")[0]
+    assert ".table :is(th, td):first-child { position: sticky; left: 0;" in style
+    body = plain.partition("<script>")[0]
+    assert body.count('<div class="table"><table>') == body.count("<table>") > 0
 
 
 def test_one_run_alone_is_a_report_too(three_runs, tmp_path):

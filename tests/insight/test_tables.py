@@ -55,6 +55,18 @@ def test_values_that_are_shown_alike_are_equally_good(three_runs):
     assert best_by("utilisation", runs[:2]) == [False, False]
 
 
+def test_each_backend_has_its_best(three_runs):
+    """A simulated run is not better than a live one, whose clock includes more."""
+    live = [replace(run, backend="live") for run in three_runs[:2]]
+    makespans = (9.0, 8.0, 5.0, 6.0)
+    runs = [
+        with_outcome(run, makespan=makespan)
+        for run, makespan in zip([*live, *three_runs[:2]], makespans, strict=True)
+    ]
+    assert best_by("makespan", runs) == [False, True, True, False]
+    assert best_by("makespan", runs[1:3]) == [False, False]
+
+
 def test_a_run_whose_jobs_failed_is_never_the_best(three_runs):
     """It did less work than the others, so its metrics are better."""
     times = {"arrival": 0.0, "start": 0.0, "completion": None, "response": None}

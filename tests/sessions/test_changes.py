@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sessions.small_calls import PATIENCE, await_, released, touch_and_wait
-from slotwise import InputError, Pool, Session
+from slotwise import InputError, Pool, Session, read_log
+from slotwise.core.events import JobArrived, PoolsChanged
 
 
 def test_jobs_and_pools_change_while_they_run(session: Session, tmp_path: Path) -> None:
@@ -38,6 +39,26 @@ def test_pools_are_replaced(tmp_path: Path) -> None:
             session.set_pools([Pool("p"), Pool("inner", parent="p")])
         session.set_pools([Pool("p", slots_max=2)])
         await_(tmp_path / "1")
+
+
+def test_parts_and_durations_in_a_session(tmp_path: Path) -> None:
+    """Parts are of the slots that are there; a deadline is that long from the first call."""
+    log = tmp_path / "log.jsonl"
+    with Session(4, "fair", pools={"p": {"slots_max": "50%"}}, log=log) as session:
+        session.set_pools({"p": {"slots_max": "25%"}})
+        future = session.executor(deadline="5m").submit(len, "abc")
+        assert future.result(60) == 3
+        with pytest.raises(
+            InputError, match="deadline is 'soon'; expected seconds, or a durat"
+        ):
+            session.change(future, deadline="soon")
+    read = read_log(log)
+    assert [pool.slots_max for pool in read.header.pools] == [{"task": 2}]
+    events = [event for turn in read.turns for event in turn.events]
+    changed = [one.pools for one in events if isinstance(one, PoolsChanged)]
+    assert [[pool.slots_max for pool in pools] for pools in changed] == [[{"task": 1}]]
+    (job,) = [one.job for one in events if isinstance(one, JobArrived)]
+    assert job.deadline == job.arrival + 300
 
 
 def test_a_pool_takes_its_slot_back_from_calls(session: Session, tmp_path: Path) -> None:

@@ -86,12 +86,15 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"id": "a\nb"}, "the id of a job is 'a\\nb'; remove the control characters"),
         ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
         ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; expected a path"),
-        ({"id": "w", "work": "x"}, "job 'w': work is 'x'; give seconds"),
+        ({"id": "w", "work": "x"}, "job 'w': work is 'x'; expected seconds, or"),
         (
             {"overwrite": True},
             "job 'command': overwrite is for a command with an output; remove",
         ),
-        ({"id": "s", "slots_max": "x"}, "phase 'command': slots_max is 'x'; give a whole"),
+        (
+            {"id": "s", "slots_max": "x"},
+            "job 's': slots_max is 'x'; expected a whole number of",
+        ),
     ],
 )
 def test_command_refuses_options_of_a_wrong_type(
@@ -124,7 +127,7 @@ def test_command_refuses_what_is_no_command(session: Session, command: Any) -> N
         ({"pool": ""}, "pool is ''; expected a string"),
         ({"pool": []}, "pool is []; expected a string"),
         ({"priority": []}, "priority is []; expected a string"),
-        ({"deadline": "x"}, "deadline is 'x'; give a number"),
+        ({"deadline": "x"}, "deadline is 'x'; expected seconds, or a duration"),
         ({"deadline": math.inf}, "deadline is inf; give a finite number"),
         ({"deadline": -1}, "deadline is -1; give seconds >= 0"),
     ],
@@ -298,7 +301,7 @@ def test_other_functions_refuse_options_of_a_wrong_type(
         (lambda: Objective([]), "objective: unknown penalty []"),
         (lambda: Pool(3), "the name of a pool is 3; expected a string"),
         (lambda: Pool("a", weight="x"), "pool 'a': weight is 'x'; give a number"),
-        (lambda: Pool("a", slots_max="4"), "pool 'a': slots_max is '4'; give a whole number"),
+        (lambda: Pool("a", slots_max="x"), "pool 'a': slots_max is 'x'; expected a whole"),
         (lambda: Host("a", 3), "host 'a': slots is 3; give whole numbers by kind, such as"),
         (lambda: Host("a", {"task": 1}, speed="1"), "host 'a': speed is '1'; give a number"),
         (lambda: Calls(JOB, 3), "job 'j': functions is 3; give a function"),

@@ -34,7 +34,7 @@ def test_pools_are_a_tree_with_the_pools_of_all_jobs() -> None:
     source = read_source(
         Workload((SORT, Job("b", SORT.phases)), pools=pools, preemption=common)
     )
-    tree = source.pools()
+    tree = source.pools(Cluster.of_slots(4))
     assert list(tree) == ["ads", "etl", "lab", "default"]
     assert [pool.name for pool in tree.path("etl")] == ["ads", "etl"]
     assert {name: tree.preemption(name) for name in tree} == {
@@ -49,7 +49,7 @@ def test_a_job_in_a_pool_of_pools_is_refused() -> None:
     """In Python as in a file: jobs are in the pools at the bottom."""
     pools = (Pool("etl"), Pool("day", parent="etl"))
     with pytest.raises(InputError, match="'etl' has pools below it and holds no jobs itself"):
-        read_source(Workload((SORT,), pools=pools)).pools()
+        read_source(Workload((SORT,), pools=pools)).pools(Cluster.of_slots(4))
 
 
 def test_arguments_override_the_workload() -> None:
@@ -57,7 +57,7 @@ def test_arguments_override_the_workload() -> None:
     source = read_source(Workload((SORT,), preemption=Preemption(3.0), shuffle=Shuffle(0.5)))
     assert source.with_options() == source
     asked = source.with_options(preemption=Preemption(inf, 9.0), shuffle=Shuffle(0.1))
-    assert asked.pools().preemption("etl") == TimeOuts(inf, 9.0)
+    assert asked.pools(Cluster.of_slots(4)).preemption("etl") == TimeOuts(inf, 9.0)
     assert asked.shuffle == Shuffle(0.1)
 
 

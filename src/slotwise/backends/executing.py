@@ -18,7 +18,12 @@ from typing import Self
 from slotwise.backends.attempt_logs import AttemptLogs, AttemptOutput
 from slotwise.backends.signals import undisturbed
 from slotwise.core.decisions import Launch
-from slotwise.core.errors import InputChanged, SlotwiseError, WorkFolderError
+from slotwise.core.errors import (
+    InputChanged,
+    NotRetriedError,
+    SlotwiseError,
+    WorkFolderError,
+)
 from slotwise.core.events import (
     Event,
     LaunchDropped,
@@ -29,14 +34,23 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import PhaseId
 from slotwise.jobs.commands import last_lines
-from slotwise.jobs.execution import Execution, LostAttemptError, LostInputError
+from slotwise.jobs.execution import (
+    Execution,
+    FailedAttemptError,
+    LostAttemptError,
+    LostInputError,
+)
+
+FINAL = (InputChanged, NotRetriedError)
+"""The errors after which no further attempt is made; not those derived from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """The input of an attempt: the runner and its key, arguments, and the kept value.
 
-    `output` takes what it prints.
+    `output` takes what it prints. If it runs for more than `time_limit` seconds, it is asked to
+    stop, and killed `ending_seconds` later.
     """
 
     runner_key: str
@@ -45,6 +59,8 @@ class Start:
     kept: Pickle
     sleeps: bool
     output: AttemptOutput
+    time_limit: float | None
+    ending_seconds: float
 
 
 class Executing:
@@ -134,7 +150,14 @@ class Executing:
         output.link(execution.output_files(name, task, attempt))
         live.running[name, task] = output
         return Start(
-            live.runner_key, execution.runner, arguments, kept, execution.sleeps, output
+            live.runner_key,
+            execution.runner,
+            arguments,
+            kept,
+            execution.sleeps,
+            output,
+            execution.job.time_limit,
+            execution.ending_seconds,
         )
 
     def slots_of(self, launch: Launch) -> int:
@@ -190,7 +213,7 @@ class Executing:
 
         If the task itself has ended or stopped its worker (`is_own`), the attempt has failed
         although it was lost. The reason is a string or an error. With a LostInputError, the
-        lost output is reported too. With an InputChanged, the job fails.
+        lost output is reported too. With one of `FINAL`, the job fails.
         """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task
@@ -201,15 +224,15 @@ class Executing:
                 lacks_input, lost = self._lacks(live, reason), True
             except (OSError, WorkFolderError) as error:
                 reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
-        if output is not None and isinstance(reason, str):
-            reason = _with_output(reason, output)
-        if live.execution.absorbs(name, task, str(reason), lost):
+        final = type(reason) in FINAL  # Not only as one host sees it.
+        if output is not None and (isinstance(reason, str) or final):
+            reason = _with_output(str(reason), output)
+        if live.execution.absorbs(name, task, str(reason), lost, is_own):
             self._done(live, launch, 0.0)
             return
         live.discard(launch)
         text = f"{live.execution.describe(name, task)}: {reason}"
         now, attempt, lost = self._now(), launch.attempt, lost and not is_own
-        final = type(reason) is InputChanged  # Not only as one host sees it.
         failure = TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input, final)
         self._report(failure)
         self._break(live, launch)
@@ -342,6 +365,9 @@ class Executing:
                     self._commits.begin(commit, launch, seconds)
                     return
                 execution.close(succeeded=True)
+        except FailedAttemptError as error:
+            self.failed(launch, str(error))
+            return
         except Exception as error:
             self._unkept(launch, error)
             return

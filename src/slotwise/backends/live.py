@@ -30,6 +30,7 @@ from slotwise.core.events import (
     TasksAdded,
 )
 from slotwise.core.job import PhaseId
+from slotwise.core.retries import exceeded
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 
@@ -82,6 +83,7 @@ class LiveBackend(ABC):
         self._events: list[Event] = []  # events that `wait` returns next
         self._slots = SlotTable()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
+        self._limits = TimeLimits()
         self._drained: set[str] = set()  # hosts to remove when their last task has ended
         self._deferred = DeferredJobs(given)
         self._workers = workers
@@ -155,7 +157,7 @@ class LiveBackend(ABC):
         due = inf if until is None else until
         due = min(due, self.inbox.next_at)
         while True:
-            wake = min(due, self._monitor.next_check, self.inbox.next_at)
+            wake = min(due, self._monitor.next_check, self.inbox.next_at, self._limits.next_at)
             if self._ends:
                 wake = min([wake, *self._due_ends().values()])
             timeout = 0.0 if self._events else max(0.0, wake - self.now)
@@ -167,6 +169,8 @@ class LiveBackend(ABC):
                 self._check_responses()
             for outcome in outcomes:
                 self._on_reply(outcome)
+            if self._limits.next_at <= now:
+                self._end_exceeding(now)
             if self._ends:
                 for slot, end in list(self._due_ends().items()):
                     if end <= now:
@@ -315,6 +319,8 @@ class LiveBackend(ABC):
         if start is None:
             return
         slot = self._slots.take(launch, width)
+        if start.time_limit is not None:
+            self._limits.begin(slot, start.time_limit, start.ending_seconds, self.now)
         self._monitor.take_stopped(slot)
         key, runner = start.runner_key, start.runner
         try:
@@ -355,18 +361,32 @@ class LiveBackend(ABC):
         host_of = self._slots.host_of
         return {s: at for s, at in self._ends.items() if host_of[s].name not in unresponsive}
 
+    def _end_exceeding(self, now: float) -> None:
+        """Ask the attempts to stop that have exceeded their time limits, unless they were."""
+        for slot, ending_seconds in self._limits.take_due(now, self._ends):
+            self._ends[slot] = now + ending_seconds
+            if ending_seconds:
+                self._workers.request_stop(slot, self._zero + now + ending_seconds)
+
     def _kill(self, slot: int) -> None:
         self._workers.kill(slot)
-        self._jobs.killed(self._release(slot))
+        why = self._limits.exceeded(slot)
+        launch = self._release(slot)
+        if why:
+            self._jobs.failed(launch, self._placed(why, launch.host))
+        else:
+            self._jobs.killed(launch)
 
     def _release(self, slot: int) -> Launch:
         """Free the slots of an attempt that is over; returns its launch."""
         self._ends.pop(slot, None)
+        self._limits.end(slot)
         return self._slots.release(slot)
 
     def _abandon(self, slot: int, reason: str) -> None:
         """Report the attempt in a slot of an unresponsive host as lost; it may still run."""
         self._ends.pop(slot, None)
+        self._limits.end(slot)
         self._jobs.abandoned(self._slots.abandon(slot), reason)
 
     def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
@@ -411,7 +431,11 @@ class LiveBackend(ABC):
         if outcome.slot in self._slots.abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return
+        why = self._limits.exceeded(outcome.slot)
         launch = self._release(outcome.slot)
+        if why:
+            self._jobs.failed(launch, self._placed(why, launch.host))
+            return
         outcome = outcome.opened(unpickles=self._jobs.unpickles(launch))
         if outcome.status == "stopped":
             assert isinstance(outcome.value, bytes | bytearray)
@@ -420,16 +444,59 @@ class LiveBackend(ABC):
         elif outcome.status == "done":
             self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
         else:
-            reason = self._placed(outcome.value, launch.host)
+            reason, is_dead = outcome.value, outcome.status in ("lost", "exited")
+            if is_dead:
+                reason = f"{reason}, in attempt {launch.attempt}"
+            reason = self._placed(reason, launch.host)
             is_own = outcome.status == "exited"
-            is_lost = is_own or outcome.status == "lost"
-            self._jobs.failed(launch, reason, lost=is_lost, is_own=is_own)
+            self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own)
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, less those while it was stopped by another process."""
         stopped = self._monitor.take_stopped(outcome.slot)
         sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
         return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
+
+
+class TimeLimits:
+    """The time limits of attempts, by slot. They count all time from the start of an attempt.
+
+    next_at  an instant up to which none is exceeded; infinity without limits
+    """
+
+    def __init__(self) -> None:
+        # Of each attempt: when it exceeds its limit, the limit, and the seconds until its kill.
+        self._running: dict[int, tuple[float, float, float]] = {}
+        self._exceeded: dict[int, float] = {}
+        self.next_at = inf
+
+    def begin(self, slot: int, limit: float, ending_seconds: float, now: float) -> None:
+        """An attempt begins now."""
+        self._running[slot] = now + limit, limit, ending_seconds
+        self.next_at = min(self.next_at, now + limit)
+
+    def end(self, slot: int) -> None:
+        """The attempt in a slot is over, or lost."""
+        self._running.pop(slot, None)
+        self._exceeded.pop(slot, None)
+
+    def exceeded(self, slot: int) -> str:
+        """The reason of the failure of an attempt that has exceeded its limit, or ""."""
+        limit = self._exceeded.get(slot)
+        return "" if limit is None else exceeded(limit)
+
+    def take_due(self, now: float, stopping: Container[int]) -> Iterator[tuple[int, float]]:
+        """The attempts that exceed their limits now, with their seconds until the kill.
+
+        The limits of those that are `stopping` for other reasons do not matter any more.
+        """
+        due = [slot for slot, (at, *_) in self._running.items() if at <= now]
+        for slot in due:
+            _, limit, ending_seconds = self._running.pop(slot)
+            if slot not in stopping:
+                self._exceeded[slot] = limit
+                yield slot, ending_seconds
+        self.next_at = min((at for at, *_ in self._running.values()), default=inf)
 
 
 class DeferredJobs:

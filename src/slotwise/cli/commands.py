@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slotwise import api
-from slotwise.cli.options import Json
+from slotwise.cli.options import Json, seconds_option
 from slotwise.cli.terminal import print_json
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
@@ -109,33 +109,29 @@ def replay_log(
 
 def explain_log(
     log: LogPath = None,
-    at: Annotated[float | None, typer.Option("--at", help="An instant, in seconds.")] = None,
+    at: Annotated[float | None, seconds_option("An instant, in seconds.")] = None,
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:
     """Explain which jobs waited longest for slots, which held them, and what would have helped.
 
-    With `--job`, the waits of this job. With `--at` as well, why it holds its slots at that
-    instant: the shares of its pools, its demand, the jobs that hold the slots, and the jobs
-    that are served before it and after it.
+    With `--job`, what held this job from its arrival to its end, in intervals: the slots that
+    it held and wanted, the reason, and whose slots they were. With `--at` as well, why it holds
+    its slots at that instant: the shares of its pools, its demand, the jobs that hold the
+    slots, and the jobs that are served before it and after it.
 
     `slotwise explain`
 
+    `slotwise explain run.jsonl --job q1`
+
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
-    from slotwise.insight.explanation import explanation_lines
-    from slotwise.insight.report.tables import wait_lines
-
     question: Any = job, at  # An instant without a job is refused.
     found: Any = api.explain(log or last_log(), *question)
-    if at is None:
-        lines, plain = wait_lines(found), {"waits": [wait.to_plain() for wait in found]}
-    else:
-        lines, plain = explanation_lines(found), found.to_plain()
     if as_json:
-        print_json(plain)
+        print_json(found.to_plain())
     else:
-        print("\n".join(map(printable, lines)))
+        print("\n".join(map(printable, found.lines())))
 
 
 # The command `slotwise history`.
@@ -307,7 +303,7 @@ def _dependent_jobs(what: str) -> list[Job | Described]:
     """The jobs of a workload file if some of them wait for others; otherwise none."""
     if not what.endswith((".yaml", ".yml", ".json")):
         return []
-    jobs = read_source(what).workload.jobs
+    jobs = read_source(what, is_live=True).workload.jobs
     return list(jobs) if any(job.predecessors for job in jobs) else []
 
 
@@ -344,7 +340,7 @@ def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
                 f"--job is for workload files; write {what.partition(':')[0]}:name"
             )
         return {what: staged_graph(what, None)}
-    workload = read_source(what).workload
+    workload = read_source(what, is_live=True).workload
     jobs = {one.id: one for one in workload.jobs if isinstance(one, DataflowJob)}
     if not jobs:
         raise InputError(f"{what}: no job has a dataflow; add one, or name app.py:flow")

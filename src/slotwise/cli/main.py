@@ -16,6 +16,7 @@ from slotwise.cli.commands import (
     show_dataflow,
     show_history,
 )
+from slotwise.cli.defaults import Defaults, options_stated
 from slotwise.cli.logs import show_logs
 from slotwise.cli.options import (
     AggregateName,
@@ -28,6 +29,7 @@ from slotwise.cli.options import (
     grouped,
     objective_asked,
     parse_slots,
+    seconds_option,
 )
 from slotwise.cli.resumed import Resumed
 from slotwise.cli.terminal import (
@@ -36,6 +38,7 @@ from slotwise.cli.terminal import (
     errors,
     print_json,
     results_shown,
+    show_defaults,
     show_plan,
     show_unknown,
 )
@@ -139,10 +142,10 @@ def _plan(
     ] = None,
     budget_seconds: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="How long flex, flowflex or dmrs-best may search; the plan then depends on how"
-            " busy the machine is.",
+        seconds_option(
+            "How long flex, flowflex or dmrs-best may search; the plan then depends on how busy"
+            " the machine is.",
+            0,
         ),
     ] = None,
     budget_steps: Annotated[
@@ -229,6 +232,7 @@ def _simulate(
 @app.command(name="run")
 @grouped
 def _run(
+    context: typer.Context,
     file: File,
     *,
     scheduler: SchedulerName = "flex",
@@ -257,21 +261,30 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
-    resumed = Resumed(file, is_wanted=resume)
+    resumed, defaults = Resumed(file, is_wanted=resume), Defaults.of(file)
     if dry_run:
-        resumed.show_dry_run(read_source(file), as_json=output.as_json)
+        source = read_source(file, is_live=True, defaults=defaults.workload)
+        resumed.show_dry_run(source, as_json=output.as_json)
         return
-    with results_shown(file, output) as (source, results):
+    with results_shown(file, output, defaults) as (source, results):
         if not resumed.show(source):
             return
+        stated = options_stated(context)
+        if "scheduler" not in stated:
+            scheduler = defaults.options.get("scheduler", scheduler)
+        scheduling = scheduling.with_defaults(defaults.options, stated)
         options = scheduling.options(source, output.log)
+        given = parse_slots(slots)
+        if dask is None and not emulate_hosts:
+            given = defaults.slots_for(source, given)
         note = cluster_left_out(source, emulate_hosts, dask)
+        show_defaults(defaults)
         with Progress(errors(), f"{scheduler}, live", note=note) as progress:
             options["progress"] = progress
             result = api.run(
                 source.with_options(overwrite=overwrite),
                 scheduler,
-                slots=parse_slots(slots),
+                slots=given,
                 emulate_hosts=emulate_hosts,
                 dask=dask,
                 dask_slots=dask_slots,
@@ -285,6 +298,7 @@ def _run(
 @app.command(name="compare")
 @grouped
 def _compare(
+    context: typer.Context,
     file: File,
     *,
     schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
@@ -303,13 +317,20 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with results_shown(file, output) as (source, results):
+    defaults = Defaults.of(file) if live else None
+    with results_shown(file, output, defaults) as (source, results):
         named = [name.strip() for name in schedulers.split(",") if name.strip()]
         names = checked_names(named)
         if live:
             truth.refuse_live()
         else:
             source = source.with_options(history=history)
+        given = parse_slots(slots)
+        if defaults is not None:
+            stated = options_stated(context)
+            scheduling = scheduling.with_defaults(defaults.options, stated)
+            given = given if emulate_hosts else defaults.slots_for(source, given)
+            show_defaults(defaults)
         options = scheduling.options(source, output.log)
         titles = [f"{name}, live" for name in names]
         note = cluster_left_out(source, emulate_hosts)
@@ -319,7 +340,7 @@ def _compare(
                 source.with_options(overwrite=overwrite),
                 names,
                 live=live,
-                slots=parse_slots(slots),
+                slots=given,
                 emulate_hosts=emulate_hosts,
                 simulation=truth.simulation(),
                 history=history,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -18,6 +18,7 @@ from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Preemption
+from slotwise.core.units import seconds_or_duration
 from slotwise.insight.report.page import check_report
 from slotwise.running import Options, RunOptions
 from slotwise.sources import Slots, Source
@@ -41,8 +42,31 @@ AggregateName = Annotated[str | None, typer.Option("--aggregate", help="sum or m
 def _described(name: str, kind: Any = None, form: str = "") -> Any:
     """The annotation of an option for a field of `RunOptions`, of its type or another one."""
     own, about, *least = get_args(HINTS[name])
-    option = typer.Option(help=about + form, min=least[0] if least else None)
-    return Annotated[own if kind is None else kind, option]
+    about, lowest = about + form, least[0] if least else None
+    if name in DURATIONS:
+        return Annotated[own, seconds_option(about, lowest)]
+    return Annotated[own if kind is None else kind, typer.Option(help=about, min=lowest)]
+
+
+def seconds_option(help: str, least: float | None = None) -> Any:
+    """An option in seconds, or as a duration such as 5m, of at least this."""
+
+    def parse(text: Any) -> float:
+        """The seconds of the text of an option; a default is a number."""
+        try:
+            seconds = seconds_or_duration(str(text))
+        except ValueError as error:
+            raise typer.BadParameter(f"{text!r}: {error}") from None
+        if least is not None and seconds < least:
+            raise typer.BadParameter(f"{text!r}: expected seconds >= {least:g}")
+        return seconds
+
+    metavar = "SECONDS" if least is None else f"SECONDS>={least:g}"
+    return typer.Option(help=help, parser=parse, metavar=metavar)
+
+
+DURATIONS = ("epoch_seconds", "move_within", "budget_seconds", "retry_delay", "time_limit")
+"""The fields of `RunOptions` that are seconds."""
 
 
 HINTS = get_type_hints(RunOptions, include_extras=True)
@@ -88,6 +112,11 @@ class Scheduling:
 
     def __init__(self, **given: Any) -> None:
         self._given = given
+
+    def with_defaults(self, defaults: Mapping[str, Any], stated: Container[str]) -> Scheduling:
+        """These options, where those that are not `stated` have other defaults."""
+        other = {name: value for name, value in defaults.items() if name not in stated}
+        return Scheduling(**{name: other.get(name, self._given[name]) for name in self._given})
 
     @staticmethod
     def parameters() -> Iterator[tuple[str, Any, Any]]:
@@ -142,7 +171,7 @@ class SimulationOptions(OptionGroup):
     ] = None
     save_seconds: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds that a task asked to stop needs to save its work."),
+        seconds_option("Seconds that a task asked to stop needs to save its work.", 0),
     ] = None
     true_speed: Annotated[
         list[str] | None,
@@ -285,8 +314,8 @@ def parse_waits(text: str | None) -> tuple[float, float] | None:
     """Parse two numbers of seconds: 5,10. Raises InputError."""
     if text is None:
         return None
-    with _expected("--waits", text, "two numbers of seconds, as in 5,10"):
-        rack, any_ = map(float, text.split(","))
+    with _expected("--waits", text, "two numbers of seconds, as in 5,10, or durations"):
+        rack, any_ = map(seconds_or_duration, text.split(","))
     return rack, any_
 
 
@@ -318,7 +347,10 @@ def parse_preemption(text: str | None) -> Preemption | None:
         return None
     example = "as in least=5,fair=30,fraction=0.5,grace=2"
     with _expected("--preempt", text, f"numbers, {example}"):
-        given = {key: float(value) for key, value in _pairs(text)}
+        given = {
+            key: float(value) if key == "fraction" else seconds_or_duration(value)
+            for key, value in _pairs(text)
+        }
     for key in given:
         if key not in PREEMPT_KEYS:
             hint = suggestion(key, PREEMPT_KEYS)
@@ -340,7 +372,7 @@ def parse_outage(text: str) -> Outage:
     with _expected("--outage", text, "a host, an instant and seconds, as in h1=60+30"):
         if not host:
             raise ValueError
-        outage = Outage(host, float(at), float(seconds))
+        outage = Outage(host, seconds_or_duration(at), seconds_or_duration(seconds))
     return outage
 
 

@@ -27,6 +27,7 @@ from typer.models import CommandFunctionType
 from slotwise import api
 from slotwise.backends.local.backend import names_hosts
 from slotwise.backends.signals import ENDING
+from slotwise.cli.defaults import Defaults
 from slotwise.cli.options import OutputOptions
 from slotwise.cli.streams import leave
 from slotwise.core.errors import (
@@ -232,13 +233,18 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 
 @contextmanager
-def results_shown(file: Path, output: OutputOptions) -> Iterator[tuple[Source, list[Result]]]:
+def results_shown(
+    file: Path, output: OutputOptions, defaults: Defaults | None = None
+) -> Iterator[tuple[Source, list[Result]]]:
     """Read a workload, and show the results that the block adds to the list.
 
+    Live work has `defaults`.
     Without results nothing is shown. Exits with 1 if a job failed. If a run is stopped, lost
     or not fully recorded, shows the results so far before the error message.
     """
-    source, results = read_source(file), list[Result]()
+    stated = None if defaults is None else defaults.workload
+    source = read_source(file, is_live=defaults is not None, defaults=stated)
+    results = list[Result]()
     output.check(file)
     try:
         yield source, results
@@ -267,6 +273,12 @@ def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = Non
         f"{left_out} simulations; this run uses the slots of this machine; add --emulate-hosts"
         " to emulate the hosts on it"
     )
+
+
+def show_defaults(defaults: Defaults) -> None:
+    """Print which files of defaults a run uses."""
+    if defaults.files:
+        show_message(f"slotwise: defaults are from {defaults}")
 
 
 def show_unknown(source: Source) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Annotated
+from typing import Annotated, Any
 
 from slotwise.core.errors import (
     POSITIVE,
@@ -22,6 +22,7 @@ from slotwise.core.errors import (
     shown,
 )
 from slotwise.core.resources import Resources
+from slotwise.core.units import Percent
 
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
@@ -268,6 +269,12 @@ class Cluster:
             f"no host has slots for phases of kind {kind!r}; the cluster has slots of kind"
             f" {', '.join(self.capacity)}: add {wanted} slots to a host"
         )
+
+    def part(self, share: Any, kind: str, least: int = 0) -> Any:
+        """The slots that a `Percent` is of those of a kind; any other share as it is."""
+        if not isinstance(share, Percent):
+            return share
+        return share.of_slots(self.capacity[self.slot_kind(kind)], least)
 
 
 def _slots(count: int) -> str:

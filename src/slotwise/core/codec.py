@@ -27,6 +27,7 @@ from slotwise.core.decisions import (
     Queue,
     Reallocate,
     Release,
+    Retry,
     VirtualEnd,
     VirtualJob,
     VirtualTime,
@@ -64,6 +65,9 @@ Plain = dict[str, Any]
 
 OMITTED = {TaskFailed: ("lacks_input", "final"), OutputLost: ("reason",)}
 """Keys that are left out if they are false or empty, as they usually are."""
+
+RETRIES = ("attempts", "retry_delay", "time_limit")
+"""Keys of a job that are left out if it does not state them."""
 
 
 def encode(entry: Event | Decision) -> Plain:
@@ -155,7 +159,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
-        *(Launch, Defer, Preempt, Release, GiveUp),
+        *(Launch, Defer, Preempt, Release, GiveUp, Retry),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
@@ -235,6 +239,7 @@ def encode_job(job: Job) -> Plain:
         **({"after": sorted(job.after)} if job.after else {}),
         **({"after_each": sorted(job.after_each)} if job.after_each else {}),
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
+        **{key: value for key in RETRIES if (value := getattr(job, key)) is not None},
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -255,6 +260,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after=frozenset(plain.get("after", ())),
         after_each=frozenset(plain.get("after_each", ())),
         after_failed=plain.get("after_failed", "cancel"),
+        **{key: plain[key] for key in RETRIES if key in plain},
     )
 
 

@@ -138,7 +138,15 @@ class GiveUp:
     reason: str
 
 
-Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | Release | GiveUp
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """These tasks have failed, and their delays are over: they may run again."""
+
+    phase: PhaseId
+    tasks: tuple[int, ...]
+
+
+Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | Release | GiveUp | Retry
 """All decisions of a scheduler."""
 
 

@@ -5,6 +5,7 @@ SlotwiseError
  ├─ RecordError       what a node of a dataflow wrote is not a record (its task fails)
  ├─ OutputError       a part of the output cannot be written (its task fails)
  ├─ WorkFolderError   intermediate files cannot be written or read (their task fails)
+ ├─ NotRetriedError   a command ended with an exit code that is not retried (its job fails)
  ├─ InputChanged      an input file changed since the job was planned (its job fails)
  │   └─ InputDiffers  it is not the same on one host (its task fails)
  ├─ HostsLostError    all hosts of a run have gone, and no others can join (exit code 1)
@@ -40,6 +41,10 @@ class InputError(SlotwiseError):
 
 class RecordError(SlotwiseError, TypeError):
     """A node wrote something that is not a record, or has an invalid key; names the node."""
+
+
+class NotRetriedError(SlotwiseError):
+    """A command ended with one of the exit codes that its job states in `no_retry`."""
 
 
 class InputChanged(SlotwiseError):
@@ -142,6 +147,9 @@ MAX_NUMBER = 1e12
 
 MIN_NUMBER = 1e-12
 """The minimum of positive numbers; smaller ones are lost in sums."""
+
+MAX_EXIT_CODE = 255
+"""The largest exit code of a process."""
 
 MAX_FLOAT = 1.7e308
 """The largest float, about; an integer may be larger."""

@@ -29,6 +29,7 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
+from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
@@ -285,6 +286,9 @@ class Job:
     after_each    jobs with the same number of tasks, as this job of one phase: task i begins
                   when task i of each of them is done
     after_failed  if one of these jobs fails: "cancel", this job fails, too; "run", it runs
+    attempts      how often a task may be tried; None: as the run states
+    retry_delay   seconds before the second attempt of a task; see `delay_of` for later ones
+    time_limit    seconds for which an attempt may run; then it is stopped and has failed
     """
 
     id: str
@@ -300,6 +304,9 @@ class Job:
     after: frozenset[str] = frozenset()
     after_each: frozenset[str] = frozenset()
     after_failed: AfterFailed = "cancel"
+    attempts: Attempts | None = None
+    retry_delay: RetryDelay | None = None
+    time_limit: TimeLimit | None = None
 
     def __post_init__(self) -> None:
         self._check_types()

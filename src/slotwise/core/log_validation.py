@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, get_args
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Decision, Enqueue, GiveUp, Launch, Release
+from slotwise.core.decisions import Decision, Enqueue, GiveUp, Launch, Release, Retry
 from slotwise.core.events import (
     Event,
     HostAdded,
@@ -145,6 +145,9 @@ class LogValidator:
                 raise ValueError(f"slots is {decision.slots!r}")
         elif isinstance(decision, GiveUp):
             self._finish(decision.job, None)
+        elif isinstance(decision, Retry):
+            for task in decision.tasks:
+                self._check_task(decision.phase, task)
         elif isinstance(decision, Enqueue):
             for host, queue in decision.queues.items():
                 self._check_host(host)

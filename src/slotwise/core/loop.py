@@ -113,4 +113,5 @@ def initial_state(header: Header) -> State:
         attempts_max=header.attempts_max,
         losses_max=header.losses_max,
         reserves=header.rules >= RULES_RESERVING,
+        seed=header.parameters.get("seed", 0),
     )

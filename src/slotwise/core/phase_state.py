@@ -13,7 +13,15 @@ from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
 from slotwise.core.resources import Resources
-from slotwise.core.task_homes import BLOCKED, DONE, DROPPED, PENDING, RUNNING, TaskHomes
+from slotwise.core.task_homes import (
+    BLOCKED,
+    DELAYED,
+    DONE,
+    DROPPED,
+    PENDING,
+    RUNNING,
+    TaskHomes,
+)
 
 # Where tasks of a phase have failed, and on which hosts it therefore begins nothing.
 
@@ -67,7 +75,8 @@ class PhaseState(ShareNode):
     Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
     are done. Then each may run only on the host of the task that it continues. Those of a gated
-    phase are blocked until they are released.
+    phase are blocked until they are released. Failed tasks may be `delayed`: they are not
+    pending until a `Retry`, which follows at the instant that is noted for each.
 
     Each task takes its `request` of one host. `running`, `slots_on_lost_hosts`, `demand` and
     `max_share` count slots, `width` of them for each task. A phase `is_wide` if free slots
@@ -98,11 +107,11 @@ class PhaseState(ShareNode):
     __slots__ = (
         *("_bad_ends", "_cluster", "_cursor", "_excusers", "_is_sensitive", "_returned"),
         *("_status", "_stopped_after", "_tries", "blocked", "counted", "deferred_since"),
-        *("deferred_until", "done", "dropped", "early", "failures", "followers", "group"),
-        *("has_homes", "has_passed", "homes", "id", "is_broken", "is_gang", "is_limited"),
-        *("is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share", "lacks_input"),
-        *("launches", "level", "limits", "max_share", "pending", "phase", "pool"),
-        *("request", "shares", "slot_kind", "stopping", "successors", "waited"),
+        *("deferred_until", "delayed", "done", "dropped", "early", "failures", "followers"),
+        *("group", "has_homes", "has_passed", "homes", "id", "is_broken", "is_gang"),
+        *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
+        *("lacks_input", "launches", "level", "limits", "max_share", "pending", "phase"),
+        *("pool", "request", "shares", "slot_kind", "stopping", "successors", "waited"),
         *("waits_for", "width", "work"),
     )
 
@@ -154,6 +163,7 @@ class PhaseState(ShareNode):
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
+        self.delayed: dict[int, float] = {}
         self._stopped_after: dict[int, float] = {}
         self.failures: PhaseFailures | None = None  # until the first one
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
@@ -448,11 +458,12 @@ class PhaseState(ShareNode):
         return tasks
 
     def block(self, task: int) -> bool:
-        """Make a pending task blocked: its input is not available any more."""
-        if self._status[task] != PENDING:
+        """Make a pending or delayed task blocked: its input is not available any more."""
+        if self._status[task] == PENDING:
+            self.pending -= 1
+        elif self.delayed.pop(task, None) is None:
             return False
         self._status[task] = BLOCKED
-        self.pending -= 1
         self.blocked += 1
         return True
 
@@ -501,6 +512,29 @@ class PhaseState(ShareNode):
         if self.has_homes:
             self.homes.put_back(task)
 
+    def delay(self, tasks: Iterable[int], until: float) -> None:
+        """Make those of these tasks that are pending wait until this instant."""
+        for task in tasks:
+            if self._status[task] == PENDING:
+                self._status[task] = DELAYED
+                self.delayed[task] = until
+                self.pending -= 1
+
+    def due(self, now: float) -> tuple[int, ...]:
+        """The delayed tasks that may run again now."""
+        return tuple(sorted(task for task, until in self.delayed.items() if until <= now))
+
+    def retry(self, tasks: Iterable[int]) -> None:
+        """Make those of these tasks pending that are delayed."""
+        for task in tasks:
+            if self.delayed.pop(task, None) is not None:
+                self._status[task] = PENDING
+                self.pending += 1
+                self.has_passed = False
+                self._returned.append(task)
+                if self.has_homes:
+                    self.homes.put_back(task)
+
     def note_failure(self, task: int, host: str) -> None:
         """A task has failed on a host; another one is better for its next attempt."""
         if self.failures is None:
@@ -533,6 +567,7 @@ def check_phase(phase: PhaseState) -> None:
     assert phase.done == status.count(DONE)
     assert phase.blocked == status.count(BLOCKED)
     assert phase.dropped == status.count(DROPPED)
+    assert phase.delayed.keys() == {t for t, one in enumerate(status) if one == DELAYED}
     assert phase.stopping.keys() <= phase.launches.keys()
     assert 0 <= phase.slots_on_lost_hosts <= phase.running
     assert phase.running <= phase.max_share, "a phase never exceeds its max share"

@@ -25,6 +25,7 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.job import Job, Phase
+from slotwise.core.units import Percent, share_of
 
 PoolPolicy = Literal["fair", "fifo"]
 JobWeights = Literal["stated", "size"]
@@ -90,6 +91,8 @@ class Pool:
     parent       the pool that contains this one, None for one at the top
     preemption   what it does not state, or None, is inherited from the parent; at the top None
                  means that nothing is taken back
+
+    A share may be a part of the cluster, "50%", until the tree is `on` a cluster.
     """
 
     name: str = "default"
@@ -118,21 +121,31 @@ class Pool:
         check_type(what, self.preemption, Preemption | None, remedy)
         for name, least in ("slots_min", 0), ("slots_max", 1):
             shares = getattr(self, name)
-            if is_number(shares):  # One number covers all kinds, as in a workload file.
-                object.__setattr__(self, name, {ANY_KIND: shares})
+            shares = share_of(f"pool {self.name!r}: {name}", shares)
+            if is_number(shares) or isinstance(shares, Percent):
+                shares = {ANY_KIND: shares}  # One covers all kinds, as in a workload file.
             elif not isinstance(shares, Mapping):
                 raise InputError(
                     f"pool {self.name!r}: {name} is {shown(shares)}; give a whole number, or"
                     " one for each kind of slot"
                 )
-            for kind, share in getattr(self, name).items():
+            checked = {}
+            for kind, share in shares.items():
                 check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
                 remedy = f"give a whole number from {least} to {MAX_SLOTS}"
                 what = f"pool {self.name!r}: {name} of kind {kind!r}"
-                check_range(what, share, least, MAX_SLOTS, remedy, whole=True)
+                checked[kind] = share_of(what, share)
+                if not isinstance(checked[kind], Percent):
+                    check_range(what, share, least, MAX_SLOTS, remedy, whole=True)
+            if checked != getattr(self, name):
+                object.__setattr__(self, name, checked)
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
-            if max_share is not None and min_share > max_share:
+            if max_share is None or isinstance(min_share, Percent) != isinstance(
+                max_share, Percent
+            ):
+                continue  # They are compared again when the cluster is known.
+            if min_share > max_share:
                 raise InputError(
                     f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
                     f" slots_max {max_share}; lower one or raise the other"
@@ -142,6 +155,35 @@ class Pool:
     def kinds(self) -> frozenset[str]:
         """The kinds of phases for which it has separate shares."""
         return frozenset(self.slots_min) | frozenset(self.slots_max)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a share is a part of a cluster that is not known yet."""
+        shares: list[object] = [*self.slots_min.values(), *self.slots_max.values()]
+        return any(isinstance(share, Percent) for share in shares)
+
+    def on(self, cluster: Cluster) -> Pool:
+        """This pool with shares in slots of this cluster: a max share has at least one."""
+        if not self.has_parts:
+            return self
+        min_shares, max_shares = (
+            {
+                kind: share.of_slots(_slots_for(kind, cluster, shares), least)
+                if isinstance(share, Percent)
+                else share
+                for kind, share in shares.items()
+            }
+            for least, shares in ((0, self.slots_min), (1, self.slots_max))
+        )
+        return replace(self, slots_min=min_shares, slots_max=max_shares)
+
+
+def _slots_for(kind: str, cluster: Cluster, shares: Iterable[str]) -> int:
+    """The slots of a kind; a plain number is for all kinds without a share of their own."""
+    capacity = cluster.capacity
+    if kind == ANY_KIND:
+        return sum(count for one, count in capacity.items() if one == kind or one not in shares)
+    return capacity.get(kind, capacity.get(ANY_KIND, 0))
 
 
 # Pools as users state them: a list, or a mapping by name.
@@ -314,6 +356,10 @@ class PoolTree(Mapping[str, Pool]):
         for name in wanted:
             self.check_holds_jobs(name)
         return PoolTree([*self._pools.values(), *(Pool(n) for n in wanted if n not in self)])
+
+    def on(self, cluster: Cluster) -> PoolTree:
+        """This tree, in which shares in percent are slots of this cluster."""
+        return PoolTree(pool.on(cluster) for pool in self._pools.values())
 
     def with_preemption(self, preemption: Preemption) -> PoolTree:
         """This tree, in which the pools at the top inherit what they do not state from this."""

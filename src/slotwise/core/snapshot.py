@@ -6,6 +6,7 @@ It holds estimates only: no policy can see how long a task will really take.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from heapq import heappop
 from math import inf
 from typing import Literal
 
@@ -44,6 +45,7 @@ class Snapshot:
                       one
     doomed            the jobs that can no longer succeed and were not given up yet, with the
                       reason
+    delays            the instants at which failed tasks of a phase may run again, as a heap
     broken            the gangs to stop: an attempt has ended without a result, and others
                       still run
     lost              the hosts where nothing can begin: unresponsive ones, and those that will
@@ -58,6 +60,7 @@ class Snapshot:
         self.pools = PoolTree(pools)
         self.now = 0.0
         self.doomed: dict[str, str] = {}
+        self.delays: list[tuple[float, PhaseId]] = []
         self.broken: dict[PhaseId, None] = {}
         self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = self.reallocates_from = -inf
@@ -73,6 +76,20 @@ class Snapshot:
         self._jobs = Jobs(cluster.capacity, self.doomed, over_most)
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
+
+    def next_retry(self) -> tuple[PhaseId, tuple[int, ...]] | None:
+        """A phase with failed tasks whose delays are over, and these tasks.
+
+        Instants that do not matter any more are dropped as they are read.
+        """
+        delays = self.delays
+        while delays and delays[0][0] <= self.now:
+            name = delays[0][1]
+            phase = self._jobs.phases.get(name)
+            if phase and not self._jobs.is_given_up(name.job) and (due := phase.due(self.now)):
+                return name, due
+            heappop(delays)
+        return None
 
     def ready(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""

@@ -25,6 +25,7 @@ from slotwise.core.decisions import (
     Preempt,
     Reallocate,
     Release,
+    Retry,
 )
 from slotwise.core.dependencies import MAX_OVER, predecessor_failed
 from slotwise.core.estimation import DEFAULT_WORK
@@ -64,6 +65,7 @@ from slotwise.core.phase_state import PhaseState, check_phase, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import JobShare, PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
+from slotwise.core.retries import delay_of
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
@@ -103,17 +105,19 @@ class State(Snapshot):
         default_work: float = DEFAULT_WORK,
         reserves: bool = True,
         over_most: int = MAX_OVER,
+        seed: object = 0,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times.
 
         `reserves`: slots that are taken back are reserved for the pool that takes them.
+        `seed`: what the jitter of the delays of failed tasks is drawn from.
         `over_most`: the number of jobs that are over and known to those that wait for them.
         """
         super().__init__(cluster, pools, over_most)
         self._is_closed = False  # No more jobs arrive.
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}
-        self._reserves = reserves
+        self._reserves, self._seed = reserves, seed
         # Of the kinds of slots for which phases waited:
         self._offers: dict[str, LocalityWaitTimer] = {}
         self._learned = Learned(default_work)
@@ -153,6 +157,7 @@ class State(Snapshot):
             Preempt: self._preempt,
             Release: self._release,
             GiveUp: self._give_up,
+            Retry: self._retry,
         }
 
     @property
@@ -192,6 +197,8 @@ class State(Snapshot):
             wake = self.epoch_ends
         if self.is_stale and now < self.reallocates_from < wake:
             wake = self.reallocates_from
+        if self.delays and now < self.delays[0][0] < wake:
+            wake = self.delays[0][0]
         waits = self._waits
         while waits:
             until, phase_id = waits[0]
@@ -267,9 +274,12 @@ class State(Snapshot):
             task = 0 if phase.is_gang else event.task
             count = phase.count_bad_end(task, event.lost)
             is_given_up = self._jobs.is_given_up(phase.job.id)
-            is_over = event.final or count >= self._limits[event.lost]
+            stated = None if event.lost else phase.job.attempts
+            is_over = event.final or count >= (stated or self._limits[event.lost])
             if is_over and not is_given_up:
                 self.doomed[phase.job.id] = event.reason
+            elif phase.job.retry_delay and not event.lost:
+                self._delay(phase, event, count)
         self._forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
@@ -453,7 +463,8 @@ class State(Snapshot):
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""
         self._outdate_queues()
-        if not self._jobs.may_begin(phase.job) or phase.is_ready == phase.has_tasks:
+        waits = not self._jobs.may_begin(phase.job) or (phase.waits_for and not phase.is_ready)
+        if waits or phase.is_ready == phase.has_tasks:
             self._settle(phase, 0)
         elif phase.is_ready:
             self._make_unready(phase)
@@ -541,7 +552,23 @@ class State(Snapshot):
                 self._feed(follower)
         self._forget_if_over(decision.job)
 
+    def _retry(self, decision: Retry) -> None:
+        phase = self._phases[decision.phase]
+        phase.retry(decision.tasks)
+        self._demand_changed(phase)
+        self._settle_gated(phase)
+
     # Changes that involve several parts.
+
+    def _delay(self, phase: PhaseState, event: TaskFailed, failures: int) -> None:
+        """Let a task that has failed, or its whole gang, wait before it runs again."""
+        assert phase.job.retry_delay is not None
+        of = *event.phase, event.task, event.attempt
+        until = event.at + delay_of(phase.job.retry_delay, failures, self._seed, *of)
+        phase.delay(phase.pending_tasks() if phase.is_gang else (event.task,), until)
+        heappush(self.delays, (until, phase.id))
+        self._demand_changed(phase)
+        self._settle_gated(phase)
 
     def _feed(self, follower: PhaseState, tasks: Iterable[int] | None = None) -> None:
         """Let those of these tasks begin for which the same tasks of other jobs are done.
@@ -581,6 +608,8 @@ class State(Snapshot):
             phase.note_failure(event.task, ended[0].host)
         if phase.is_gang:
             self._break(phase)
+            if phase.delayed:  # The whole gang runs again at once.
+                phase.delay((event.task,), max(phase.delayed.values()))
         self._block_if_early(phase, event.task)
         self._settle_end(phase, ended[0])
         if phase.is_ready and not phase.has_tasks:
@@ -740,8 +769,8 @@ class State(Snapshot):
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
-        if phase.blocked or phase.is_open:
-            return  # Its other tasks continue tasks that are not done, or were not added yet.
+        if phase.blocked or phase.delayed or phase.is_open:
+            return  # Its other tasks continue tasks that are not done, or come later.
         if not self._jobs.is_given_up(phase.job.id):
             for other in release_successors(phase):
                 self._make_ready(other)

@@ -13,7 +13,7 @@ from slotwise.core.decisions import Locality
 from slotwise.core.job import Block
 from slotwise.core.placement import PlacedBlocks
 
-PENDING, RUNNING, DONE, BLOCKED, DROPPED = range(5)
+PENDING, RUNNING, DONE, BLOCKED, DROPPED, DELAYED = range(6)
 """The status of a task."""
 
 
@@ -69,9 +69,9 @@ class TaskHomes:
             self.put_back(task)
 
     def has_pinned_to(self, host: str) -> bool:
-        """Whether a pending task may run only on this host."""
+        """Whether a pending or delayed task may run only on this host."""
         return any(
-            where == host and self._status[task] == PENDING
+            where == host and self._status[task] in (PENDING, DELAYED)
             for task, where in self._pinned.items()
         )
 

@@ -134,7 +134,7 @@ class UnbegunColumns:
         """The columns at this instant."""
         found = self._found
         if found is None:
-            self._phases = [phase for phase in self.phases_left if phase.pending]
+            self._phases = [phase for phase in _plannable(self.phases_left) if phase.pending]
             found = _columns(self._phases)
         else:
             pending = [phase.pending for phase in self._phases]
@@ -167,6 +167,25 @@ class UnbegunColumns:
             found.expected[is_left],
             (is_left.cumsum() - 1)[largest],
         )
+
+
+def _plannable(phases: Sequence[PhaseState]) -> Sequence[PhaseState]:
+    """Those of these phases that do not wait for failed tasks in their delays.
+
+    These would keep hosts idle if they were in queues. The phases of each job are in
+    topological order.
+    """
+    if not any(phase.delayed for phase in phases):
+        return phases
+    held: set[PhaseId] = set()
+    found = []
+    for phase in phases:
+        waits = any(PhaseId(phase.id.job, name) in held for name in phase.waits_for)
+        if waits or phase.delayed:
+            held.add(phase.id)
+        if not waits:
+            found.append(phase)
+    return found
 
 
 def _columns(phases: Sequence[PhaseState]) -> Unbegun:

@@ -8,10 +8,12 @@ describes them.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from slotwise.core.codec import encode_pool
 from slotwise.core.errors import MissingExtraError
+from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 
 try:
@@ -33,13 +35,16 @@ def install(client: Any, **options: Any) -> None:
 
     `options` are those of `GateOptions` in plain form: `scheduler="fair"`, `pools=[{"name":
     "reports", "slots_min": 2}]`. Pools may also be `slotwise.Pool` objects, or be stated by
-    name with a weight or keys: `pools={"reports": 2}`. By default the options are those under
+    name with a weight or keys: `pools={"reports": 2}`. The objective may be a
+    `slotwise.Objective`, or the name of a penalty. By default the options are those under
     `slotwise:` in the configuration of Dask. InputError for invalid options.
     slotwise must be installed in the environment of the scheduler.
     """
     pools = options.get("pools")
     if isinstance(pools, list | tuple):
         options["pools"] = [encode_pool(one) if isinstance(one, Pool) else one for one in pools]
+    if isinstance(options.get("objective"), Objective):
+        options["objective"] = asdict(options["objective"])
     gate = Gate(GateOptions.of_mapping(options) if options else GateOptions.configured())
     if not client.run_on_scheduler(_has_gate, gate.options):
         client.register_plugin(gate, name=Gate.name)

@@ -27,7 +27,17 @@ from bokeh.plotting import figure
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
 from slotwise.dask.status import GateStatus, PoolSample, PoolShare
-from slotwise.insight.report.text import BAD, BEST, INK, MUTED, POOLS, cycle
+from slotwise.insight.report.text import (
+    BAD,
+    BEST,
+    INK,
+    MUTED,
+    POOLS,
+    counted,
+    cycle,
+    number,
+    seconds,
+)
 
 REFRESH_MILLISECONDS = 1_000
 
@@ -41,6 +51,8 @@ PROGRESS = f"""
 <div style="background:{BEST};border-radius:4px;height:12px;width:<%= value %>%"></div></div>
 """
 
+SECONDS = "<%= value.toFixed(1) %> s"
+
 LEGEND = (
     f'<span style="color:{POOLS[0]}">■</span> used&ensp;'
     f'<span style="color:{INK}"><b>―</b></span> entitled&ensp;'
@@ -48,16 +60,23 @@ LEGEND = (
 )
 
 COLUMNS = (
-    ("name", "computation", 150, StringFormatter()),
-    ("pool", "pool", 90, StringFormatter()),
+    ("name", "computation", 110, StringFormatter()),
+    ("pool", "pool", 70, StringFormatter()),
     ("state", "state", 70, StringFormatter()),
-    ("seconds", "seconds", 70, NumberFormatter(format="0,0.0")),
+    ("seconds", "time since arrival", 120, HTMLTemplateFormatter(template=SECONDS)),
     ("progress", "progress", 120, HTMLTemplateFormatter(template=PROGRESS)),
-    ("tasks", "done", 90, StringFormatter()),
-    ("running", "slots", 50, StringFormatter()),
-    ("entitled", "entitled", 70, NumberFormatter(format="0,0.0")),
-    ("reason", "why it does not hold more", 560, StringFormatter()),
+    ("tasks", "tasks done", 90, StringFormatter()),
+    ("running", "slots held", 80, StringFormatter()),
+    ("entitled", "slots entitled", 100, NumberFormatter(format="0,0.0")),
+    ("reason", "why it does not hold more", 440, StringFormatter()),
 )
+"""Field, title, least width in pixels and format of each column."""
+
+CHARACTER = 7
+"""The pixels of a character in a table, rounded up."""
+
+IN_SECONDS = frozenset({"response", "tardiness", "lateness", "makespan"})
+"""The penalties whose costs are times."""
 
 
 class PoolPictures:
@@ -123,6 +142,7 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
             for field, title, width, formatter in COLUMNS
         ],
         index_position=None,
+        autosize_mode="none",  # Where the page is narrow, the table scrolls within itself.
         sizing_mode="stretch_width",
         height=420,
     )
@@ -131,6 +151,8 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
         facts.text = _facts(status)
         pools.update(status)
         rows.data = _rows(status.computations)
+        for one in table.columns:
+            one.width = max(one.width, _width(rows.data[one.field]))
 
     _show(scheduler, doc, update, facts)
     doc.add_root(column(facts, pools.root, table, sizing_mode="stretch_width"))
@@ -168,16 +190,25 @@ def _show(
     doc.theme = BOKEH_THEME
 
 
+def _width(cells: Sequence[Any]) -> int:
+    """The pixels that the longest text of a column needs."""
+    return max(
+        (CHARACTER * len(cell) + 16 for cell in cells if isinstance(cell, str)), default=0
+    )
+
+
 def _facts(status: GateStatus) -> str:
     gate = f"<b>slotwise</b>: scheduler {escape(status.scheduler)}"
     gate += f", objective {escape(status.objective)}"
     if status.is_open:
         gate = f'<b style="color:{BAD}">The gate is open: Dask runs all tasks without it.</b>'
-    more = f" {status.more:,} more computations are not listed." if status.more else ""
+    more = f" Not listed: {counted(status.more, 'more computation')}." if status.more else ""
+    show = seconds if status.objective.rpartition(" ")[2] in IN_SECONDS else number
     return (
-        f"<p>{gate}. {status.used:,} of {status.slots:,} slots used, {status.held:,} tasks"
-        f" held. {status.completed:,} computations completed with value {status.value:,.4g};"
-        f" lower bound {status.lower_bound:,.4g}.{more}</p>"
+        f"<p>{gate}. {status.used:,} of {counted(status.slots, 'slot')} used,"
+        f" {counted(status.held, 'task')} held. {counted(status.completed, 'computation')}"
+        f" completed with value {show(status.value)}; lower bound"
+        f" {show(status.lower_bound)}.{more}</p>"
         f'<p style="color:{MUTED}">{LEGEND}</p>'
     )
 

@@ -25,9 +25,14 @@ For adaptive clusters (`serving.py`), which otherwise grow for all tasks that ar
 Scheduler.adaptive_target, .handlers["adaptive_target"]  wrapped
 Scheduler.unrunnable                                     the tasks in the state "no-worker"
 
+To refuse wrong options (`preload.py`) of a scheduler in the process of a user:
+
+Scheduler.close                                          wrapped once
+
 To show the gate (`serving.py`, `dashboard.py`), without which it works:
 
 Scheduler.handlers                                       Dask's extensions add handlers to it
+Scheduler.log_event                                      a documented method
 Scheduler.http_application                               for a page and JSON by HTTP
 distributed.dashboard.core.BokehApplication              a function without an underscore
 distributed.dashboard.scheduler.template_variables       the same; entries are added to its menu

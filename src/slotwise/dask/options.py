@@ -15,7 +15,7 @@ import dask.config
 from pydantic import Field, ValidationError, field_validator
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.errors import InputError, Positive, Seconds, as_name, suggestion
+from slotwise.core.errors import InputError, Positive, as_name, suggestion
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
@@ -26,6 +26,7 @@ from slotwise.running import RunOptions, RunSpec
 from slotwise.sources import Source
 from slotwise.workload.file import build_objective, build_pools
 from slotwise.workload.schema import (
+    Duration,
     Entry,
     Listed,
     Name,
@@ -101,7 +102,7 @@ class AnnotationEntry(Entry):
 
     pool: Name | None = None
     weight: Positive = 1.0
-    deadline: Seconds | None = None
+    deadline: Duration | None = None
     priority: Priority = "normal"
 
 
@@ -128,6 +129,11 @@ class GateOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pools", pools_of(self.pools))
+        if parts := [pool.name for pool in self.pools if pool.has_parts]:
+            raise InputError(
+                f"pool {parts[0]!r}: a share is a part of the cluster, whose workers come and"
+                " go; give a number of slots"
+            )
 
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:

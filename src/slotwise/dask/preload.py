@@ -7,6 +7,7 @@ the requested gate would be a surprise, so invalid options end the scheduler her
 from __future__ import annotations
 
 import asyncio
+import atexit
 import sys
 from typing import Any, NoReturn
 
@@ -80,22 +81,34 @@ async def dask_setup(scheduler: Any, options: GateOptions | click.ClickException
 
 
 class _Refusal(SchedulerPlugin):
-    """Makes the start of the scheduler fail, with an error for its user."""
+    """Makes the start of the scheduler fail, with an error for its user.
+
+    Dask closes the scheduler and raises "Scheduler failed to start" in place of the error. An
+    error of `close` is passed on instead, and a cluster ends its own message with it.
+    """
 
     def __init__(self, message: str) -> None:
-        self._message = message
+        self._error = InputError(message)
 
     async def start(self, scheduler: Any) -> NoReturn:
         """Fail; called by Dask when the scheduler starts."""
-        raise InputError(self._message)
+        close = scheduler.close
+
+        async def close_and_fail(*args: Any, **kwargs: Any) -> NoReturn:
+            scheduler.close = close
+            await close(*args, **kwargs)
+            raise self._error
+
+        scheduler.close = close_and_fail
+        raise self._error
 
 
 async def _exit(error: click.ClickException) -> NoReturn:
-    """End the process with a message, as for invalid arguments.
+    """End the process, as for invalid arguments, with a message after all that Dask logs.
 
     SystemExit within a task would be logged with a traceback.
     """
-    error.show()
+    atexit.register(error.show)
     asyncio.get_running_loop().call_soon(sys.exit, error.exit_code)
     while True:
         await asyncio.sleep(1)  # Until the loop ends.

@@ -38,7 +38,9 @@ def status(client: Any) -> Any:
 
 
 async def _ask(client: Any) -> GateStatus:
-    plain = await getattr(client.scheduler, OPERATION)()
+    # Without a handler, Dask would log a traceback in the scheduler.
+    is_served = await client.scheduler.events(topic=OPERATION)
+    plain = await getattr(client.scheduler, OPERATION)() if is_served else None
     if not isinstance(plain, dict):
         raise InputError("this scheduler has no gate; call slotwise.dask.install(client)")
     return GateStatus.of_plain(plain)
@@ -54,6 +56,7 @@ def serve(scheduler: Any) -> None:
         return None if gate is None else gate.status().to_plain()
 
     scheduler.handlers[OPERATION] = handle
+    scheduler.log_event(OPERATION, "served")
     try:
         hide_limited(scheduler, lambda: scheduler.plugins.get("slotwise"))
     except Exception:

@@ -19,8 +19,10 @@ from zlib import crc32
 
 from slotwise import task as running
 from slotwise.core.errors import (
+    MAX_EXIT_CODE,
     MAX_NUMBER,
     InputError,
+    NotRetriedError,
     OutputError,
     SlotwiseError,
     check_encodable,
@@ -32,6 +34,7 @@ from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
+from slotwise.jobs.endings import OomKills, signalled
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
 from slotwise.jobs.work_folder import work_folder_name
@@ -50,7 +53,14 @@ TAIL_BYTES, TAIL_LINES = 4000, 10
 """The maximum size of the end of stderr in the message about a failed command."""
 
 ENDING_SECONDS = 5.0
-"""How long a task waits for processes that it has killed to end."""
+"""How long a task waits for processes that it has killed to end, and how long a command may
+take to end after the SIGTERM at its time limit."""
+
+SHELL_SIGNAL = 128
+"""A shell exits with this code plus the number of the signal that has ended its command."""
+
+KILLED = (-signal.SIGKILL, SHELL_SIGNAL + signal.SIGKILL)
+"""The exit codes of a command that SIGKILL has ended, or of a shell that reports it."""
 
 ONE_CORE = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -89,6 +99,7 @@ class CommandRunner:
     environ  the environment of this machine; on another host, the command gets the environment
              of the agent
     env      additional variables
+    no_retry the exit codes after which no further attempt is made
     """
 
     job: str
@@ -97,16 +108,19 @@ class CommandRunner:
     cwd: str
     environ: Mapping[str, str]
     env: Mapping[str, str]
+    no_retry: frozenset[int] = frozenset()
 
     def __call__(self, task: int, attempt: int, files: tuple[str, str] | None) -> None:
         """Run the command to its end. Raises SlotwiseError unless it exits with 0.
+
+        After an exit code of `no_retry` that is a NotRetriedError.
 
         `files` are the paths for stdout and stderr. Without them the command writes to those of
         the worker.
         If the task is asked to stop, all processes of the command get SIGTERM, and the task
         ends when they have ended. Otherwise, processes that outlive the command are killed.
         """
-        before = frozenset(children(os.getpid()))
+        before, kills = frozenset(children(os.getpid())), OomKills()
         handles = signal.signal(
             signal.SIGCHLD, signal.SIG_DFL
         )  # An earlier call may ignore it.
@@ -125,7 +139,9 @@ class CommandRunner:
         if code and running.stop_requested():
             running.stop()
         if code:
-            raise SlotwiseError(f"{said}the command {_ended(code)}")
+            kind = NotRetriedError if code in self.no_retry else SlotwiseError
+            hint = kills.hint() if code in KILLED else ""
+            raise kind(f"{said}the command {_ended(code)}{hint}")
 
     def _run(
         self, task: int, attempt: int, opened: Sequence[BinaryIO], before: frozenset[int]
@@ -186,6 +202,7 @@ class Commands(Execution):
     """
 
     is_shown = False
+    ending_seconds = ENDING_SECONDS
 
     def __init__(
         self, job: Job, runner: CommandRunner, output: str | None, *, overwrite: bool = False
@@ -320,6 +337,7 @@ def plan_commands(
     overwrite: bool = False,
     slots_min: int = 0,
     slots_max: int | None = None,
+    no_retry: Sequence[int] = (),
     base_dir: str | Path | None = None,
     **about: Any,
 ) -> Commands:
@@ -348,6 +366,7 @@ def plan_commands(
         check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)
     check_path(f"job {job_id!r}: cwd", cwd)
     _check_env(job_id, {} if env is None else env)
+    _check_codes(job_id, no_retry)
     place = None
     if output is not None:
         if not str(output) or "://" in str(output):
@@ -359,7 +378,9 @@ def plan_commands(
     each = None if work is None else work / tasks
     phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
-    runner = CommandRunner(job_id, words, tasks, folder, dict(os.environ), dict(env or {}))
+    runner = CommandRunner(
+        job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)
+    )
     return Commands(Job(job_id, (phase,), **about), runner, place, overwrite=overwrite)
 
 
@@ -382,6 +403,17 @@ def _check_env(job_id: str, env: object) -> None:
                 " characters"
             )
         check_encodable(f"job {job_id!r}: env", f"{name}={value}")
+
+
+def _check_codes(job_id: str, codes: object) -> None:
+    """Raise InputError unless they are exit codes."""
+    if not isinstance(codes, list | tuple | set | frozenset | range):
+        raise InputError(
+            f"job {job_id!r}: no_retry is {shown(codes)}; give a list of exit codes, as in [2]"
+        )
+    for code in codes:
+        remedy = f"give whole numbers from 0 to {MAX_EXIT_CODE}"
+        check_range(f"job {job_id!r}: no_retry", code, 0, MAX_EXIT_CODE, remedy, whole=True)
 
 
 def _name(task: int, file: str) -> str:
@@ -430,11 +462,12 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 def _ended(code: int) -> str:
-    if code > 0:
-        return f"exited with code {code}"
+    if code < 0:
+        return signalled(-code)
     with suppress(ValueError):
-        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
-    return f"was killed by signal {-code}"
+        name = signal.Signals(code - SHELL_SIGNAL).name
+        return f"exited with code {code}, as a shell does after {name}"
+    return f"exited with code {code}"
 
 
 def _opened(path: str) -> BinaryIO:

@@ -37,6 +37,9 @@ class Execution(ABC):
     is_shown = True
     """Whether the terminal shows what tasks print."""
 
+    ending_seconds = 0.0
+    """Seconds in which an attempt may end by itself after its time limit; then it is killed."""
+
     unpickles = False
     """Whether results are unpickled in this process. If not, `finished` gets the bytes that a
     task returns, and for anything else the pickle that its worker made of it."""
@@ -109,7 +112,10 @@ class Execution(ABC):
         """Note the file with the output of an attempt; `finished` is called next."""
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Store the return value of an attempt. The first to finish wins. May raise OSError."""
+        """Store the return value of an attempt. The first to finish wins. May raise OSError.
+
+        Raises FailedAttemptError if the attempt has failed all the same.
+        """
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """Return the seconds for which an attempt that has just finished copied or waited.
@@ -118,8 +124,11 @@ class Execution(ABC):
         """
         return 0.0
 
-    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
-        """Whether a task counts as done although its attempt failed or was lost."""
+    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool, is_own: bool) -> bool:
+        """Whether a task counts as done although its attempt failed or was lost.
+
+        `is_own`: the task itself has ended the process in which the attempt was lost.
+        """
         return False
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
@@ -240,6 +249,10 @@ class LostInputError(BaseException):
 
     def __str__(self) -> str:
         return f"{self.place} {self.why}"
+
+
+class FailedAttemptError(Exception):
+    """An attempt whose result has arrived has failed; the message is the reason."""
 
 
 class LostAttemptError(BaseException):

@@ -33,7 +33,13 @@ from slotwise.core.pools import Pool
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.adjusting import adjust, first_in_order
 from slotwise.policy.allocator import Allocator, reads_finish, serves_in_turn
-from slotwise.policy.assignment.assigner import Assigner, Greedy, give_up, stop_broken
+from slotwise.policy.assignment.assigner import (
+    Assigner,
+    Greedy,
+    give_up,
+    retry,
+    stop_broken,
+)
 from slotwise.policy.assignment.delay import Delay
 from slotwise.policy.assignment.preemption import preempt, serve_reserved
 from slotwise.policy.claims import all_claims, share_out
@@ -90,6 +96,8 @@ class Scheduler:
             return give_up(snapshot)
         if snapshot.broken:
             return stop_broken(snapshot)
+        if snapshot.delays and (due := retry(snapshot)):
+            return due
         now = snapshot.now
         is_stale = snapshot.is_stale and now >= snapshot.reallocates_from
         if is_stale or (now >= snapshot.epoch_ends and self._may_differ(snapshot)):

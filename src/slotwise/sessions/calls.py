@@ -86,6 +86,9 @@ class Binding:
     priority: str = "normal"
     slots: int = 1
     slots_max: int | None = None
+    attempts: int | None = None
+    retry_delay: float | None = None
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         for what in ("name", "pool", "priority"):
@@ -108,6 +111,9 @@ class Binding:
             self.weight,
             self.deadline,
             priority=self.priority,
+            attempts=self.attempts,
+            retry_delay=self.retry_delay,
+            time_limit=self.time_limit,
         )
 
 

@@ -8,6 +8,7 @@ from slotwise.core.errors import InputError, check_number, check_seconds, check_
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
+from slotwise.core.units import seconds_of
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
 
@@ -18,7 +19,7 @@ def change_job(
     priority: str | None,
     weight: float | None,
     pool: str | None,
-    deadline: float | None,
+    deadline: float | str | None,
 ) -> None:
     """Change the properties of a job that are not None. See `Session.change`."""
     if not isinstance(future, Future) or not future.is_of(intake):
@@ -31,8 +32,9 @@ def change_job(
             check_text(what, text)
     if weight is not None:
         check_number("weight", weight)
-    if deadline is not None:
-        check_seconds("deadline", deadline)
+    due = seconds_of("deadline", deadline)
+    if due is not None:
+        check_seconds("deadline", due)
     if pool is not None:
         intake.warn_of_pool(pool)
     state = intake.state
@@ -46,7 +48,7 @@ def change_job(
                 old.priority if priority is None else priority,
                 old.weight if weight is None else weight,
                 old.pool if pool is None else pool,
-                old.deadline if deadline is None else now + deadline,
+                old.deadline if due is None else now + due,
             )
             pools = state.pools.with_pools([event.pool])
             check_fits(event.applied_to(old), state.cluster, pools)
@@ -61,13 +63,13 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
 
     def change() -> None:
         with intake.lock:
-            tree = PoolTree(given)
+            tree = PoolTree(given).on(intake.state.cluster)
             jobs = intake.jobs_left()
             tree.with_pools(sorted({job.pool for job in jobs}))
             for job in jobs:
                 check_fits(job, intake.state.cluster, tree)
             intake.pools = tree
-            intake.loop.on_event(PoolsChanged(intake.now, given))
+            intake.loop.on_event(PoolsChanged(intake.now, tuple(tree.values())))
 
     intake.loop.ask(change)
 

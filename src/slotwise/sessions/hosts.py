@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -177,7 +178,7 @@ def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
     if not isinstance(folder, str | os.PathLike):
         raise InputError(f"folder is {folder!r}; expected a path, as a string or a Path")
     if isinstance(entry, Mapping):
-        entry = read_job(entry, slots, Path(folder))
+        entry = read_job(entry, slots, Path(folder), now=datetime.now())
     stated = entry if isinstance(entry, Job | Described) else getattr(entry, "job", None)
     if not isinstance(stated, Job | Described) or isinstance(entry, type):
         raise InputError(

@@ -18,6 +18,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
+from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation, Explanations
 from slotwise.insight.report.notebook import notebook_display
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
@@ -91,6 +92,8 @@ class Session:
     budget_seconds  the approximate time for which flex may search at each decision; None: flex
                     decides
     attempts_max    how often a task may fail before its job does
+    retry_delay     seconds before the second attempt of a task that has failed
+    time_limit      seconds for which an attempt may run, also of a call
     log             file to write the log to
     keep            whether to keep the log and what tasks print, for `slotwise logs`, as by
                     default; or the path of the folder for them
@@ -130,7 +133,9 @@ class Session:
         except BaseException:
             place.discard()
             raise
-        self._single = CallSubmitter(self._intake, Binding(), grows=False)
+        self._limits = {"retry_delay": given.retry_delay, "time_limit": given.time_limit}
+        binding = Binding(**self._limits)
+        self._single = CallSubmitter(self._intake, binding, grows=False)
         close_at_exit(self._intake)
         self._drops = weakref.finalize(self, close_unused, self._intake)
         self._drops.atexit = False
@@ -152,17 +157,25 @@ class Session:
         name: str = "executor",
         pool: str = "default",
         weight: float = 1.0,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
         priority: str = "normal",
         slots: int = 1,
         slots_max: int | None = None,
+        attempts: int | None = None,
+        retry_delay: float | str | None = None,
+        time_limit: float | str | None = None,
         ahead: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
-        deadline   seconds after the first call
+        deadline   seconds after the first call, or a duration such as "5m"
         slots      the slots of one host that each call occupies, with as many processors
         slots_max  the most slots that its calls hold at once
+        attempts   how often a call may be tried. By default an exception is its result at once,
+                   and only a call that loses its worker process is repeated
+        retry_delay  seconds before the second attempt; they double before each further one
+        time_limit   seconds for which an attempt may run; then its worker process is killed
+
         ahead      how many calls Dask submits before the first of them ends; by default the
                    number of slots, with which the scheduler does not know the size of the job
 
@@ -170,7 +183,15 @@ class Session:
         has.
         """
         self._intake.check_open(had_waited=False)
-        binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
+        due = seconds_of("deadline", deadline)
+        stated = {
+            "retry_delay": seconds_of("retry_delay", retry_delay),
+            "time_limit": seconds_of("time_limit", time_limit),
+        }
+        limits = self._limits | {key: one for key, one in stated.items() if one is not None}
+        binding = Binding(
+            name, pool, weight, due, priority, slots, slots_max, attempts, **limits
+        )
         job = binding.job(grows=True)
         self._intake.check_job(job)
         if ahead is not None:
@@ -265,6 +286,7 @@ class Session:
             )
         jobs: Any = (arriving(entry, intake.now, intake.unused),)
         source = Source(Workload(jobs, folder=Path(folder)), intake.learning.rates)
+        source = source.with_options(**self._limits)
         cluster = intake.state.cluster
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
             warn_user(f"{wrong}: no task is near that input")
@@ -290,12 +312,12 @@ class Session:
         priority: str | None = None,
         weight: float | None = None,
         pool: str | None = None,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
     ) -> None:
         """Change the given properties of a job while it runs.
 
-        `deadline` is in seconds from now. Running tasks continue. No effect on a job that is
-        over. InputError for a value that no job can have.
+        `deadline` is in seconds from now, or a duration such as "5m". Running tasks continue.
+        No effect on a job that is over. InputError for a value that no job can have.
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import inf
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -27,6 +28,8 @@ from slotwise.core.files import other_kind
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, Preemption
+from slotwise.core.units import Percent
+from slotwise.workload.dates import Clock
 from slotwise.workload.schema import (
     COMMAND_KEYS,
     DATAFLOW_KEYS,
@@ -50,6 +53,7 @@ from slotwise.workload.text import (
     place,
     read_text,
     real_path,
+    short,
 )
 from slotwise.workload.workload import (
     PROPERTIES,
@@ -63,14 +67,22 @@ from slotwise.workload.workload import (
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
 
-def read_workload(path: str | FilePath) -> Workload:
+def read_workload(
+    path: str | FilePath,
+    *,
+    now: datetime | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Workload:
     """Read a workload file in YAML or JSON.
 
-    Raises InputError, whose message names the place, the value and the remedy.
+    `now` is for live work, whose clock begins at this instant: dates and times of day in the
+    file become seconds from then. Without it the file must state its `start` to have them.
+    `defaults` are values of keys that the file may leave out. Raises InputError, whose message
+    names the place, the value and the remedy.
     """
     try:
         text = read_text(path, "a workload file")
-        return _parse(text, FilePath(path).parent, f"{path}: ")
+        return _parse(text, FilePath(path).parent, _now(now), f"{path}: ", defaults)
     except InputError as error:
         if kind := other_kind(path, "a workload file"):
             raise InputError(f"{path}: this is {kind}; name a workload file") from error
@@ -82,25 +94,40 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
 
     Raises InputError as `read_workload` does.
     """
-    return _parse(text, folder or FilePath())
+    return _parse(text, folder or FilePath(), None)
 
 
 def read_job(
-    stated: Mapping[str, object], slots: int, folder: FilePath | None = None
+    stated: Mapping[str, object],
+    slots: int,
+    folder: FilePath | None = None,
+    *,
+    now: datetime | None = None,
 ) -> Job | Described:
     """Read a job from a mapping with the keys of an entry of `jobs` in a workload file.
 
-    It may name any pool. Work without a number of tasks is cut for this number of slots.
-    Raises InputError as `read_workload` does.
+    It may name any pool. Work without a number of tasks is cut for this number of slots. `now`
+    is that of `read_workload`. Raises InputError as that does.
     """
     job = dict(stated)
     pool = job.get("pool", "default")
     pools = [{"name": pool}] if isinstance(pool, str) and pool and pool != "default" else []
     data = {"slotwise": 1, "cluster": {"slots": slots}, "pools": pools, "jobs": [job]}
-    return _validated(data, Lines(""), folder or FilePath()).jobs[0]
+    return _validated(data, Lines(""), folder or FilePath(), _now(now)).jobs[0]
 
 
-def _parse(text: str, folder: FilePath, file: str = "") -> Workload:
+def _now(now: datetime | None) -> Clock | None:
+    """The clock of live work, in the zone of this machine."""
+    return None if now is None else Clock(now.astimezone(), is_now=True)
+
+
+def _parse(
+    text: str,
+    folder: FilePath,
+    clock: Clock | None,
+    file: str = "",
+    defaults: Mapping[str, Any] | None = None,
+) -> Workload:
     """Parse the text of a workload file. Messages begin with `file`."""
     try:
         data, lines = parse_text(text)
@@ -108,7 +135,7 @@ def _parse(text: str, folder: FilePath, file: str = "") -> Workload:
             raise InputError(
                 "the file must contain keys and values; begin it with `slotwise: 1`"
             )
-        workload = _validated(data, lines, folder)
+        workload = _validated({**(defaults or {}), **data}, lines, folder, clock)
         numbers = {job.id: number for number, job in enumerate(workload.jobs)}
         for job, what in dependency_faults(workload.jobs):
             raise InputError(f"{place(('jobs', numbers[job], 'after'), lines)}: {what}")
@@ -133,14 +160,26 @@ class _JobPlaces:
         return f"{self.file}{place(('jobs', self.numbers[job]), self.lines)}: "
 
 
-def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload:
+def _validated(
+    data: dict[str, Any], lines: Lines, folder: FilePath, clock: Clock | None
+) -> Workload:
+    if "start" in data:
+        clock = _stated_clock(data["start"], lines)
     try:
-        entry = WorkloadEntry.model_validate(data)
+        entry = WorkloadEntry.model_validate(data, context={"clock": clock})
     except ValidationError as error:
         raise InputError(complaint(error, data, lines)) from error
     for where, what in _cross_faults(entry):
         raise InputError(f"{place(where, lines)}: {what}")
     return build(entry, data, lines, folder)
+
+
+def _stated_clock(start: object, lines: Lines) -> Clock:
+    try:
+        return Clock.stated(start)
+    except ValueError as error:
+        where = place(("start",), lines)
+        raise InputError(f"{where} is {short(repr(start))}: {error}") from None
 
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
@@ -415,13 +454,22 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
         cluster.check_slots(entry.kind, entry.slots)
+    slots_min: Any = entry.slots_min
+    slots_max: Any = entry.slots_max
+    if cluster is not None:
+        slots_min = cluster.part(slots_min, entry.kind)
+        slots_max = cluster.part(slots_max, entry.kind, 1)
+    elif isinstance(slots_min, Percent) or isinstance(slots_max, Percent):
+        raise InputError(
+            "a part of the cluster needs it in the file; state cluster, or numbers"
+        )
     return Phase(
         name=entry.name,
-        tasks=_tasks(entry, cluster, block_bytes),
+        tasks=_tasks(entry, cluster, block_bytes, slots_max),
         kind=entry.kind,
         after=frozenset(entry.after),
-        slots_min=entry.slots_min,
-        slots_max=entry.slots_max,
+        slots_min=slots_min,
+        slots_max=slots_max,
         slow_start=entry.slow_start,
         copy=entry.copying,
         continues=entry.continues,
@@ -430,12 +478,14 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
     )
 
 
-def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Tasks:
+def _tasks(
+    entry: PhaseEntry, cluster: Cluster | None, block_bytes: int, slots_max: int | None
+) -> Tasks:
     blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
     # Work without a number of tasks is cut into as many tasks as may run together.
     everywhere = max(1, cluster.capacity[cluster.slot_kind(entry.kind)]) if cluster else 1
-    count = entry.tasks or max(1, (entry.slots_max or everywhere) // entry.slots)
+    count = entry.tasks or max(1, (slots_max or everywhere) // entry.slots)
     assert entry.work is not None
     return Tasks(count, entry.work / count, blocks)

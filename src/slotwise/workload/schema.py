@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -12,12 +12,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from slotwise.core.cluster import GRACE_SECONDS, Count, Slots
 from slotwise.core.errors import (
+    MAX_EXIT_CODE,
     MAX_NUMBER,
     NAME_LENGTH,
     NAME_PATTERN,
@@ -38,6 +40,9 @@ from slotwise.core.job import (
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
+from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
+from slotwise.core.units import Percent, duration, size
+from slotwise.workload.dates import Clock, instant
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
 
 # Types of values and strict validation, common to all entries of a workload file.
@@ -64,6 +69,37 @@ Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS
 HostsByPath = dict[Place, Annotated[list[Name], Field(min_length=1)]]
 InputHosts = HostsByPath | Annotated[Place, AfterValidator(_source_of_hosts)]
 Cost = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+
+# Numbers with units, which are text in the file.
+
+
+def _with(convert: Callable[[str], float]) -> BeforeValidator:
+    """Text is converted to a number; any other value is as it is."""
+    return BeforeValidator(lambda value: convert(value) if isinstance(value, str) else value)
+
+
+def _arrival(value: Any, info: ValidationInfo) -> Any:
+    return instant(value, _clock(info)) if isinstance(value, str) else value
+
+
+def _due(value: Any, info: ValidationInfo) -> Any:
+    return instant(value, _clock(info), is_after=True) if isinstance(value, str) else value
+
+
+def _clock(info: ValidationInfo) -> Clock | None:
+    return info.context["clock"] if info.context else None
+
+
+Duration = Annotated[Seconds, _with(duration)]
+Work = Annotated[Positive, _with(duration)]
+Arrival = Annotated[Seconds, BeforeValidator(_arrival)]
+"""An instant that dates may state, too, with the clock of arrivals as context."""
+Due = Annotated[Seconds, BeforeValidator(_due)]
+"""The same; a time of day is later than the beginning of the clock."""
+
+Size = Annotated[int, Field(ge=1), _with(size)]
+Bandwidth = Annotated[Positive, _with(lambda text: size(text.removesuffix("/s")))]
+SharePart = Annotated[str, AfterValidator(Percent.of)]
 
 
 class Entry(BaseModel):
@@ -98,10 +134,10 @@ class NodeEntry(Entry):
     copies: Annotated[int, Field(ge=1, le=MAX_COPIES)] | None = None
     parameters: dict[str, Any] | None = None
     outputs: Annotated[list[Name], Field(min_length=1)] | None = None
-    work: Seconds | None = None
+    work: Duration | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     input_format: Name | None = None
-    split_bytes: Annotated[int, Field(ge=1)] | None = None
+    split_bytes: Size | None = None
     tables: bool | None = None
     input_hosts: InputHosts | None = None
     values: list[Any] | None = None
@@ -169,7 +205,7 @@ class HostEntry(Entry):
 class ChangeEntry(Entry):
     """A change of the hosts at an instant: one is added, drained or removed."""
 
-    at: Seconds
+    at: Arrival
     add: HostEntry | None = None
     drain: Name | None = None
     remove: Name | None = None
@@ -186,8 +222,8 @@ class ClusterEntry(Entry):
 
     slots: Slots | None = None
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
-    heartbeat: Seconds = 0.0
-    grace: Seconds = GRACE_SECONDS
+    heartbeat: Duration = 0.0
+    grace: Duration = GRACE_SECONDS
     changes: list[ChangeEntry] = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -202,15 +238,15 @@ class PlacementEntry(Entry):
 
     replicas: Annotated[int, Field(ge=1)] = 3
     policy: Policy = "racks"
-    block_bytes: Bytes = 0
+    block_bytes: Annotated[Bytes, _with(size)] = 0
 
 
 class NetworkEntry(Entry):
     """Bandwidths in bytes per second; a missing value means no limit."""
 
-    host: Positive | None = None
-    rack: Positive | None = None
-    core: Positive | None = None
+    host: Bandwidth | None = None
+    rack: Bandwidth | None = None
+    core: Bandwidth | None = None
 
 
 class ShuffleEntry(Entry):
@@ -225,10 +261,10 @@ class ShuffleEntry(Entry):
 class PreemptionEntry(Entry):
     """When and how a pool reclaims slots. Missing values are inherited from its parent."""
 
-    least_after: Seconds | Literal["never"] | None = None
-    fair_after: Seconds | Literal["never"] | None = None
+    least_after: Duration | Literal["never"] | None = None
+    fair_after: Duration | Literal["never"] | None = None
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
-    grace: Seconds | None = None
+    grace: Duration | None = None
 
 
 class ObjectiveEntry(Entry):
@@ -267,8 +303,8 @@ class PoolEntry(Entry):
 
     name: Name
     weight: Positive = 1.0
-    slots_min: Count | dict[Name, Count] = Field(default_factory=dict)
-    slots_max: Slots | dict[Name, Slots] = Field(default_factory=dict)
+    slots_min: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
+    slots_max: Slots | SharePart | dict[Name, Slots | SharePart] = Field(default_factory=dict)
     policy: PoolPolicy = "fair"
     parent: Name | None = None
     jobs_max: Slots | None = None
@@ -298,18 +334,19 @@ class PhaseEntry(Entry):
 
     name: Name
     kind: Name = "task"
-    work: Positive | None = None
+    work: Work | None = None
     tasks: (
         Annotated[int, Field(ge=1, le=MAX_TASKS)]
         | Annotated[list[Positive], Field(min_length=1)]
+        | Annotated[list[Work], Field(min_length=1)]
         | None
     ) = None
     slots: Slots = 1
-    slots_min: Count = 0
-    slots_max: Slots | None = None
+    slots_min: Count | SharePart = 0
+    slots_max: Slots | SharePart | None = None
     after: list[Name] = Field(default_factory=list)
     slow_start: Part = 1.0
-    copying: Seconds = Field(0.0, alias="copy")
+    copying: Duration = Field(0.0, alias="copy")
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
     gang: bool = False
@@ -337,16 +374,19 @@ class JobEntry(Entry):
     """A job: phases, a program with its input and output, a command, or a dataflow."""
 
     id: Name
-    arrival: Seconds = 0.0
+    arrival: Arrival = 0.0
     pool: Name = "default"
     weight: Positive = 1.0
-    deadline: Seconds | None = None
-    steps: list[tuple[Seconds, Cost]] = Field(default_factory=list)
+    deadline: Due | None = None
+    steps: list[tuple[Due, Cost]] = Field(default_factory=list)
     penalty: str | None = None
     priority: Priority = "normal"
     after: list[Name] = Field(default_factory=list)
     after_each: list[Name] = Field(default_factory=list)
     after_failed: AfterFailed = "cancel"
+    attempts: Attempts | None = None
+    retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
+    time_limit: Annotated[TimeLimit, _with(duration)] | None = None
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None
@@ -354,7 +394,7 @@ class JobEntry(Entry):
     tasks: Annotated[int, Field(ge=1, le=MAX_COMMANDS)] | None = None
     env: dict[Variable, Word] | None = None
     cwd: Place | None = None
-    work: Positive | None = None
+    work: Work | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     input_hosts: InputHosts | None = None
     output: Place | None = None
@@ -362,12 +402,13 @@ class JobEntry(Entry):
     parameters: dict[str, Any] | None = None
     input_format: Name | None = None
     output_format: Name | None = None
-    split_bytes: Annotated[int, Field(ge=1)] | None = None
-    memory_bytes: Annotated[int, Field(ge=1)] | None = None
+    split_bytes: Size | None = None
+    memory_bytes: Size | None = None
     overwrite: bool | None = None
     slots: Slots | None = None
-    slots_min: Count | None = None
-    slots_max: Slots | None = None
+    slots_min: Count | SharePart | None = None
+    slots_max: Slots | SharePart | None = None
+    no_retry: list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]] | None = None
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -433,6 +474,7 @@ class WorkloadEntry(Entry):
     """The whole file."""
 
     slotwise: int
+    start: str | None = None
     cluster: ClusterEntry | None = None
     placement: PlacementEntry | None = None
     network: NetworkEntry | None = None

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from slotwise.core.errors import UNSAFE_REMEDY, InputError, check_path, suggestion
 from slotwise.core.files import open_to_read
+from slotwise.core.units import NO_QUOTES, is_number_text
 from slotwise.workload.schema import VERSION, WorkloadEntry
 from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
 
@@ -146,6 +147,8 @@ def complaint(
     # A value of the right type has better remedies than those of other types.
     if any(not kind.endswith("_type") and kind != "literal_error" for kind in kinds):
         same = [fault for fault in same if not fault["type"].endswith("_type")]
+    elif kinds & {"float_type", "int_type"}:  # Text may state a number with its unit.
+        same = [fault for fault in same if fault["type"] != "string_type"]
     remedies = dict.fromkeys(_remedy(fault, path, data, model) for fault in same)
     remedy = ", or ".join(remedies).replace(", or expected ", ", or ")
     return f"{place(path, lines, whole)}{_value(same[0], path, data)}: {remedy}"
@@ -246,8 +249,8 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
         return "expected a string, in quotes" if scalar else "expected a string"
     if kind == "float_type" and path[:-1] == ("pools",):
         return "expected a weight, or keys and values, in braces { }"
-    if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
-        return "expected a number, without quotes"
+    if kind in ("float_type", "int_type") and isinstance(value, str) and is_number_text(value):
+        return NO_QUOTES
     if kind == "missing" and path == ("slotwise",):
         return f"it is missing; begin the file with `slotwise: {VERSION}`"
     if kind == "missing" and isinstance(value, list):
@@ -255,14 +258,6 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
     if kind in REMEDIES:
         return REMEDIES[kind](fault.get("ctx", {}))
     return fault["msg"].replace("Input should be", "it must be")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 MEANT = {
@@ -276,8 +271,19 @@ MEANT = {
 """Keys that similar spelling would not suggest, by what users write for them."""
 
 
+NO_MEMORY = (
+    "memory is not scheduled; to run fewer tasks at once, lower slots_max, or give each task"
+    " more slots"
+)
+
+ABSENT = dict.fromkeys(("memory", "mem", "ram"), NO_MEMORY)
+"""What to do instead, by keys for what slotwise does not have."""
+
+
 def _unknown_key(key: str, known: Sequence[str]) -> str:
     key = short(key)
+    if key in ABSENT and key not in known:
+        return f"unknown key {key!r}; {ABSENT[key]}"
     hint = suggestion(key, known, f"known keys: {', '.join(known)}", MEANT)
     return f"unknown key {key!r}; {hint}"
 

@@ -25,6 +25,7 @@ from slotwise.core.job import AfterFailed, Bytes, Job, Shuffle, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
 from slotwise.core.pools import Pool, Preemption, check_kinds, pools_of
+from slotwise.core.units import seconds_of
 
 SETTINGS = (
     "reducers",
@@ -45,16 +46,19 @@ SETTINGS = (
 class Properties(TypedDict, total=False):
     """The fields of `JobProperties` as keyword arguments of functions that describe jobs."""
 
-    arrival: float
+    arrival: float | str
     pool: str
     weight: float
-    deadline: float | None
+    deadline: float | str | None
     steps: Sequence[tuple[float, float]]
     penalty: str | None
     priority: str
     after: Iterable[str]
     after_each: Iterable[str]
     after_failed: AfterFailed
+    attempts: int | None
+    retry_delay: float | str | None
+    time_limit: float | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,9 @@ class JobProperties:
     after: frozenset[str] = frozenset()
     after_each: frozenset[str] = frozenset()
     after_failed: AfterFailed = "cancel"
+    attempts: int | None = None
+    retry_delay: float | None = None
+    time_limit: float | None = None
 
     @property
     def predecessors(self) -> frozenset[str]:
@@ -95,6 +102,8 @@ def properties_of(function: str, job: str, given: Properties) -> dict[str, Any]:
                 f" known: {', '.join(PROPERTIES)}"
             )
     values: dict[str, Any] = dict(given)
+    for name in values.keys() & {"arrival", "deadline", "retry_delay", "time_limit"}:
+        values[name] = seconds_of(f"job {job!r}: {name}", values[name])
     if "steps" in values:
         values["steps"] = _steps(job, values["steps"])
     for name in ("after", "after_each"):
@@ -127,6 +136,7 @@ COMMAND_SETTINGS = (
     "overwrite",
     "slots_min",
     "slots_max",
+    "no_retry",
 )
 """The settings of a job of commands in addition to its command and output."""
 
@@ -202,6 +212,7 @@ class Workload:
     pools       a list, or a mapping by name: `{"a": 2, "b": {"slots_max": 3}}`
     replicas    short form of a placement with this number; 0 without one: input is local
                 everywhere
+    objective   an objective, or the name of a penalty
     folder      the folder that relative paths are relative to
     preemption  how pools without settings of their own reclaim slots
     shuffle     how reduces get map output, or None: after all maps are done
@@ -228,6 +239,8 @@ class Workload:
         if not isinstance(self.jobs, Iterable) or isinstance(self.jobs, str | bytes | Mapping):
             raise InputError(f"workload: jobs is {shown(self.jobs)}; expected a list of jobs")
         object.__setattr__(self, "jobs", tuple(self.jobs))  # A list is accepted, too.
+        if isinstance(self.objective, str):  # The name of a penalty is accepted, too.
+            object.__setattr__(self, "objective", Objective.of(self.objective))
         for name, (kind, remedy) in _PARTS.items():
             check_type(f"workload: {name}", getattr(self, name), kind, remedy)
         object.__setattr__(self, "pools", pools_of(self.pools, "workload: pools"))
@@ -313,18 +326,21 @@ def command(
     inputs: str | Path | Sequence[str | Path] = (),
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
-    work: float | None = None,
+    work: float | str | None = None,
     overwrite: bool = False,
-    slots_min: int = 0,
-    slots_max: int | None = None,
+    slots_min: int | str = 0,
+    slots_max: int | str | None = None,
+    no_retry: Sequence[int] = (),
     **properties: Unpack[Properties],
 ) -> CommandJob:
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
     In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
-    estimated work of all tasks together, in seconds. `inputs` are the files that it reads: if
-    one changes, `--resume` runs it again. `properties` are the fields of
+    estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
+    shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
+    changes, `--resume` runs it again. With an exit code in `no_retry` the job fails without
+    further attempts. `properties` are the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -345,10 +361,11 @@ def command(
             "inputs": _paths(id, inputs),
             "env": env,
             "cwd": cwd,
-            "work": work,
+            "work": seconds_of(f"job {id!r}: work", work),
             "overwrite": overwrite,
             "slots_min": slots_min,
             "slots_max": slots_max,
+            "no_retry": no_retry,
         },
         **properties_of("command", id, properties),
     )

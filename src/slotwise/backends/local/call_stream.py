@@ -24,7 +24,7 @@ from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import SlotwiseError, WorkFolderError
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.tracebacks import error_line, format_traceback
-from slotwise.jobs.execution import Execution
+from slotwise.jobs.execution import Execution, FailedAttemptError
 from slotwise.jobs.hosts.sockets import NAME_VARIABLE, lacking
 from slotwise.jobs.pickling import faulty_part, sending, sent_by_value
 from slotwise.jobs.transfer import (
@@ -189,9 +189,9 @@ class CallResult:
 class CallStream(Execution):
     """A job of one phase whose tasks are calls; `append` may be called from any thread.
 
-    An exception that a call raises is its result, and the call is not repeated. A call that
-    loses its worker process is repeated. It fails after `LOSSES_MAX` times, and the other calls
-    continue.
+    An exception that a call raises is its result, and the call is not repeated, unless its job
+    states `attempts`. A call that loses its worker process is repeated. It fails after
+    `LOSSES_MAX` times, and the other calls continue.
     """
 
     runner_key = "slotwise call"
@@ -201,7 +201,7 @@ class CallStream(Execution):
         self.runner: Callable[..., object] = CallRunner(files.folders)
         self._files, self._number = files, files.new_number()
         self._calls: dict[int, Call] = {}
-        self._losses: dict[int, int] = {}
+        self._bad_ends: dict[tuple[int, bool], int] = {}  # by task, and whether it was lost
         self.phase = PhaseId(job.id, job.phases[0].name)
         self._printed = -1, ""  # The last task that has printed, and the file with its output.
         self.count = self.taken = 0  # The calls added, and those that the loop has taken.
@@ -261,6 +261,8 @@ class CallStream(Execution):
         if not isinstance(result, bytes) or result[:1] not in (VALUE, RAISED, STORED):
             raise ValueError("it is not the result of a call")
         kind, packed = result[:1], result[1:]
+        if kind == RAISED and self._bad_ends.get((task, False), 0) + 1 < self._attempts:
+            raise FailedAttemptError(error_line(pickle.loads(packed)[1]))
         if kind != STORED:
             last, path = self._printed
             self._end(task, CallResult(kind == VALUE, packed, path if last == task else ""))
@@ -271,12 +273,12 @@ class CallStream(Execution):
         handle = Handle((), path, tuple((int(start), int(size)) for start, size in spans))
         self._end(task, CallResult(True, self._files.keep(handle)))
 
-    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
+    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool, is_own: bool) -> bool:
         """Whether a failed attempt is the result of its call, and is not repeated."""
-        if is_lost:
-            self._losses[task] = losses = self._losses.get(task, 0) + 1
-            if losses < LOSSES_MAX:
-                return False
+        is_loss = is_lost and not (is_own and self.job.attempts)
+        self._bad_ends[task, is_loss] = count = self._bad_ends.get((task, is_loss), 0) + 1
+        if count < (LOSSES_MAX if is_loss else self._attempts):
+            return False
         if is_lost:
             self._files.discard_all(file_name(self._number, task))
         error = lost_call(reason) if is_lost else SlotwiseError(reason)
@@ -289,9 +291,14 @@ class CallStream(Execution):
         if task in self._calls:
             self.stopped(task)
 
+    @property
+    def _attempts(self) -> int:
+        return self.job.attempts or 1
+
     def _end(self, task: int, result: CallResult) -> None:
         self._calls.pop(task, None)
-        self._losses.pop(task, None)
+        for is_loss in (False, True) if self._bad_ends else ():
+            self._bad_ends.pop((task, is_loss), None)
         self.done(task, result)
 
 

@@ -21,6 +21,7 @@ from slotwise.backends.local.output import WorkerOutput, pipe
 from slotwise.backends.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 from slotwise.jobs.commands import HASH_SEED
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, descendants
+from slotwise.jobs.endings import signalled
 
 OWN_OPTIONS = (
     "-P",  # The script's folder must not hide modules of the user.
@@ -254,8 +255,13 @@ class WorkerProcess:
                 f"worker process {self.pid} ended, but its exit code is unknown: {UNKNOWN_CODE}"
             )
         code = self._process.wait()
-        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        how = signalled(-code) if code < 0 else f"exited with code {code}"
         return f"worker process {self.pid} {how}"
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL has ended it."""
+        return self._process.poll() == -signal.SIGKILL
 
     @property
     def ended_itself(self) -> bool:

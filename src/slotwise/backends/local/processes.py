@@ -38,6 +38,7 @@ from slotwise.backends.local.workers import Reply, Workers
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
+from slotwise.jobs.endings import OomKills
 from slotwise.task import SPEED_VARIABLE
 
 DEFAULTS = {
@@ -120,6 +121,7 @@ class Processes(Workers):
         self.reads_output = True
         self._workers: dict[int, WorkerProcess] = {}  # by slot
         self._count = 0  # of all slots so far
+        self._oom_kills = OomKills()
         try:
             self.add(speeds)
         except SlotwiseError:
@@ -309,6 +311,8 @@ class Processes(Workers):
             self._output.read([worker.output])
             worker.output.end_attempt()
             words = worker.exit_reason()
+            if worker.was_killed:
+                words += self._oom_kills.hint()
             return self._replace_dead_worker(
                 slot, "exited" if worker.ended_itself else "lost", words
             )

@@ -47,6 +47,7 @@ TYPED = {
     ("slotwise.jobs.execution", "LostInputError"),
     ("slotwise.jobs.execution", "LostAttemptError"),
     ("slotwise.core.errors", "InputChanged"),
+    ("slotwise.core.errors", "NotRetriedError"),
 }
 """The modules and names of the errors that are sent with their arguments, not as text."""
 

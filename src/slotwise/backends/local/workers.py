@@ -15,7 +15,7 @@ import cloudpickle
 from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.local.worker import pickled, summary
-from slotwise.core.errors import InputChanged
+from slotwise.core.errors import InputChanged, NotRetriedError
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 from slotwise.jobs.pickling import sent_by_value
 
@@ -202,6 +202,7 @@ def _error(body: Pickle) -> object:
             "": str,
             "LostAttemptError": LostAttemptError,
             "InputChanged": InputChanged,
+            "NotRetriedError": NotRetriedError,
         }
         return kinds[kind](str(text))
     except (ValueError, TypeError, LookupError, RecursionError) as error:

@@ -20,6 +20,7 @@ from slotwise.core.decisions import Launch, Locality, Preempt
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, OutputLost, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId
+from slotwise.core.retries import exceeded
 
 
 class Attempts:
@@ -37,10 +38,13 @@ class Attempts:
         simulation: Simulation,
         span: Unreachables,
         schedule: Callable[[float, Event], None],
+        order: Callable[[float, Order], None],
         absent: Collection[str] = (),
     ) -> None:
         """`cluster` has all hosts that are ever present, `absent` those not present now."""
-        self._schedule, self._unreachable = schedule, span
+        self._schedule, self._order, self._unreachable = schedule, order, span
+        self._limits = {job.id: job.time_limit for job in jobs if job.time_limit is not None}
+        self._expires: dict[AttemptKey, float] = {}  # until they compute
         self.durations = ActualDurations(jobs, simulation)
         self._speed_of = simulation.speed_of
         self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
@@ -67,12 +71,16 @@ class Attempts:
 
     def begin(self, launch: Launch, now: float) -> None:
         """Begin an attempt on its host."""
+        limit = self._limits.get(launch.phase.job)
+        if limit is not None:
+            self._expires[key_of(launch)] = now + limit
         if self.reading and self.reading.begin(now, launch):
+            self._await(launch)
             return
         if self.copies:
             self._copy(launch, now)
         else:
-            self._compute(launch, now)
+            self._compute(launch, now, now)
 
     def read(self, reading: BlockReads, now: float) -> None:
         """Continue the attempts that have read their blocks by `now`."""
@@ -89,7 +97,7 @@ class Attempts:
                         begins = source.copied_at(begun)
                         assert begins is not None
                         known_at = self._unreachable.through(launch.host, now)
-                        self._compute(launch, max(begins, known_at))
+                        self._compute(launch, max(begins, known_at), now)
                     source.waiting.clear()
 
     def is_waiting(self, key: AttemptKey) -> bool:
@@ -101,6 +109,7 @@ class Attempts:
 
     def give_up(self, key: AttemptKey, now: float) -> bool:
         """Stop an attempt that is waiting; False if it computes."""
+        self._expires.pop(key, None)
         if self.reading and self.reading.give_up(now, key):
             return True
         if not self.is_waiting(key):
@@ -133,19 +142,32 @@ class Attempts:
         for name in phase.after:
             self._fed_by.setdefault(PhaseId(job.id, name), []).append(source)
 
+    def expired(self, key: AttemptKey, now: float) -> TaskFailed | None:
+        """The failure of an attempt that exceeds its limit while it reads or waits."""
+        if key not in self._expires or not self.is_waiting(key):
+            return None
+        return TaskFailed(now, *key, exceeded(self._limits[key[0].job]))
+
+    def _await(self, launch: Launch) -> None:
+        """Let an attempt whose end is not known yet fail when it exceeds its time limit."""
+        key = key_of(launch)
+        if key in self._expires:
+            self._order(self._expires[key], Expire(key, launch.host))
+
     def _copy(self, launch: Launch, begun: float) -> None:
         """Copy the output of other phases from `begun` on if needed, else compute."""
         source = self._sources.get(launch.phase)
         if source is None:
-            self._compute(launch, begun)
+            self._compute(launch, begun, begun)
             return
         begins = source.copied_at(begun)
         if begins is None:
             source.waiting.append((begun, launch))
+            self._await(launch)
         else:
-            self._compute(launch, begins)
+            self._compute(launch, begins, begun)
 
-    def _compute(self, launch: Launch, begins: float) -> None:
+    def _compute(self, launch: Launch, begins: float, now: float) -> None:
         """Schedule the end of an attempt that has all of its input at `begins`."""
         work = self.durations.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
@@ -155,10 +177,16 @@ class Attempts:
                 f"fault returns {fault!r:.80} for {launch}; expected a slotwise.Fault or None"
             )
         end = begins + (seconds * fault.after if fault else seconds)
+        phase, task, attempt = launch.phase, launch.task, launch.attempt
+        expires = self._expires.pop((phase, task, attempt), inf) if self._limits else inf
+        is_late = end > expires
+        end = min(end, max(expires, now))
         if self._reports:
             end = self._reports.next(launch.host, end)
-        phase, task, attempt = launch.phase, launch.task, launch.attempt
-        if fault:
+        if is_late:
+            reason = exceeded(self._limits[phase.job])
+            self._schedule(end, TaskFailed(end, phase, task, attempt, reason))
+        elif fault:
             failed = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
             self._schedule(end, failed)
         else:
@@ -189,6 +217,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """An attempt reaches its time limit; it fails if it still reads or waits for input."""
+
+    key: AttemptKey
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class Abandon:
     """The grace of an unresponsive host is over: its attempts are lost."""
 
@@ -203,7 +239,7 @@ class Lose:
     task: int
 
 
-Order = Deliver | Stop | Abandon | Lose
+Order = Deliver | Stop | Expire | Abandon | Lose
 
 
 def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:

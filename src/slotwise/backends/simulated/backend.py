@@ -12,6 +12,7 @@ from slotwise.backends.simulated.attempts import (
     Attempts,
     BlockReads,
     Deliver,
+    Expire,
     Gangs,
     LaunchDeduplicator,
     Lose,
@@ -81,7 +82,7 @@ class SimulatedBackend:
         self._unresponsive: set[str] = set()  # as reported
         grown = list(_grown(jobs, requests))
         self._attempts = Attempts(
-            ever, grown, truth, self._unreachable, self._schedule, self._absent
+            ever, grown, truth, self._unreachable, self._schedule, self._order, self._absent
         )
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
         self._begun, self._gangs = LaunchDeduplicator(grown), Gangs(jobs)
@@ -200,9 +201,14 @@ class SimulatedBackend:
                         self._losses.undo(event.phase, len(event.tasks))
                 yield event
 
-    def _execute(self, order: Stop | Deliver | Abandon) -> Sequence[Event]:
+    def _execute(self, order: Stop | Deliver | Expire | Abandon) -> Sequence[Event]:
         if isinstance(order, Stop):
             return self._stop(order)
+        if isinstance(order, Expire):
+            failed = self._attempts.expired(order.key, self.now)
+            if failed is not None:
+                self._cancel(order.key)
+            return () if failed is None else (failed,)
         if isinstance(order, Deliver):
             return self._deliver(order)
         if order.host not in self._unresponsive:

@@ -17,10 +17,11 @@ from rich.console import Console
 from slotwise.core.decisions import Decision
 from slotwise.core.errors import MissingExtraError
 from slotwise.core.events import Event
+from slotwise.insight.report.grid import framed_html, grid_html
 from slotwise.insight.report.page import require_plots
 from slotwise.insight.report.progress import REDRAW_SECONDS, Progress
 from slotwise.insight.report.reported import ReportedRun, conditions_of, run_names, scene_of
-from slotwise.insight.report.tables import Columns, is_numeric, job_columns, metrics_in_short
+from slotwise.insight.report.tables import job_columns, metrics_in_short
 from slotwise.insight.report.text import printable
 from slotwise.insight.timeline import StepFunction
 
@@ -36,22 +37,22 @@ MAX_ROWS = 30
 def runs_html(runs: Sequence[ReportedRun]) -> str:
     """HTML of one run: metrics, jobs and job timelines; or of several: a comparison."""
     objectives = " or ".join(dict.fromkeys(run.objective for run in runs))
-    columns: Columns = {"scheduler": run_names(runs)}
+    columns = {"scheduler": run_names(runs)}
     columns |= {metric.title: metric.cells(runs) for metric in metrics_in_short(runs)}
     facts = f"{conditions_of(runs)}; the value is the {objectives}"
-    parts = [f"<p>{escape(facts)}</p>", _table(columns)]
+    parts = [f"<p>{escape(facts)}</p>", grid_html(columns)]
     if len(runs) == 1:
         jobs = job_columns(runs[0], most=MAX_ROWS)
         if not any(runs[0].outcome.failed):
             del jobs["failed because"]
-        parts += [_table(jobs), _left_out(len(runs[0].outcome.jobs), "jobs")]
+        parts += [grid_html(jobs), _left_out(len(runs[0].outcome.jobs), "jobs")]
 
     def draw() -> list[Picture]:
         pictures = import_module("slotwise.insight.report.pictures.gallery")
         found: list[Picture] = pictures.draw_first(scene_of(runs))
         return found
 
-    return _framed([*parts, *_pictures(draw)])
+    return framed_html([*parts, *_pictures(draw)])
 
 
 def plan_html(
@@ -63,20 +64,20 @@ def plan_html(
         "job": order[:MAX_ROWS],
         "completion (s)": [f"{completion[job]:.3f}" for job in order[:MAX_ROWS]],
     }
-    parts = [f"<p>{escape(facts)}</p>", _table(columns), _left_out(len(order), "jobs")]
+    parts = [f"<p>{escape(facts)}</p>", grid_html(columns), _left_out(len(order), "jobs")]
 
     def draw() -> list[Picture]:
         picture = import_module("slotwise.insight.report.pictures.jobs")
         return [picture.draw_plan({job: held[job] for job in order if job in held})]
 
-    return _framed([*parts, *_pictures(draw)])
+    return framed_html([*parts, *_pictures(draw)])
 
 
 def dataflow_html(staged: StagedGraph) -> str:
     """HTML of the picture of a dataflow."""
     from slotwise.insight.report.dataflow.svg import svg_of
 
-    return _framed([_embedded(svg_of(staged), "dataflow")])
+    return framed_html([_embedded(svg_of(staged), "dataflow")])
 
 
 def _pictures(draw: Callable[[], Sequence[Picture]]) -> list[str]:
@@ -105,30 +106,8 @@ def _embedded(svg: str, title: str) -> str:
     )
 
 
-def _table(columns: Columns) -> str:
-    """A table with inline styles, readable under any style sheet of the notebook."""
-    sides = {
-        title: "right" if title not in ("job", "scheduler") and is_numeric(cells) else "left"
-        for title, cells in columns.items()
-    }
-    head = "".join(_cell("th", title, sides[title]) for title in columns)
-    body = ""
-    for row in zip(*columns.values(), strict=True):
-        cells = zip(row, sides.values(), strict=True)
-        body += f"<tr>{''.join(_cell('td', text, side) for text, side in cells)}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(tag: str, text: str, side: str) -> str:
-    return f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>'
-
-
 def _left_out(count: int, what: str) -> str:
     return f"<p>{MAX_ROWS} of {count:,} {what} are listed.</p>" if count > MAX_ROWS else ""
-
-
-def _framed(parts: Sequence[str]) -> str:
-    return f'<div style="overflow-x: auto">{"".join(parts)}</div>'
 
 
 # Progress of a run in a notebook cell: a table with bars, redrawn in place.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.core.errors import InputError, MissingExtraError, check_path
 from slotwise.core.files import open_to_write, refuse_foreign
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     Scene,
+    among,
     conditions_of,
     has_differing_bounds,
     has_differing_work,
@@ -22,12 +24,12 @@ from slotwise.insight.report.reported import (
 from slotwise.insight.report.tables import (
     FAILED_BECAUSE,
     Columns,
-    is_numeric,
+    failures_section,
     job_columns,
     metrics_in_full,
     waits_section,
 )
-from slotwise.insight.report.text import MISSING, counted, printable, seconds
+from slotwise.insight.report.text import DARK, MISSING, counted, seconds
 
 if TYPE_CHECKING:
     from slotwise.insight.report.pictures.picture import Picture
@@ -183,6 +185,7 @@ def page(
             f"<style>{STYLE}</style>",
             "</head><body><main>",
             _headline(scene),
+            failures_section(scene),
             *map(_section, compared),
             _metrics(scene),
             *map(_section, over_time[:1]),
@@ -191,7 +194,8 @@ def page(
             *_job_tables(scene),
             "</main>",
             f"<script>{bundle}</script>",
-            f"<script>const PICTURES = {script_json(data)};{DRAW}</script>",
+            f"<script>const PICTURES = {script_json(data)}, DARK = {script_json(DARK)};"
+            f"{DRAW}</script>",
             "</body></html>",
         ]
     )
@@ -295,7 +299,7 @@ def _metrics(scene: Scene) -> str:
             " Both cover jobs with a deadline."
         )
     if len(scene.runs) > 1:
-        text += " The best value is bold."
+        text += f" The best value{among(scene.runs)} is bold."
     if has_differing_bounds(scene.runs):
         text += " Each lower bound applies to the work of its own run."
     if has_differing_work(scene.runs):
@@ -335,42 +339,26 @@ def _job_tables(scene: Scene) -> list[str]:
         if count > MAX_JOBS:
             summary += f"; {MAX_JOBS} are listed"
         is_open = " open" if count <= 12 else ""
-        failures = {printable(job): reason for job, reason in run.outcome.failed.items()}
-        table = _table(columns, failures)
+        table = _table(columns)
         parts.append(f"<details{is_open}><summary>{escape(summary)}</summary>{table}</details>")
     return [*parts, "</section>"]
 
 
-def _table(columns: Columns, failed: Mapping[str, str]) -> str:
-    """A table of the non-empty columns. `failed` has the whole reason of each listed job."""
+def _table(columns: Columns) -> str:
+    """A table of the non-empty columns."""
     shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
     kinds = [
-        "number" if title != "job" and is_numeric(cells) else ""
+        "reason" * (title == FAILED_BECAUSE)
+        or "number" * (title != "job" and is_numeric(cells))
         for title, cells in shown.items()
     ]
     head = "".join(_cell("th", title, kind) for title, kind in zip(shown, kinds, strict=True))
     body = ""
-    for job, *row in zip(columns["job"], *shown.values(), strict=True):
-        cells = zip(shown, row, kinds, strict=True)
-        tds = (
-            _reason(text, failed.get(job, ""))
-            if title == FAILED_BECAUSE
-            else _cell("td", text, kind)
-            for title, text, kind in cells
-        )
-        body += f"<tr>{''.join(tds)}</tr>"
+    for row in zip(*shown.values(), strict=True):
+        cells = zip(row, kinds, strict=True)
+        body += f"<tr>{''.join(_cell('td', text, kind) for text, kind in cells)}</tr>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="table">{table}</div>'
-
-
-def _reason(short: str, whole: str) -> str:
-    """A reason in one line, which opens on a click."""
-    if short == whole.strip():
-        return _cell("td", short)
-    return (
-        f"<td><details><summary>{escape(short)}</summary>"
-        f"<pre>{escape(whole)}</pre></details></td>"
-    )
 
 
 def _cell(tag: str, text: str, kind: str = "") -> str:
@@ -391,33 +379,45 @@ BEGIN = """\
 """Marks a page as written by slotwise, so that it may be replaced."""
 
 STYLE = """
-:root { --ink: #1f2933; --muted: #616e7c; --rule: #e4e7eb; --paper: #f5f7fa; }
+:root { color-scheme: light dark; --ink: #1f2933; --muted: #616e7c; --rule: #e4e7eb;
+  --paper: #f5f7fa; --card: white; --bad: #c1121f; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e4e9ee; --muted: #9aa6b2; --rule: #3a4551; --paper: #12171d;
+    --card: #1b222b; --bad: #ff7b72; }
+}
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 15px/1.5 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; }
-main { max-width: 1300px; margin: 0 auto; padding: 28px 24px 60px; }
+main { max-width: 1600px; margin: 0 auto; padding: 28px 24px 60px; }
 header { margin: 0 4px 22px; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; overflow-wrap: anywhere; }
 h2 { font-size: 18px; margin: 0 0 2px; }
-p { margin: 0 0 14px; color: var(--muted); max-width: 130ch; }
+p { margin: 0 0 14px; color: var(--muted); max-width: 130ch;
+  overflow-wrap: anywhere; }
 .facts { font-size: 15px; }
-.notice { color: var(--ink); border-left: 4px solid #c1121f; padding: 2px 12px; }
+.notice { color: var(--ink); border-left: 4px solid var(--bad); padding: 2px 12px; }
+.failures { border-left: 4px solid var(--bad); }
 ul { margin: 4px 0 12px; padding-left: 20px; max-width: 130ch; }
 li { margin: 0 0 6px; overflow-wrap: anywhere; }
-section { background: white; border: 1px solid var(--rule); border-radius: 10px;
+section { background: var(--card); border: 1px solid var(--rule); border-radius: 10px;
   padding: 20px 24px; margin: 0 0 18px; }
 .picture, .table { overflow-x: auto; }
 .picture.vega-embed { display: block; padding-right: 30px; }
-table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+.picture.vega-embed summary { background: var(--card); color: var(--ink); }
+table { border-collapse: separate; border-spacing: 0; font-size: 13.5px;
+  font-variant-numeric: tabular-nums; }
 th { color: var(--muted); font-weight: normal; text-align: left; vertical-align: bottom; }
 th, td { padding: 5px 22px 5px 0; border-bottom: 1px solid var(--rule); }
 td { overflow-wrap: break-word; max-width: 60ch; }
+.table :is(th, td):first-child { position: sticky; left: 0; background: var(--card); }
+.reason { min-width: 28ch; }
 tbody tr:last-child > * { border-bottom: 0; }
 .best { font-weight: bold; }
 .number { text-align: right; white-space: nowrap; }
-summary { cursor: pointer; padding: 6px 0; }
-td summary { padding: 0; }
-pre { margin: 6px 0; font-size: 12px; overflow-x: auto; white-space: pre-wrap; }
+summary { cursor: pointer; padding: 6px 0; overflow-wrap: anywhere; }
+li summary { padding: 0; color: var(--muted); }
+pre { margin: 6px 0; font-size: 12px; overflow-x: auto; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
 details .table { margin: 4px 0 14px; }
 @media (max-width: 800px) {
   main { padding: 18px 10px 40px; }
@@ -425,6 +425,8 @@ details .table { margin: 4px 0 14px; }
   h1 { font-size: 23px; }
   .picture.vega-embed { padding-right: 0; }
   th, td { padding-right: 14px; }
+  .table :is(th, td):first-child { min-width: 13ch; max-width: 36vw;
+    overflow-wrap: anywhere; }
 }
 @media print { body { background: white; } section { break-inside: avoid; border: 0; } }
 """
@@ -438,43 +440,68 @@ const unpack = table => table.rows.map(row => Object.fromEntries(table.fields.ma
 for (const {datasets} of Object.values(PICTURES))
   for (const rows in datasets) datasets[rows] = unpack(datasets[rows]);
 
-// Where the pictures do not fit, plots and their labels are narrower, panels stand below each
-// other, and legends below the picture.
-const WIDE = 760, LABELS = 84, BESIDE = 46;
-function shrink(node, width) {
+// Plots take the width of the page, with legends above. On a narrow page labels are narrower,
+// too, and panels stand below each other.
+const WIDE = 760, LABELS = 130, NARROW_LABELS = 84, BESIDE = 56, MENU = 30, SPACING = 30;
+function resize(node, width, isNarrow) {
   for (const [key, value] of Object.entries(node)) {
     if (key === "width" && value > 100) node.width = width;
-    else if (key === "minExtent" || key === "maxExtent") node[key] = LABELS;
-    else if (key === "labelLimit") node[key] = LABELS - 6;
-    else if (key === "tickCount") node[key] = Math.min(value, 5);
-    else if (value && typeof value === "object" && key !== "datasets") shrink(value, width);
+    else if (isNarrow && (key === "minExtent" || key === "maxExtent"))
+      node[key] = NARROW_LABELS;
+    else if (isNarrow && key === "labelLimit") node[key] = NARROW_LABELS - 6;
+    else if (isNarrow && key === "tickCount") node[key] = Math.min(value, 5);
+    else if (value && typeof value === "object" && key !== "datasets")
+      resize(value, width, isNarrow);
   }
 }
-function narrowed(spec, room) {
-  spec = structuredClone(spec);
-  if (spec.hconcat) {
+function fit(spec, room) {
+  const isNarrow = room < WIDE;
+  let width = room - BESIDE - (isNarrow ? NARROW_LABELS : LABELS + MENU);
+  if (spec.hconcat && isNarrow) {
     const axis = spec.hconcat[0].layer[0].encoding.y.axis;
     for (const panel of spec.hconcat)
       for (const layer of panel.layer) layer.encoding.y.axis = structuredClone(axis);
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
-  }
-  shrink(spec, Math.max(120, room - LABELS - BESIDE));
-  Object.assign(spec.config.legend, {orient: "bottom", columns: 2});
-  return spec;
+  } else if (spec.hconcat) width = width / spec.hconcat.length - SPACING;
+  resize(spec, Math.max(120, width), isNarrow);
+  const columns = Math.max(2, Math.floor(room / 150));
+  Object.assign(spec.config.legend, {orient: "top", columns});
 }
-let drawn = 0;
+
+// On a dark page, the colours of text and paper are replaced; those of data are lighter.
+function lit(colour) {
+  if (DARK[colour] || !/^#[0-9a-f]{6}$/.test(colour)) return DARK[colour] ?? colour;
+  const channels = [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));
+  return `rgb(${channels.map(channel => Math.round(0.75 * channel + 64))})`;
+}
+function darken(node) {
+  for (const [key, value] of Object.entries(node)) {
+    if (key === "datasets") for (const row of Object.values(value).flat())
+      { if (row.colour) row.colour = lit(row.colour); }
+    else if (typeof value === "string") { if (key !== "title") node[key] = lit(value); }
+    else if (value && key !== "domain") darken(value);  // Domains have names of users.
+  }
+}
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+let drawn = "";
 function draw() {
-  const room = document.querySelector(".picture").offsetWidth;
-  if (room === drawn) return;
-  drawn = room;
-  const isNarrow = room < WIDE;
-  for (const [name, spec] of Object.entries(PICTURES))
-    vegaEmbed("#" + name, isNarrow ? narrowed(spec, room) : structuredClone(spec), {
-      mode: "vega-lite", renderer: "canvas", actions: isNarrow ? false :
+  const room = document.querySelector(".picture").offsetWidth, isDark = dark.matches;
+  if (`${room} ${isDark}` === drawn) return;
+  drawn = `${room} ${isDark}`;
+  for (const [name, picture] of Object.entries(PICTURES)) {
+    const spec = structuredClone(picture);
+    fit(spec, room);
+    if (isDark) darken(spec);
+    vegaEmbed("#" + name, spec, {
+      mode: "vega-lite", renderer: "canvas", tooltip: {theme: isDark ? "dark" : "light"},
+      actions: room >= WIDE &&
         {export: true, source: false, compiled: false, editor: false}});
+  }
 }
 draw();
 addEventListener("resize", draw);
+dark.addEventListener("change", draw);
 """
-"""Uses `PICTURES`, the specifications by name, and vegaEmbed."""
+"""Uses `PICTURES`, the specifications by name, `DARK` and vegaEmbed."""

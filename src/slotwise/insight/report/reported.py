@@ -81,6 +81,11 @@ def conditions_of(runs: Sequence[ReportedRun]) -> str:
     return " and ".join(dict.fromkeys(run.conditions for run in runs))
 
 
+def among(runs: Sequence[ReportedRun]) -> str:
+    """The runs of which one is the best, in words after "best"; empty for all runs."""
+    return " of live and of simulated runs" if len({run.backend for run in runs}) > 1 else ""
+
+
 def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
     """Whether the work of the same jobs in live runs differs by more than WORK_TOLERANCE."""
     measured: defaultdict[frozenset[str], list[float]] = defaultdict(list)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     ReportedRun,
     Scene,
@@ -21,8 +22,8 @@ from slotwise.insight.report.reported import (
     run_names,
 )
 from slotwise.insight.report.text import (
-    MISSING,
     count,
+    counted,
     in_short,
     in_states,
     number,
@@ -73,18 +74,35 @@ class Metric:
         return [self.show(self.of(run)) for run in runs]
 
     def best(self, runs: Sequence[ReportedRun]) -> list[bool]:
-        """Whether each run has the best value as displayed; all False if all are equal.
-
-        A run with unfinished jobs is never the best, because it did less work.
-        """
-        whole = [run for run in runs if run.is_whole and self.of(run) is not None]
-        if self.better is None or len(set(self.cells(whole))) < 2:
-            return [False] * len(runs)
-        best = self.show((min if self.better == "low" else max)(map(self.of, whole)))
+        """Whether each run has the best value of its backend; False where all are equal."""
+        shown: dict[str, set[str]] = {}
+        for run in filter(self._counts, runs):
+            shown.setdefault(run.backend, set()).add(self.show(self.of(run)))
         return [
-            run.is_whole and cell == best
+            leads and len(shown[run.backend]) > 1
+            for run, leads in zip(runs, self.leading(runs), strict=True)
+        ]
+
+    def leading(self, runs: Sequence[ReportedRun]) -> list[bool]:
+        """Whether no run of the same backend has a better value, as displayed.
+
+        Simulated runs are not compared with live ones, whose clock includes more. A run with
+        unfinished jobs never leads, because it did less work.
+        """
+        if self.better is None:
+            return [False] * len(runs)
+        values: dict[str, list[Any]] = {}
+        for run in filter(self._counts, runs):
+            values.setdefault(run.backend, []).append(self.of(run))
+        choose = min if self.better == "low" else max
+        tops = {backend: self.show(choose(of_runs)) for backend, of_runs in values.items()}
+        return [
+            self._counts(run) and cell == tops[run.backend]
             for run, cell in zip(runs, self.cells(runs), strict=True)
         ]
+
+    def _counts(self, run: ReportedRun) -> bool:
+        return run.is_whole and self.of(run) is not None
 
 
 METRICS = (
@@ -216,11 +234,6 @@ def fit_columns(table: Table, width: int) -> None:
         table.columns.pop()
 
 
-def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column contains numbers and is right-aligned."""
-    return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
-
-
 def _lateness(completion: float | None, deadline: float | None) -> float | None:
     return None if completion is None or deadline is None else completion - deadline
 
@@ -241,6 +254,50 @@ def _rich(columns: dict[str, list[Text]]) -> Table:
     return table
 
 
+# The section of the page about failed jobs.
+
+MAX_FAILED = 500
+"""The maximum number of failed jobs listed for a run."""
+
+
+def failures_section(scene: Scene) -> str:
+    """The failed jobs of each run in the order of their failures, with the whole reasons.
+
+    Empty if no job failed.
+    """
+    parts = []
+    for name, run, line in zip(scene.names, scene.runs, scene.timelines, strict=True):
+        failed = sorted(run.outcome.failed.items(), key=lambda one: (line.end_of(one[0]), one))
+        if not failed:
+            continue
+        summary = f"{name}: {counted(len(failed), 'failed job')}"
+        if len(failed) > MAX_FAILED:
+            summary += f"; the first {MAX_FAILED} are listed"
+        items = [
+            f"<li><strong>{escape(printable(job))}</strong> failed at"
+            f" {seconds(line.end_of(job))}: {_reason(reason, len(failed) <= MAX_OPEN)}</li>"
+            for job, reason in failed[:MAX_FAILED]
+        ]
+        parts.append(f"<p>{escape(summary)}</p><ul>{''.join(items[:MAX_OPEN])}</ul>")
+        if rest := items[MAX_OPEN:]:
+            more = f"<summary>{len(rest)} more</summary><ul>{''.join(rest)}</ul>"
+            parts.append(f"<details>{more}</details>")
+    if not parts:
+        return ""
+    return f'<section class="failures"><h2>Failed jobs</h2>{"".join(parts)}</section>'
+
+
+def _reason(whole: str, is_open: bool) -> str:
+    """A reason in one line, and the whole below it if it has more lines."""
+    short = printable(in_short(whole))
+    if short == whole.strip():
+        return escape(short)
+    return (
+        f"{escape(short)}<details{' open' if is_open else ''}><summary>whole message</summary>"
+        f"<pre>{escape(printable(whole, lines=True))}</pre></details>"
+    )
+
+
 # The section of the page about waits.
 
 MAX_JOB_WAITS = 2
@@ -250,7 +307,7 @@ MAX_RUN_WAITS = 40
 """The maximum number of waits listed for a run."""
 
 MAX_OPEN = 8
-"""A list with more waits is folded."""
+"""A list with more waits is folded, and the failed jobs after this number are."""
 
 
 def waits_section(scene: Scene) -> str:

@@ -134,6 +134,17 @@ BAD = "#c1121f"
 BAR = "#9fb3c8"
 BEST = "#2f6690"
 
+DARK = {
+    "white": "#1b222b",
+    INK: "#e4e9ee",
+    MUTED: "#9aa6b2",
+    RULE: "#3a4551",
+    BAD: "#ff7b72",
+    BAR: "#50647a",
+    BEST: "#8ecbf5",
+}
+"""The colours of paper, text and marks on a dark page, by those on a light page."""
+
 # Hues after Okabe and Ito, and Tol; neighbours differ in lightness as well as in hue.
 JOBS = (
     "#0072b2",
@@ -196,13 +207,19 @@ def without_file(reason: str) -> str:
 def in_short(reason: str) -> str:
     """Shorten a reason to its first line, with the task, and the line with the error.
 
-    In output the last line is taken as the error. The rest of the traceback or output is left
-    out. A reason of one line is unchanged.
+    The last line of output is taken as the error, followed by how the command ended. The rest
+    of the traceback or output is left out. The file of the output, and a reason of one line,
+    are unchanged.
     """
-    first, *rest = reason.strip().splitlines() or [""]
+    reason, file = reason.strip(), _FILE.search(reason.strip())
+    place = f"; {file[0].strip('; ').strip()}" if file else ""
+    first, *rest = (reason[: file.start()] if file else reason).splitlines() or [""]
     if not rest:
-        return first
-    named = rest[-1].strip() if first.endswith(_OUTPUT) else error_line(reason)
+        return f"{first}{place}"
+    if first.endswith(_OUTPUT):
+        named = "; ".join(line.strip() for line in rest[-2:])
+    else:
+        named = error_line("\n".join([first, *rest]))
     for heading in _HEADINGS:
         first = first.removesuffix(heading).rstrip()
-    return f"{first.strip()} {named}".strip()
+    return f"{first.strip()} {named}{place}".strip()

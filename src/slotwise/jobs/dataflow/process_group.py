@@ -22,6 +22,7 @@ from slotwise import task
 from slotwise.core.errors import InputChanged, SlotwiseError
 from slotwise.core.tracebacks import format_traceback
 from slotwise.jobs.channels.carriers import BrokenChannelError
+from slotwise.jobs.endings import signalled
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 
 CAUSE_SECONDS = 2.0
@@ -162,7 +163,7 @@ def _poll(child: _Child) -> bool:
         if ended is None:
             return False
         is_exit = ended.si_code == os.CLD_EXITED
-        how = f"exited with code {ended.si_status}" if is_exit else _signalled(ended.si_status)
+        how = f"exited with code {ended.si_status}" if is_exit else signalled(ended.si_status)
     except ChildProcessError:  # User code has waited for all children.
         how = "has ended"
     child.has_ended = True
@@ -177,12 +178,6 @@ def _poll(child: _Child) -> bool:
     else:
         (child.value,) = outcome
     return True
-
-
-def _signalled(number: int) -> str:
-    with suppress(ValueError):
-        return f"was killed by signal {number} ({signal.Signals(number).name})"
-    return f"was killed by signal {number}"
 
 
 def _serve(body: Body, file: int) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt
+from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt, Retry
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
@@ -120,6 +120,15 @@ def stop_broken(snapshot: Snapshot) -> Sequence[Preempt]:
         for a in snapshot.attempts_of(phase.job)
         if a.phase == phase
     ]
+
+
+# Retries: failed tasks run again when their delays are over.
+
+
+def retry(snapshot: Snapshot) -> Sequence[Retry]:
+    """Let the failed tasks of a phase run again whose delays are over, if there are some."""
+    due = snapshot.next_retry()
+    return [Retry(*due)] if due else ()
 
 
 # Giving up: a job that can no longer succeed ends, and its running tasks are stopped.

@@ -12,7 +12,7 @@ import numpy as np
 from slotwise.core.decisions import Decision, Enqueue, Launch
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import CLOSE
-from slotwise.policy.assignment.assigner import give_up
+from slotwise.policy.assignment.assigner import give_up, retry
 from slotwise.policy.dmrs.algorithm import by_completion, program_order
 from slotwise.policy.dmrs.corrections import Corrected, corrected
 from slotwise.policy.dmrs.jobs import Machines, Remaining, machines, remaining
@@ -66,6 +66,8 @@ class Queueing:
         """The next decisions at this instant; empty when there are no more."""
         if snapshot.doomed:
             return give_up(snapshot)
+        if snapshot.delays and (due := retry(snapshot)):
+            return due
         queues = snapshot.queues
         if queues.is_outdated:
             return [self._enqueue(snapshot, _Outlook.of(snapshot))]

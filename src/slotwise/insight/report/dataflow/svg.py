@@ -17,7 +17,7 @@ from slotwise.insight.report.dataflow.layout import (
 )
 from slotwise.insight.report.dataflow.texts import label_of
 from slotwise.insight.report.page import BEGIN, STYLE
-from slotwise.insight.report.text import INK, MUTED, printable
+from slotwise.insight.report.text import DARK, INK, MUTED, printable
 from slotwise.jobs.dataflow.stages import StagedGraph
 
 KINDS = {
@@ -30,6 +30,15 @@ KINDS = {
     "each": ("#0072b2", "8 4", 1.8, "each task begins when that of the job above is done"),
 }
 """The colour, dashes, width and meaning of lines: kinds of channels, and waits of jobs."""
+
+DARK_PAGE = DARK | {
+    "#f5f7fa": "#232c36",
+    "#e8f1f8": "#20384b",
+    "#52606d": "#b3bdc7",
+    "#0072b2": "#56b4e9",
+    "#d55e00": "#ff9b54",
+}
+"""The colours of pictures on a dark page. Files of pictures are light everywhere."""
 
 MARK = '<svg xmlns="http://www.w3.org/2000/svg"'
 """The beginning of a picture that slotwise has written."""
@@ -82,12 +91,21 @@ def page_of(pictures: Sequence[tuple[str, str]], what: str = "Dataflow") -> str:
     return "\n".join(
         [
             BEGIN,
-            f"<title>{title}</title><style>{STYLE}</style></head><body><main>",
+            f"<title>{title}</title><style>{STYLE}{_dark_style()}</style></head><body><main>",
             f"<header><h1>{title}</h1></header>",
             *sections,
             "</main></body></html>\n",
         ]
     )
+
+
+def _dark_style() -> str:
+    rules = (
+        f'svg [{what}="{light}"] {{ {what}: {dark}; }}'
+        for light, dark in DARK_PAGE.items()
+        for what in ("fill", "stroke")
+    )
+    return f"@media screen and (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
 
 
 def _curves(points: Sequence[Point]) -> str:

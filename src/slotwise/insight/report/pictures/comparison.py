@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from slotwise.insight.report.pictures.picture import Picture, Rows, label_axis, source, tooltip
-from slotwise.insight.report.reported import ReportedRun, Scene, has_differing_bounds
+from slotwise.insight.report.reported import ReportedRun, Scene, among, has_differing_bounds
 from slotwise.insight.report.tables import METRICS, Metric
 from slotwise.insight.report.text import BAD, BAR, BEST, INK
 
@@ -29,7 +29,7 @@ def draw(scene: Scene) -> Picture:
             title = "value of the objective" if is_mixed else f"objective: {objectives[0]}"
         rows[key] = _rows(scene, of_key[key])
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
-    sentence = "Shorter bars are better; the best bar is dark. "
+    sentence = f"Shorter bars are better; the best{among(scene.runs)} is blue. "
     if has_differing_bounds(scene.runs):
         sentence += (
             "A red line is a proven lower bound for its own run: no scheduler can do better"
@@ -47,11 +47,9 @@ def draw(scene: Scene) -> Picture:
 
 
 def _rows(scene: Scene, metric: Metric) -> Rows:
-    whole = [run for run in scene.runs if run.is_whole and metric.of(run) is not None]
-    # As in the tables, values that are displayed as equal are equally good.
-    best = metric.show(min(map(metric.of, whole))) if whole else None
     rows: Rows = []
-    for name, run in zip(scene.names, scene.runs, strict=True):
+    leading = metric.leading(scene.runs)
+    for name, run, leads in zip(scene.names, scene.runs, leading, strict=True):
         value, bound = metric.of(run), bound_of(run, metric.key)
         rows.append(
             {
@@ -61,7 +59,7 @@ def _rows(scene: Scene, metric: Metric) -> Rows:
                 "text_at": max(0.0, value or 0.0),
                 "bound": bound,
                 "bound_text": metric.show(bound),
-                "best": run.is_whole and metric.show(value) == best,
+                "best": leads,
             }
         )
     return rows

@@ -1,5 +1,5 @@
-"""Timelines of jobs in a run or a plan: waiting from arrival, then running, darker with more
-slots."""
+"""Timelines of jobs in a run or a plan: waiting from arrival, then running, the stronger the
+colour the more slots."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from slotwise.insight.report.pictures.picture import (
     under_each_other,
 )
 from slotwise.insight.report.reported import JOBS_LISTED, Scene, empty_scene
-from slotwise.insight.report.text import BAD, INK, MUTED, in_short, seconds, tinted
+from slotwise.insight.report.text import BAD, INK, MUTED, in_short, seconds
 from slotwise.insight.timeline import StepFunction, Timeline
 
 _SHADES = 5
-_PALEST = 0.85
+_PALEST = 0.7
 
 
 def draw(scene: Scene) -> Picture:
@@ -48,7 +48,7 @@ def draw(scene: Scene) -> Picture:
         charts.append(_lives(scene, number, listed))
     sentence = (
         "The vertical mark is the arrival of a job. The job waits along the thin line and runs"
-        " along the bars; darker bars mean more slots. The number is its response time."
+        " along the bars; stronger colours mean more slots. The number is its response time."
     )
     if any(rows[f"due{number}"] for number in range(len(scene.runs))):
         sentence += " The triangle is its deadline, red if it was missed."
@@ -83,14 +83,18 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
         lives.mark_rule(strokeWidth=1.4).encode(
             **at_arrival, x2="end", color=colour, tooltip=tips
         ),
-        _bars(scene, f"runs{number}", listed, is_last),
+        *_bars(scene, f"runs{number}", listed, is_last),
         lives.mark_tick(thickness=1.8, color=INK, bandSize=_row_height(listed)).encode(
             **at_arrival, tooltip=tips
         ),
         _texts(lives).encode(**at_end, text="response:N"),
         due.mark_point(
             shape="triangle-down", filled=True, size=45, opacity=1, yOffset=-4
-        ).encode(**at_deadline, color=colour, tooltip=due_tips),
+        ).encode(
+            **at_deadline,
+            color=alt.condition(alt.datum.met, alt.value(INK), alt.value(BAD)),
+            tooltip=due_tips,
+        ),
         lives.transform_filter("datum.failed != ''")
         .mark_text(text="×", color=BAD, fontSize=14, fontWeight="bold", dx=-1)
         .encode(**at_end, tooltip=tooltip(job="job", failed="failed")),
@@ -98,15 +102,26 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
     return _layered(layers, listed)
 
 
-def _bars(scene: Scene, name: str, listed: list[str], is_last: bool = True) -> Any:
-    """The bars of running jobs, from rows of `_stretches`."""
+def _bars(scene: Scene, name: str, listed: list[str], is_last: bool = True) -> list[Any]:
+    """The bars of running jobs, from rows of `_stretches`, and paper below them.
+
+    A weaker colour is more transparent, on light and on dark paper.
+    """
     unit = scene.unit.symbol
     tips = tooltip(
         job="job", start=f"from ({unit})", end=f"to ({unit})", slots="slots held (mean)"
     )
-    fill = alt.Fill(field="fill", type="nominal", scale=None)
-    bars = alt.Chart(source(name)).mark_bar(height={"band": 0.8})
-    return bars.encode(**spans(scene, listed, is_last), fill=fill, tooltip=tips)
+    colours = {
+        "fill": alt.Fill(field="colour", type="nominal", scale=None),
+        "fillOpacity": alt.FillOpacity(
+            field="shade", type="quantitative", scale=None, legend=None
+        ),
+    }
+    at, bars = spans(scene, listed, is_last), alt.Chart(source(name))
+    return [
+        bars.mark_bar(height={"band": 0.8}, fill="white").encode(**at),
+        bars.mark_bar(height={"band": 0.8}).encode(**at, **colours, tooltip=tips),
+    ]
 
 
 def _texts(chart: alt.Chart) -> Any:
@@ -130,7 +145,7 @@ def _deadline(scene: Scene, line: Timeline, job: str) -> Rows:
             "row": job,
             "deadline": scene.at(due),
             "lateness": seconds(None if end is None else end - due),
-            "colour": INK if met else BAD,
+            "met": met,
         }
     ]
 
@@ -155,15 +170,15 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
 def _stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
     """The intervals in which a job ran, split at visible changes of its number of slots.
 
-    The bar is darkest at `peak` slots.
+    The colour is strongest at `peak` slots.
     """
     rows: Rows = []
     for start, end, slots in levels(scene, held):
         if slots <= 0:
             continue
         shade = ceil(_SHADES * sqrt(min(1.0, slots / peak))) / _SHADES
-        fill = tinted(scene.job_colours[job], _PALEST * (1 - shade))
-        if rows and rows[-1]["end"] == start and rows[-1]["fill"] == fill:
+        shade = round(1 - _PALEST * (1 - shade), 2)
+        if rows and rows[-1]["end"] == start and rows[-1]["shade"] == shade:
             last = rows[-1]
             area = last["slots"] * (start - last["start"]) + slots * (end - start)
             last |= {"end": end, "slots": round(area / (end - last["start"]), 2)}
@@ -175,7 +190,8 @@ def _stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
                     "start": start,
                     "end": end,
                     "slots": slots,
-                    "fill": fill,
+                    "colour": scene.job_colours[job],
+                    "shade": shade,
                 }
             )
     return rows
@@ -230,8 +246,8 @@ def draw_plan(held: Mapping[str, StepFunction]) -> Picture:
     texts = _texts(alt.Chart(source("ends"))).encode(
         x=time_axis(scene, "end"), y=row_axis(jobs), text="text:N"
     )
-    chart = _layered([_bars(scene, "plan", jobs), texts], jobs)
-    sentence = "A bar shows when a job runs; darker bars mean more slots."
+    chart = _layered([*_bars(scene, "plan", jobs), texts], jobs)
+    sentence = "A bar shows when a job runs; stronger colours mean more slots."
     if len(jobs) < len(held):
         sentence += f" Only the first {len(jobs)} jobs are shown."
     return Picture("plan", "Planned timelines of jobs", sentence, chart, rows)

@@ -24,7 +24,7 @@ from slotwise.insight.report.pictures.picture import (
     under_each_other,
 )
 from slotwise.insight.report.reported import Scene, distinct
-from slotwise.insight.report.text import BAD, INK, JOBS, tinted
+from slotwise.insight.report.text import BAD, INK, JOBS
 from slotwise.insight.timeline import PlacedAttempt, Timeline
 
 MAX_ROWS = 60
@@ -71,12 +71,12 @@ def _sentence(scene: Scene, has_bars: bool, has_slots: bool) -> str:
     if has_bars:
         sentence = "Each bar is an attempt of a task in its slot"
         if len(scene.jobs) <= len(JOBS):
-            sentence += "; later phases of a job are paler"
+            sentence += "; later phases of a job are fainter"
         sentence += f"; red frames mark: {marks}." if marks else "."
     else:
         row = "slot" if has_slots else "host, or several neighbouring hosts if there are many"
         sentence = (
-            f"Each row is a {row}. The colour is the job that held most of it; paler colours"
+            f"Each row is a {row}. The colour is the job that held most of it; fainter colours"
             " mean more idle time."
         )
         sentence += f" Red marks are attempts without a result: {marks}." if marks else ""
@@ -108,8 +108,8 @@ def _chart(
         bad_tips = tooltip(count="unsuccessful")
     at = spans(scene, texts, is_last)
     bad = alt.Chart(source(f"{name}bad"))
-    frames = bad.mark_bar(stroke=BAD, strokeWidth=1.3).encode(
-        **at, fill=alt.Fill(field="fill", type="nominal", scale=None), tooltip=bad_tips
+    frames = bad.mark_bar(stroke=BAD, strokeWidth=1.3, fillOpacity=0.25).encode(
+        **at, fill=alt.Fill(field="colour", type="nominal", scale=None), tooltip=bad_tips
     )
     marks = bad.transform_calculate(middle="(datum.start + datum.end) / 2").mark_text(
         color=BAD, fontSize=11, fontWeight="bold"
@@ -181,13 +181,12 @@ def _bar(scene: Scene, line: Timeline, placed: PlacedAttempt, text: str) -> dict
         "ending": attempt.ending,
     }
     if attempt.ending in _MARKS:
-        pale = tinted(scene.job_colours[job], 0.75)
-        return row | {"fill": pale, "mark": _MARKS[attempt.ending]}
+        return row | {"colour": scene.job_colours[job], "mark": _MARKS[attempt.ending]}
     return row | coloured(scene, job) | {"shade": _opacity(scene, line, attempt.phase)}
 
 
 def _opacity(scene: Scene, line: Timeline, phase: PhaseId) -> float:
-    """The opacity: later phases are paler, unless jobs already use tints of one hue."""
+    """The opacity: later phases are fainter, unless jobs already use tints of one hue."""
     if len(scene.jobs) > len(JOBS):
         return 1.0
     order = [other.name for other in line.jobs[phase.job].job.topological]

@@ -1,0 +1,68 @@
+"""How a process has ended: the name of a signal, and whether the kernel lacked memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+
+GROUPS = "proc/self/cgroup"
+"""The file with the control groups of this process."""
+
+
+def signalled(number: int) -> str:
+    """The end of a process by this signal, as a part of a sentence."""
+    with suppress(ValueError):
+        return f"was killed by signal {number} ({signal.Signals(number).name})"
+    return f"was killed by signal {number}"
+
+
+class OomKills:
+    """How many processes the kernel has killed for lack of memory since the last reading.
+
+    It counts them for the control group of this process, or else for the whole machine. The
+    count is read when this object is made, and by `hint`.
+    """
+
+    __slots__ = ("_count", "_root")
+
+    def __init__(self, root: str = "/") -> None:
+        """`root` is the folder with `proc` and `sys`."""
+        self._root = root
+        _, self._count = self._read()
+
+    def hint(self) -> str:
+        """The end of a sentence about a killed process; empty if the count has not grown."""
+        place, count = self._read()
+        before, self._count = self._count, count
+        if count <= before:
+            return ""
+        killed = "a process" if count == before + 1 else f"{count - before} processes"
+        return (
+            f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
+            f" {place}): use fewer slots, or let the task need less memory"
+        )
+
+    def _read(self) -> tuple[str, int]:
+        """The first counter that exists, and the file that has it."""
+        for place in self._places():
+            with suppress(OSError, ValueError), open(os.path.join(self._root, place)) as lines:
+                for line in lines:
+                    name, _, number = line.partition(" ")
+                    if name == "oom_kill":
+                        return f"/{place}", int(number)
+        return "", 0
+
+    def _places(self) -> Iterator[str]:
+        """The files that may have a counter, the most specific ones first."""
+        with suppress(OSError), open(os.path.join(self._root, GROUPS)) as lines:
+            for line in lines:
+                _, controllers, group = line.rstrip("\n").split(":", 2)
+                # A container may see its own group as the whole tree.
+                for path in dict.fromkeys((group.strip("/"), "")):
+                    if not controllers:
+                        yield os.path.join("sys/fs/cgroup", path, "memory.events")
+                    elif "memory" in controllers.split(","):
+                        yield os.path.join("sys/fs/cgroup/memory", path, "memory.oom_control")
+        yield "proc/vmstat"
