@@ -8,7 +8,7 @@ from rich.console import Console
 from slotwise import Job, Phase, Tasks
 from slotwise.insight.report import comparison_table, jobs_table
 from slotwise.insight.report.reported import has_differing_work
-from slotwise.insight.report.tables import metrics_in_full
+from slotwise.insight.report.tables import fit_columns, metrics_in_full
 from slotwise.insight.report.text import MISSING, in_states, number, percent, roughly, seconds
 
 
@@ -153,6 +153,21 @@ def test_a_short_jobs_table_has_the_failed_jobs_first(three_runs):
     table = jobs_table(with_states(three_runs[0], c="broken"), most=2)
     assert [cell.plain for cell in table.columns[0].cells] == ["c", "a"]
     assert str(table.caption) == "and 2 more: 1 done, 1 unfinished; --json names all jobs"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_terminal_drops_the_last_columns_that_do_not_fit(three_runs, width):
+    """What is left is whole, also below a long name."""
+    name = "n" * 70
+    times = {"arrival": 0.0, "start": 0.0, "completion": 1.0, "response": 1.0}
+    table = jobs_table(with_outcome(three_runs[0], jobs={name: times}))
+    fit_columns(table, width)
+    lines = printed(table, width).splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= width
+    assert "".join(line.split()[0] for line in lines if line.startswith(" n")) == name
+    assert "done" in "".join(lines)
+    assert "…" not in "".join(lines)
+    assert ("completion" in "".join(lines)) == (width == 200)
 
 
 def test_rough_numbers():
