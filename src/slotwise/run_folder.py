@@ -30,10 +30,10 @@ from typing import Any, Literal, Self
 from slotwise import __version__
 from slotwise.backends.attempt_logs import AttemptLogs, attempt_files, file_name
 from slotwise.core.decisions import Decision, GiveUp
+from slotwise.core.dependencies import CANCELLED
 from slotwise.core.errors import InputError, SlotwiseWarning, check_path
 from slotwise.core.events import Event
 from slotwise.core.log import Header, LogFile
-from slotwise.core.state import CANCELLED
 from slotwise.jobs.work_folder import FileLock, HeldError, holder
 
 LOG_BYTES_MAX = 64 << 20

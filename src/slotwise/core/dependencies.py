@@ -12,6 +12,9 @@ from slotwise.core.job import Job
 MAX_OVER = 100_000
 """The number of jobs that are over and still known to jobs that arrive later."""
 
+CANCELLED = "cancelled"
+"""The reason why a job failed that a user cancelled."""
+
 MAX_NAMES = 10
 """The maximum number of jobs that a message names."""
 
@@ -199,6 +202,11 @@ class Dependencies:
         if not waits:
             del self.waits[job.id]
         return not waits
+
+
+def was_cancelled(job: Job, reason: str) -> bool:
+    """Whether a job that failed for this reason was cancelled: by a user, or with another."""
+    return reason == CANCELLED or reason in map(predecessor_failed, job.predecessors)
 
 
 def predecessor_failed(name: str) -> str:

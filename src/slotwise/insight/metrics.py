@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from slotwise.core.decisions import Launch, Locality
+from slotwise.core.dependencies import was_cancelled
 from slotwise.core.events import (
     JobArrived,
     JobsClosed,
@@ -19,7 +20,6 @@ from slotwise.core.events import (
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header, Log
 from slotwise.core.objective import Objective, Steps, gap_of, is_met
-from slotwise.core.state import was_cancelled
 from slotwise.insight.bound import Work, objective_bound, sizes_of
 from slotwise.insight.reducer import Attempt, JobSpan, RunReducer
 from slotwise.insight.timeline import StepFunction

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.core.decisions import Decision, GiveUp, Launch
+from slotwise.core.dependencies import CANCELLED, was_cancelled
 from slotwise.core.estimation import work_left
 from slotwise.core.events import (
     Event,
@@ -36,7 +37,6 @@ from slotwise.core.events import (
     TaskFinished,
 )
 from slotwise.core.job import Job, Phase, PhaseId
-from slotwise.core.state import CANCELLED, was_cancelled
 from slotwise.insight.report.text import (
     in_states,
     instant,
