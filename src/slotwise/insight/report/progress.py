@@ -152,6 +152,7 @@ class Progress:
         self._fixed: list[str] = []  # Lines that no summary replaces.
         self._now = self._turned = 0.0  # The last turn, by the clocks of the run and of Python.
         self._printed = -LINES_SECONDS
+        self._has_begun = False
         self._begin()
         self._lock, self._over = Lock(), Flag()
         self._thread = Thread(target=self._print_often, name="slotwise progress", daemon=True)
@@ -199,7 +200,7 @@ class Progress:
     # What the loop counts.
 
     def _begin(self) -> None:
-        self._has_begun: bool = False
+        self._has_begun = False
         self._lines: dict[str, JobLine] = {}
         self._by_state: dict[str, dict[str, JobLine]] = {state: {} for state in STATES}
         self._starts: dict[tuple[PhaseId, int, int], float] = {}  # Of running attempts.
