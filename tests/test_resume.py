@@ -66,10 +66,14 @@ def test_only_what_is_not_done_runs_again(folder: Path) -> None:
             "file make.sh changed",
         ),
         (lambda one: (one / "data.csv").write_text("z\n"), "make", "file data.csv changed"),
-        (lambda one: (one / "extra.txt").unlink(), "make", "input extra.txt is gone"),
-        (lambda one: (one / "sorted.csv").unlink(), "sort", "file sorted.csv is gone"),
+        (lambda one: (one / "extra.txt").unlink(), "make", "input extra.txt was removed"),
+        (lambda one: (one / "sorted.csv").unlink(), "sort", "file sorted.csv was removed"),
         (lambda one: (one / "half.csv").write_text("z"), "make", "file half.csv changed"),
-        (lambda one: (one / "out").rename(one / "away"), "show", "its output out/show is gone"),
+        (
+            lambda one: (one / "out").rename(one / "away"),
+            "show",
+            "its output out/show was removed",
+        ),
         (
             lambda one: (one / "flow.yaml").write_text(WORKFLOW.replace("echo end", "echo e")),
             "end",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import slotwise
 from slotwise import InputError, Job, Phase, Session, Tasks
+from slotwise.core.decisions import Decision
 from slotwise.core.errors import SlotwiseWarning
+from slotwise.core.events import Event, TaskFinished
 from slotwise.jobs.work_folder import FileLock
 from slotwise.run_folder import LOCK, RunFolder
 
@@ -130,6 +133,7 @@ def test_old_runs_are_removed_by_number(runs: Path, monkeypatch: pytest.MonkeyPa
             made.append(slotwise.run(commands("echo x"), slots=1).folder)
             (made[-1] / "mine.txt").write_text("")  # type: ignore[operator]
         assert ids(runs) == [*(path.name for path in made[1:] if path), "notes"]
+        assert printed(made[1]) == {"a/0.1.out": "x\n"}
     made.append(slotwise.run(JOB, slots=1).folder)
     assert ids(runs) == [*(path.name for path in made[2:] if path), "notes"]
     assert [path.name for path in made[2].iterdir()] == ["mine.txt"]  # type: ignore[union-attr]
@@ -151,6 +155,21 @@ def test_runs_sort_by_their_start(runs: Path) -> None:
     """Also those that start within a second."""
     made = [slotwise.simulate(JOB, slots=1, keep=True).folder for _ in range(10)]
     assert [run.path for run in RunFolder.all()] == made
+
+
+def test_an_interrupted_run_keeps_what_was_printed(tmp_path: Path) -> None:
+    """Although its output does not appear."""
+
+    def interrupt(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        if any(isinstance(event, TaskFinished) for event in events):
+            raise KeyboardInterrupt
+
+    job = commands("echo x", output=tmp_path / "out", tasks=3)
+    with pytest.raises(slotwise.RunInterrupted) as stop:
+        slotwise.run(job, slots=1, progress=interrupt)
+    assert printed(stop.value.result.folder)["a/0.1.out"] == "x\n"
+    assert RunFolder.last().state == "interrupted"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_that_was_killed_says_so(runs: Path) -> None:

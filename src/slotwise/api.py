@@ -50,8 +50,8 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.backends.attempt_logs import AttemptLogs
     from slotwise.backends.live import LiveBackend
     from slotwise.insight.explanation import Explanation
+    from slotwise.insight.intervals import JobExplained, Waits
     from slotwise.insight.replay import Replay
-    from slotwise.insight.waits import Wait
 
 
 def simulate(
@@ -394,32 +394,41 @@ def explain(log: Log | str | Path, job: str, at: float) -> Explanation: ...
 
 
 @overload
-def explain(log: Log | str | Path, job: str | None = None) -> tuple[Wait, ...]: ...
+def explain(log: Log | str | Path, job: str) -> JobExplained: ...
+
+
+@overload
+def explain(log: Log | str | Path) -> Waits: ...
 
 
 def explain(
     log: Log | str | Path, job: str | None = None, at: float | None = None
-) -> Explanation | tuple[Wait, ...]:
-    """Explain why a job holds its slots at an instant `at` of a run, in seconds.
+) -> Explanation | JobExplained | Waits:
+    """Explain why jobs waited, what held one job, or why it holds its slots at an instant.
 
-    Without an instant, return the longest waits of the job, or of all jobs, longest first. Each
-    has the jobs that held the slots meanwhile, and a change that would have helped.
+    Without a job, return the longest waits of all jobs, longest first. Each has the jobs that
+    held the slots meanwhile, and a change that would have helped. For a job, return its life
+    from arrival to end in intervals: the slots that it held and wanted, the reason, and who
+    held the slots; it is also the sequence of its waits. With an instant `at` (seconds), return
+    why it holds its slots then. Each prints as the command does, and as a table in notebooks.
     """
     from slotwise.insight.explain import explain as explain_log
+    from slotwise.insight.held_back import explain_job
+    from slotwise.insight.intervals import Waits
     from slotwise.insight.timeline import timeline_of
     from slotwise.insight.waits import worst_waits
 
     if at is not None and not is_number(at):
         raise InputError(f"{option_name('at')} is {shown(at)}; expected an instant in seconds")
     with following(log) as read:
-        if at is None:
-            return worst_waits(read, timeline_of(read), job=job)
+        if job is None and at is None:
+            return Waits(worst_waits(read, timeline_of(read)))
         if job is None:
             name = option_name("at")
             raise InputError(
                 f"{name} {at:g} is given without {option_name('job')}; name the job, too"
             )
-        return explain_log(read, job, at)
+        return explain_job(read, job) if at is None else explain_log(read, job, at)
 
 
 def write_report(

@@ -2,7 +2,7 @@
 
 The record of each workload file is a file in `done` in the state directory (`run_folder.py`),
 with a line for each job that was completed, and what it was made from. A job is up to date if
-nothing of this has changed, its output is there, and the jobs that it waits for are up to date.
+nothing of this has changed, its output exists, and the jobs that it waits for are up to date.
 """
 
 from __future__ import annotations
@@ -233,11 +233,11 @@ def _why(
             what = "file" if what == MADE else what
             change = "changed" if now.get(name) and before.get(name) else "is new"
             if not now.get(name):
-                change = "is gone"
+                change = "was removed"
             return f"{what} {_short(path, workload)} {change}"
     output = _output(entry, workload)
     if output and "://" not in output and not os.path.isdir(output):
-        return f"its output {_short(output, workload)} is gone"
+        return f"its output {_short(output, workload)} was removed"
     return ""
 
 
@@ -318,7 +318,7 @@ def _listed(patterns: Any) -> Sequence[str]:
 
 
 def _words(command: Any) -> Sequence[str]:
-    """The words of a command; those of a text as the shell would split it, if it can be."""
+    """The words of a command; those of a string as the shell would split it, if it can be."""
     if not isinstance(command, str):
         return [word for word in command if isinstance(word, str)]
     try:

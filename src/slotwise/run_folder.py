@@ -327,13 +327,14 @@ def _folders(root: Path) -> list[Path]:
 def _new(root: Path) -> Path:
     """Make a folder whose name sorts after those of earlier runs."""
     root.mkdir(0o700, parents=True, exist_ok=True)
+    now = time.time()
     while True:
-        now = time.time()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
         path = root / f"{stamp}-{int(now % 1 * 0x10000):04x}"
         with suppress(FileExistsError):
             path.mkdir(0o700)
             return path
+        now += 1 / 0x10000
 
 
 def _made(path: Path) -> Path:

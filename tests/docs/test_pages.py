@@ -30,6 +30,7 @@ RUN_PAGES = (
     pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
     "docs/howto/dask-collections.md",
     "docs/tutorials/share-a-local-cluster.md",
+    "docs/tutorials/workflow.md",
     pytest.param(
         "docs/tutorials/share-a-team-cluster.md",
         marks=[

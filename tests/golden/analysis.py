@@ -85,7 +85,7 @@ def _parts(log: Log, result: Result) -> Iterator[str]:
     yield from _timeline(line)
     traffic = traffic_of(log)
     yield _json([_steps(traffic.rack), _steps(traffic.core)])
-    yield from (_text(table([result.reported])) for table in (comparison_table, jobs_table))
+    yield from map(_text, (comparison_table([result.reported]), jobs_table(result.reported)))
     yield _measured(log)
 
 

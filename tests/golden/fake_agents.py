@@ -101,7 +101,7 @@ class FakeAgent:
         _, _, self._server._pickles[key] = pickle.loads(runner)
 
     def _start(
-        self, slot: int, attempt: int, key: str, task: bytes, kept: bytes, sleeps: bool
+        self, slot: int, attempt: int, key: str, task: bytes, kept: bytes, *options: bool
     ) -> None:
         self._runs[slot] = attempt, key
         seconds, status, value = self._fake.outcome(key)

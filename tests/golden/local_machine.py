@@ -7,6 +7,7 @@ golden logs knows the classes of slotwise below its public functions.
 
 from __future__ import annotations
 
+import os
 import pickle
 import queue
 import signal
@@ -77,6 +78,7 @@ class Worker:
         self.number = len(self.machine.workers)
         self.machine.workers.append(self)
         self.channel, self.pid = CHANNELS + self.number, PIDS + self.number
+        self.output = MagicMock()  # No task prints.
         self.messages: deque[Any] = deque()
         self.due = self._ready_at = self.machine.now + READY_SECONDS
         self.is_stopped = self._has_ended = False
@@ -275,6 +277,12 @@ def _leave_output(runner: Any, arguments: tuple[Any, ...]) -> None:
         Path(file).touch()
 
 
+def _no_output(*_: object) -> MagicMock:
+    """A reader of what tasks print, whose channel is never ready."""
+    channel = os.eventfd(0)
+    return MagicMock(channel=channel, close=lambda: os.close(channel))
+
+
 @contextmanager
 def scripted(script: Script) -> Iterator[Machine]:
     """Let the local backend run on a scripted machine; only in the main thread."""
@@ -327,6 +335,7 @@ def scripted(script: Script) -> Iterator[Machine]:
             stack.enter_context(patch(name, by))
         of_modules: list[tuple[Any, str, Any]] = [
             (processes, "WorkerProcess", lambda env, unready, *_: Worker(machine, unready)),
+            (processes, "OutputReader", _no_output),
             (processes, "is_stopped", lambda pid, by_us: is_stopped(pid)),
             (
                 processes,

@@ -12,7 +12,7 @@ import pytest
 
 import slotwise
 from slotwise import Job, Phase, Tasks
-from slotwise.insight.report import progress
+from slotwise.insight.report import notebook
 from slotwise.insight.report.notebook import NotebookProgress, notebook_display, runs_html
 
 JOBS = [
@@ -117,7 +117,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     """A notebook in which every turn of a run is shown immediately."""
     made = Cell()
     monkeypatch.setitem(sys.modules, "IPython", made)  # type: ignore[arg-type]
-    monkeypatch.setattr(progress, "REDRAW_SECONDS", -1.0)
+    monkeypatch.setattr(notebook, "REDRAW_SECONDS", -1.0)
     return made
 
 
@@ -126,7 +126,7 @@ def test_a_notebook_shows_progress_in_one_place(cell: Cell) -> None:
     slotwise.simulate(JOBS, "fifo", slots=2)
     assert cell.displays == 1
     first, *_, last = cell.shown
-    assert "fifo, simulated, 0.0 s" in first
+    assert "fifo, simulated, 0.0 s: " in first
     assert "big" in first
     assert "0/4" in first
     assert any("2/4" in html and "━" in html for html in cell.shown)

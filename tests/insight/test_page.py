@@ -391,6 +391,19 @@ def test_failures_are_in_order_of_time(make, tmp_path):
     ]
 
 
+def test_the_first_failures_are_always_in_view(make, tmp_path):
+    """The others are folded, and so are messages of several lines where jobs are many."""
+    names = [f"q{number:02}" for number in range(11)]
+    path = tmp_path / "r.html"
+    write_report([make("fifo", names, fault=lambda launch: Fault("no\nluck", after=0.5))], path)
+    text = path.read_text(encoding="utf-8")
+    section = text[text.index("Failed jobs") : text.index("Metrics")]
+    seen, _, folded = section.partition("<summary>3 more</summary>")
+    assert seen.count("<li>") == 8
+    assert folded.count("<li>") == 3
+    assert "<details open>" not in section
+
+
 def test_the_first_column_stays_in_view(plain):
     """Tables scroll below it, also where the page is narrow."""
     style = plain.partition("</style>")[0]

@@ -58,8 +58,11 @@ def test_of_output_the_last_line_is_shown() -> None:
     output = (
         'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 1\nno space left'
     )
-    reason = f"task 0 of job a exited with code 1; the last lines of its stderr:\n{output}\n"
-    assert in_short(reason) == "task 0 of job a exited with code 1; no space left"
+    ended = "the command exited with code 1"
+    reason = f"task 0 of job a: the last lines of its stderr:\n{output}\n{ended}"
+    assert in_short(reason) == f"task 0 of job a: no space left; {ended}"
+    place = "its output: /logs/a/0.1.err"
+    assert in_short(f"{reason}\n{place}") == f"task 0 of job a: no space left; {ended}; {place}"
 
 
 @pytest.mark.parametrize("reason", ["", "a line", "a line "])

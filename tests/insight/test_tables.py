@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from slotwise import Job, Phase, Tasks
 from slotwise.insight.report import comparison_table, jobs_table
 from slotwise.insight.report.reported import has_differing_work
 from slotwise.insight.report.tables import metrics_in_full
-from slotwise.insight.report.text import MISSING, number, percent, seconds
+from slotwise.insight.report.text import MISSING, in_states, number, percent, roughly, seconds
 
 
 def printed(table, width=100):
@@ -94,14 +95,13 @@ def test_live_runs_of_differing_work_are_found(three_runs):
 
 
 def test_an_interrupted_run_is_marked(three_runs):
-    """Below its name, so that 80 columns suffice, and next to each of its jobs."""
+    """Below its name, so that 80 columns suffice."""
     run = three_runs[0]
     cut = replace(run, outcome=replace(run.outcome, is_over=False))
     text = printed(comparison_table([cut, *three_runs[1:]]), width=80)
     assert "…" not in text
     assert "(interrupted)" in text
     assert text.count("interrupted") == 1
-    assert "fifo (interrupted)" in printed(jobs_table([cut]))
 
 
 def test_backends_have_a_column_if_they_differ(three_runs):
@@ -113,14 +113,53 @@ def test_backends_have_a_column_if_they_differ(three_runs):
 
 def test_jobs_table_shows_what_users_wrote(hostile_runs, hostile_names):
     """Names are text, never markup."""
-    assert hostile_names[0] in printed(jobs_table(hostile_runs), width=300)
+    text = "".join(printed(jobs_table(run), width=300) for run in hostile_runs)
+    assert hostile_names[0] in text
 
 
 def test_jobs_table_has_no_column_of_reasons(three_runs, hostile_runs, hostile_reason):
-    """The command prints them as tasks fail, and in its last lines."""
-    assert hostile_reason not in printed(jobs_table(hostile_runs), width=300)
-    titles = [str(column.header) for column in jobs_table(three_runs).columns]
-    assert titles == ["scheduler", "job", "arrival", "start", "completion", "response"]
+    """The command prints them as tasks fail, and before the table."""
+    assert hostile_reason not in printed(jobs_table(hostile_runs[0]), width=300)
+    titles = [str(column.header) for column in jobs_table(three_runs[0]).columns]
+    assert titles == ["job", "status", "response", "arrival", "start", "completion"]
+
+
+def with_states(run, **reasons):
+    """The jobs a, b, c and d, of which some failed for these reasons, and d has not ended."""
+    times = {"arrival": 0.0, "start": 0.0, "completion": 1.0, "response": 1.0}
+    jobs = {name: times for name in "abc" if name not in reasons}
+    jobs |= {name: times | {"completion": None, "response": None} for name in (*reasons, "d")}
+    stated = {
+        name: Job(name, (Phase("p", Tasks(1)),), after=("b",) if name == "c" else ())
+        for name in jobs
+    }
+    outcome = replace(run.outcome, jobs=jobs, failed=reasons, stated=stated)
+    return replace(run, outcome=outcome)
+
+
+def test_jobs_have_a_status(three_runs):
+    """A job whose predecessor failed was cancelled, and so was one that a user cancelled."""
+    run = with_states(
+        three_runs[0], b="broken", c="job 'b', for which it waits, has failed", e="cancelled"
+    )
+    states = {"a": "done", "b": "failed", "c": "cancelled", "d": "unfinished", "e": "cancelled"}
+    assert run.outcome.states == states
+    cells = [cell.plain for cell in jobs_table(run).columns[1].cells]
+    assert cells == list(states.values())
+
+
+def test_a_short_jobs_table_has_the_failed_jobs_first(three_runs):
+    """Its caption has the numbers of the others, and names an option that shows all."""
+    table = jobs_table(with_states(three_runs[0], c="broken"), most=2)
+    assert [cell.plain for cell in table.columns[0].cells] == ["c", "a"]
+    assert str(table.caption) == "and 2 more: 1 done, 1 unfinished; --json names all jobs"
+
+
+def test_rough_numbers():
+    """Estimates have no digits that are not known."""
+    shown = [roughly(value) for value in (0.2, 44.6, 130.0, 5000.0, 7_300.0, 400_000.0)]
+    assert shown == ["~1 s", "~45 s", "~2 min", "~83 min", "~2 h", "~111 h"]
+    assert in_states({"done": 4812, "failed": 0, "waiting": 1}) == "4,812 done, 1 waiting"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import re
 import sqlite3
 import tomllib
@@ -18,6 +19,7 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import typer
 from typer.testing import CliRunner
@@ -354,14 +356,20 @@ def _lines_of_logs() -> Iterator[list[Any]]:
 def in_data() -> Iterator[Path]:
     """The current folder is one with copies of the files of `tests/data`.
 
-    There is also a log of which one decision was changed.
+    There is also a log of which one decision was changed, and a job that prints. Runs are kept
+    in the folder, too, and not among those of the user.
     """
-    with TemporaryDirectory() as folder, chdir(folder):
+    with (
+        TemporaryDirectory() as folder,
+        chdir(folder),
+        patch.dict(os.environ, XDG_STATE_HOME=folder),
+    ):
         for file in DATA.iterdir():
             if file.is_file():
                 Path(file.name).write_bytes(file.read_bytes())
         text = Path("simulated.jsonl").read_text()
         Path("changed.jsonl").write_text(text.replace('"until":0.5', '"until":0.75', 1))
+        Path("prints.yaml").write_text("slotwise: 1\njobs: [{id: x-job, command: echo x}]\n")
         yield Path(folder)
 
 
@@ -404,13 +412,19 @@ JSON_COMMANDS = {
     "plan": ["plan small.yaml --json"],
     "plan --scheduler": ["plan small.yaml --scheduler dmrs --json"],
     "simulate": ["simulate many.yaml --json"],
-    "run": ["run tiny.yaml --slots 1 --json", "run broken.yaml --slots 1 --json"],
+    "run": [
+        "run tiny.yaml --slots 1 --json",
+        "run broken.yaml --slots 1 --json",
+        "run prints.yaml --json",
+    ],
     "compare": ["compare many.yaml --schedulers fair,fifo --json"],
     "replay": ["replay simulated.jsonl --json", "replay changed.jsonl --json"],
     "explain": ["explain simulated.jsonl --json"],
     "explain --at": ["explain simulated.jsonl --job x-late --at 4 --json"],
     "show": ["show flow.yaml --json"],
     "history": ["history history.db --json"],
+    "logs": ["logs --json"],
+    "logs --list": ["logs --list --json"],
 }
 """Commands that print JSON, with the files of `tests/data`.
 

@@ -115,27 +115,23 @@ def explain_log(
 ) -> None:
     """Explain which jobs waited longest for slots, which held them, and what would have helped.
 
-    With `--job`, the waits of this job. With `--at` as well, why it holds its slots at that
-    instant: the shares of its pools, its demand, the jobs that hold the slots, and the jobs
-    that are served before it and after it.
+    With `--job`, what held this job from its arrival to its end, in intervals: the slots that
+    it held and wanted, the reason, and whose slots they were. With `--at` as well, why it holds
+    its slots at that instant: the shares of its pools, its demand, the jobs that hold the
+    slots, and the jobs that are served before it and after it.
 
     `slotwise explain`
 
+    `slotwise explain run.jsonl --job q1`
+
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
-    from slotwise.insight.explanation import explanation_lines
-    from slotwise.insight.report.tables import wait_lines
-
     question: Any = job, at  # An instant without a job is refused.
     found: Any = api.explain(log or last_log(), *question)
-    if at is None:
-        lines, plain = wait_lines(found), {"waits": [wait.to_plain() for wait in found]}
-    else:
-        lines, plain = explanation_lines(found), found.to_plain()
     if as_json:
-        print_json(plain)
+        print_json(found.to_plain())
     else:
-        print("\n".join(map(printable, lines)))
+        print("\n".join(map(printable, found.lines())))
 
 
 # The command `slotwise history`.

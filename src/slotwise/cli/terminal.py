@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
@@ -36,14 +37,20 @@ from slotwise.core.errors import (
     as_in_commands,
     suggestion,
 )
-from slotwise.insight.report.tables import comparison_table, jobs_table
-from slotwise.insight.report.text import in_short, printable
+from slotwise.insight.report.tables import MAX_WIDTH, comparison_table, fit_columns, jobs_table
+from slotwise.insight.report.text import in_short, in_states, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
 from slotwise.run_folder import RunFolder
 from slotwise.sources import Source, read_source
 
-FILE_WIDTH = 10_000
-"""The maximum width of tables in pipes and files, in columns."""
+MAX_ROWS, MIN_ROWS = 50, 5
+"""The maximum number of jobs in the table outside a terminal, and the minimum on one."""
+
+OTHER_LINES = 14
+"""The lines of a terminal that are left for the rest of what a command prints."""
+
+MAX_FAILED = 20
+"""The number of failed jobs of which the reasons are printed."""
 
 MAX_DONE = 10
 """The number of finished jobs named when a run is interrupted."""
@@ -176,7 +183,9 @@ def _first_signal_interrupts() -> Iterator[None]:
 
 
 def _finish(results: Sequence[Result], output: OutputOptions) -> None:
-    """Print results, write the report, and exit with 1 if a job failed."""
+    """Print failures and results, write the report, and exit with 1 if a job failed."""
+    for result in results:
+        _show_failures(result)
     try:
         _print_results(results, output.as_json)
         sys.stdout.flush()
@@ -185,13 +194,20 @@ def _finish(results: Sequence[Result], output: OutputOptions) -> None:
             api.write_report(results, output.report)
             show_message(f"report: {output.report}")
     if any(result.failed for result in results):
-        for result in results:
-            for name, reason in result.failed.items():
-                show_message(
-                    f"slotwise: {result.scheduler}: job {printable(name)} failed:"
-                    f" {in_short(reason)}{_place_of_output(result, name)}"
-                )
         raise typer.Exit(1)
+
+
+def _show_failures(result: Result) -> None:
+    """Print the reason of each failure in a line, and where its output is."""
+    states = result.outcome.states
+    named = sorted(result.failed, key=lambda job: states[job] != "failed")
+    for job in named[:MAX_FAILED]:
+        what = f"slotwise: {result.scheduler}: job {printable(job)} {states[job]}"
+        why = in_short(result.failed[job])
+        show_message(f"{what}: {why}{_place_of_output(result, job)}")
+    if more := Counter(states[job] for job in named[MAX_FAILED:]):
+        what = f"slotwise: {result.scheduler}: and {more.total():,} more jobs"
+        show_message(f"{what} ({in_states(more)}); --json names all")
 
 
 def _place_of_output(result: Result, job: str) -> str:
@@ -209,9 +225,11 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
             print_json(result.to_plain())
         return
     reported = [result.reported for result in results]
+    console = Console() if sys.stdout.isatty() else Console(width=MAX_WIDTH)
     if len(results) == 1:
-        _print_table(jobs_table(reported))
-    _print_table(comparison_table(reported))
+        rows = console.height - OTHER_LINES if sys.stdout.isatty() else MAX_ROWS
+        _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows)))
+    _print_table(console, comparison_table(reported))
 
 
 @contextmanager
@@ -342,9 +360,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _print_table(table: Table) -> None:
-    """Print a table on stdout, outside a terminal at the width that it needs."""
-    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
+def _print_table(console: Console, table: Table) -> None:
+    """Print a table on stdout, on a terminal without the last columns that do not fit."""
+    if console.width < MAX_WIDTH:
+        fit_columns(table, console.width)
     with console.capture() as captured:
         console.print(table)
     print(captured.get(), end="")

@@ -152,7 +152,7 @@ class Dependencies:
                 self._dependents.setdefault(name, []).append(job)
             elif reason and job.after_failed == "cancel":
                 self.forget(job)
-                return _failed(name)
+                return predecessor_failed(name)
         return ""
 
     def forget(self, job: Job) -> None:
@@ -186,7 +186,7 @@ class Dependencies:
         released = []
         for job in self._dependents.pop(name, ()):
             if reason and job.after_failed == "cancel":
-                doomed.setdefault(job.id, _failed(name))
+                doomed.setdefault(job.id, predecessor_failed(name))
             elif self._release(job, name):
                 released.append(job.id)
         return released
@@ -201,5 +201,6 @@ class Dependencies:
         return not waits
 
 
-def _failed(name: str) -> str:
+def predecessor_failed(name: str) -> str:
+    """The reason why a job cannot run that waits for this one."""
     return f"job {name!r}, for which it waits, has failed"

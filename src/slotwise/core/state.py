@@ -27,7 +27,7 @@ from slotwise.core.decisions import (
     Release,
     Retry,
 )
-from slotwise.core.dependencies import MAX_OVER
+from slotwise.core.dependencies import MAX_OVER, predecessor_failed
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.events import (
     Event,
@@ -81,6 +81,11 @@ LOSSES_MAX = 16
 
 UNSEEN = frozenset({LaunchDropped, JobsClosed})
 """Events after which no policy decides anything else than before."""
+
+
+def was_cancelled(job: Job, reason: str) -> bool:
+    """Whether a job that failed for this reason was cancelled: by a user, or with another."""
+    return reason == CANCELLED or reason in map(predecessor_failed, job.predecessors)
 
 
 class State(Snapshot):

@@ -118,7 +118,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         silent=_running_on(state.unresponsive, phase),
         leaving=_running_on(set(state.leaving) - set(state.unresponsive), phase),
         stopping=len(phase.stopping),
-        pending=phase.pending + phase.blocked,
+        pending=phase.pending + phase.blocked + len(phase.delayed),
         done=phase.done,
         allocated=None if is_queued else phase.allocated,
         most=phase.max_share,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 ORIGINS: Mapping[str, str] = {
@@ -129,8 +130,15 @@ class Explanation:
         """As a JSON object."""
         return asdict(self)
 
+    def lines(self) -> Iterator[str]:
+        """Yield the slots that it holds and the reasons, one fact per line."""
+        return explanation_lines(self)
+
     def __str__(self) -> str:
-        return "\n".join(explanation_lines(self))
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 class Explanations(list[Explanation]):

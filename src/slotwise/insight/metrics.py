@@ -19,6 +19,7 @@ from slotwise.core.events import (
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header, Log
 from slotwise.core.objective import Objective, Steps, gap_of, is_met
+from slotwise.core.state import was_cancelled
 from slotwise.insight.bound import Work, objective_bound, sizes_of
 from slotwise.insight.reducer import Attempt, JobSpan, RunReducer
 from slotwise.insight.timeline import StepFunction
@@ -41,6 +42,18 @@ class Outcome:
     failed: dict[str, str]
     stated: dict[str, Job] = field(default_factory=dict, repr=False)
     is_over: bool = True
+
+    @property
+    def states(self) -> dict[str, str]:
+        """How each job has ended: done, failed or cancelled; else unfinished."""
+        return {name: self._state(name) for name in self.jobs}
+
+    def _state(self, job: str) -> str:
+        reason = self.failed.get(job)
+        if reason is None:
+            return "unfinished" if self.jobs[job]["completion"] is None else "done"
+        is_known = job in self.stated
+        return "cancelled" if is_known and was_cancelled(self.stated[job], reason) else "failed"
 
 
 class MetricsCollector(RunReducer):

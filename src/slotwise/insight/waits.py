@@ -110,8 +110,8 @@ def worst_waits(
             taken[wait.job] += 1
         if len(chosen) == most:
             break
-    held = _Held(line)
-    return tuple(map(held.with_holders, _with_reasons(log, chosen)))
+    held = HeldSlots(line)
+    return tuple(held.with_holders(wait) for wait in _with_reasons(log, chosen))
 
 
 def _stretches(line: Timeline, job: str) -> Iterator[tuple[float, float]]:
@@ -144,7 +144,7 @@ def _parts(line: Timeline, job: str, since: float, end: float) -> Iterator[tuple
         since = max(since, until)
 
 
-class _Held:
+class HeldSlots:
     """The attempts of a run as arrays, to find the jobs that held slots in a time."""
 
     def __init__(self, line: Timeline) -> None:
@@ -159,19 +159,28 @@ class _Held:
 
     def with_holders(self, wait: Wait) -> Wait:
         """The wait with the jobs that held slots of its kind, and the free slots."""
-        spans, line = self._line.jobs, self._line
         start, end, kind = wait.start, wait.end, wait.slot_kind
+        holders, held = self.others(wait.job, start, end, kind)
+        slots = self._line.slots_by_kind.get(kind, SlotsOverTime(0)).seconds(start, end)
+        return replace(wait, holders=holders, free_slot_seconds=max(0.0, slots - held))
+
+    def others(
+        self, job: str, start: float, end: float, kind: str
+    ) -> tuple[tuple[Holder, ...], float]:
+        """The other jobs that held slots of a kind in a time, most first; slot-seconds of all.
+
+        O(attempts), in numpy.
+        """
         at = (self._start < end) & (self._end > start)
         at &= (self._kinds == kind)[self._phase]
         overlap = np.minimum(self._end[at], end) - np.maximum(self._start[at], start)
         sums = np.bincount(self._jobs[self._phase[at]], overlap, minlength=len(self.jobs))
         held = {self.jobs[number]: float(sums[number]) for number in np.flatnonzero(sums)}
-        held.pop(wait.job, None)  # It holds slots only at the ends of the wait.
+        held.pop(job, None)
+        spans = self._line.jobs
         order = sorted(held, key=lambda job: (-held[job], job))
-        holders = (Holder(job, spans[job].pool_at(start), held[job]) for job in order)
-        slots = line.slots_by_kind.get(kind, SlotsOverTime(0)).seconds(start, end)
-        free = max(0.0, slots - sum(held.values()))
-        return replace(wait, holders=tuple(holders), free_slot_seconds=free)
+        holders = tuple(Holder(name, spans[name].pool_at(start), held[name]) for name in order)
+        return holders, sum(held.values())
 
 
 # Reasons for waits, and changes for which the log proves that they would have helped.
@@ -364,11 +373,13 @@ class _RetracedRun:
                     self._guaranteed[kind] = sum(pool.owed for pool in tops)
 
     def waiting(self, job: str) -> PhaseState | None:
-        """The first phase of a job that could start now; None without one or if a task runs."""
+        """The first phase of a job that could start now, or else with failed tasks that may run
+        later; None without one or if a task runs."""
         phases = self.state.phases_of(job)
         if any(phase.running for phase in phases):
             return None
         could = [phase for phase in phases if phase.pending and not phase.waits_for]
+        could = could or [phase for phase in phases if phase.delayed]
         return could[0] if could else None
 
     def cause(self, phase: PhaseState) -> Cause:

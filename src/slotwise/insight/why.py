@@ -1,7 +1,8 @@
 """Why a phase holds no more slots: the facts, in words.
 
 `why_now` is the reason at an instant, for explanations. `cause_of` is the cause of a wait, for
-the report of waits: it leaves out that others are served first by their shares.
+the report of waits: it leaves out that others are served first by their shares. `limit_of` is
+the cause at an instant in the life of a job, for its intervals: it always has one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from slotwise.policy.scheduler import QUEUEINGS
 
 BLOCKED = "wait for the tasks that they continue"
 
+ORDINALS = {2: "second attempt", 3: "third attempt", 4: "fourth attempt"}
+
 MAX_NAMES = 3
 """The maximum number of jobs that a sentence names."""
 
@@ -41,6 +44,8 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         is_queued or state.is_stale
     ):
         return _why_more(phase)
+    if phase.delayed and not phase.pending:
+        return _why_delayed(phase)
     if not phase.pending:
         others = "wait for others of their graph" if phase.phase.gated else BLOCKED
         if phase.job.after_each:
@@ -61,6 +66,12 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         if pool.is_full:
             return f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
     return _why_less(state, phase, scheduler)
+
+
+def _why_delayed(phase: PhaseState) -> str:
+    count, until = len(phase.delayed), min(phase.delayed.values())
+    tasks = "a failed task waits" if count == 1 else f"{count} failed tasks wait, the first"
+    return f"{tasks} until {until:.6g} s for its next attempt (retry_delay)"
 
 
 def _why_more(phase: PhaseState) -> str:
@@ -261,6 +272,17 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
         remedy = f"a larger jobs_max for pool {name} would admit it sooner"
         return Cause("not admitted", name, reason, remedy)
+    if phase.delayed and not phase.pending:
+        until, task = min((until, task) for task, until in phase.delayed.items())
+        attempt = phase.attempt_of(task)
+        number = ORDINALS.get(attempt, f"attempt {attempt}")
+        reason = f"waited {until - state.now:.3g} s for its {number}: retry_delay"
+        return Cause(
+            "delayed",
+            f"{task}.{attempt}",
+            reason,
+            "a shorter retry_delay would start it sooner",
+        )
     if scheduler in QUEUEINGS:
         reason = f"{scheduler} had planned tasks of other jobs before its own"
         return Cause("queued", "", reason)
@@ -307,6 +329,87 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         remedy = "policy fair would share its slots among them"
         return Cause("fifo in its pool", pool.name, reason, remedy)
     return Cause()
+
+
+NOT_LIMITED = frozenset({"all", "last task", "unresponsive", "idle", "blocked", "all slots"})
+"""The kinds of causes of `limit_of` for which a job holds all slots that it can use."""
+
+ALONE = frozenset({"waits for jobs", "not admitted", "max share"})
+"""The kinds of causes that do not depend on who holds the slots."""
+
+
+def limit_of(
+    state: State, job: str, scheduler: str, may_defer: bool
+) -> tuple[Cause, PhaseState]:
+    """What keeps a job that is not over from holding more slots now, and the phase meant.
+
+    It may hold some. The sentences are in the past tense. O(phases of the job).
+    """
+    phases = state.phases_of(job)
+    if job in state.awaiting_admission or job in state.awaiting_jobs:
+        return cause_of(state, phases[0], scheduler, may_defer), phases[0]
+    short = next((phase for phase in phases if could_start(phase)), None)
+    if short is None:
+        return _why_no_more(phases)
+    kind, held = short.slot_kind, short.running - short.slots_on_lost_hosts
+    if not state.capacity(kind):
+        reason = f"no host could start tasks on slots of kind {kind!r}"
+        return Cause("no host", kind, reason), short
+    if short.running and short.running + short.width > short.max_share:
+        return _max_share(short), short
+    own = sum(p.running - p.slots_on_lost_hosts for p in phases if p.slot_kind == kind)
+    if own >= state.capacity(kind):
+        return Cause("all slots", kind, "it held all slots of its kind"), short
+    cause = cause_of(state, short, scheduler, may_defer)
+    return cause if cause.kind else _by_shares(state, short, held, scheduler), short
+
+
+def could_start(phase: PhaseState) -> int:
+    """The slots of its tasks that wait for nothing but slots.
+
+    Tasks of a phase may run while it waits again, because input of it was lost.
+    """
+    return 0 if phase.waits_for else phase.pending * phase.width
+
+
+def _why_no_more(phases: Sequence[PhaseState]) -> tuple[Cause, PhaseState]:
+    """The cause for a job without tasks that could start."""
+    running = [phase for phase in phases if phase.running]
+    if not running:
+        phase = next((phase for phase in phases if phase.blocked), None)
+        if phase is None:
+            return Cause("idle", "", "all its tasks were done; more could come"), phases[0]
+        return Cause("blocked", "", "its tasks waited for others"), phase
+    phase = running[0]
+    if all(one.running == one.slots_on_lost_hosts for one in running):
+        return Cause("unresponsive", "", "its tasks ran on unresponsive hosts"), phase
+    if phase.running >= phase.max_share < phase.phase.tasks.count * phase.width:
+        return _max_share(phase), phase
+    if len(running) == len(phase.launches) == 1 < phase.phase.tasks.count:
+        ((task, (launch, _, _)),) = phase.launches.items()
+        reason = f"only the last task of {phase.id.phase} ran: task {task} on {launch.host}"
+        return Cause("last task", f"{phase.id.phase} {task}", reason), phase
+    return Cause("all", "", "all its tasks that could start ran"), phase
+
+
+def _max_share(phase: PhaseState) -> Cause:
+    name = phase.id.phase
+    return Cause("max share", name, f"phase {name} held its max share of {phase.max_share}")
+
+
+def _by_shares(state: State, phase: PhaseState, held: int, scheduler: str) -> Cause:
+    """The cause if others are served first, or still hold the slots."""
+    if phase.allocated > 0 and whole(phase.allocated) <= held:
+        if held:
+            return Cause("shares", "", "it held its share, and others had theirs")
+        return Cause("part of a slot", "", "its share was less than a slot: others had turns")
+    if sum(reserved_now(state, phase).values()):
+        return Cause("reserved", "", "free slots were reserved for other pools")
+    if whole(phase.allocated) > held:
+        return Cause("others hold", "", "other jobs still held slots that it was allocated")
+    if not any(state.free(phase.slot_kind).values()):
+        return Cause("others hold all", "", "other jobs held the slots")
+    return Cause("served later", "", f"{scheduler} served other jobs first")
 
 
 def jobs_named(names: Collection[str]) -> str:

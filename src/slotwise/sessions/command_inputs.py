@@ -17,7 +17,7 @@ class CommandInputs:
     """A command of a session, and what it waits for.
 
     jobs   the ids of jobs
-    calls  the futures of calls, which may have no job yet, or one that goes on
+    calls  the futures of calls, which may have no job yet, or one that continues
     """
 
     session: SessionCore

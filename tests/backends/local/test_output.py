@@ -34,7 +34,7 @@ class Recorder:
         """Nothing is open."""
 
 
-def test_each_byte_belongs_to_the_attempt_that_wrote_it(workers: Processes) -> None:
+def test_each_byte_belongs_to_the_attempt_that_wrote_it() -> None:
     """Of Python, of a descriptor and of a child; the first task of a worker, and later ones."""
 
     def speak(number: int) -> None:
@@ -43,14 +43,15 @@ def test_each_byte_belongs_to_the_attempt_that_wrote_it(workers: Processes) -> N
         subprocess.run(["echo", "child", str(number)], check=True)
         print("no line break", number, end="")
 
-    for number in range(20):
-        output = Recorder()
-        workers.start(0, "speak", speak, (number,), output=output)
-        assert one(workers).status == "done"
-        assert output.printed == {
-            "out": f"print {number}\nchild {number}\nno line break {number}".encode(),
-            "err": f"write {number}\n".encode(),
-        }
+    with Processes(1, environment={"PYTHONUNBUFFERED": ""}) as workers:
+        for number in range(20):
+            output = Recorder()
+            workers.start(0, "speak", speak, (number,), output=output)
+            assert one(workers).status == "done"
+            assert output.printed == {
+                "out": f"print {number}\nchild {number}\nno line break {number}".encode(),
+                "err": f"write {number}\n".encode(),
+            }
 
 
 def test_tasks_that_print_nothing_write_nothing(workers: Processes) -> None:

@@ -6,20 +6,23 @@ import io
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
-from rich.table import Table
 
+from slotwise.core.decisions import Decision
 from slotwise.core.errors import MissingExtraError
+from slotwise.core.events import Event
+from slotwise.insight.report.grid import framed_html, grid_html
 from slotwise.insight.report.page import require_plots
-from slotwise.insight.report.progress import JobLine, Progress
+from slotwise.insight.report.progress import REDRAW_SECONDS, Progress
 from slotwise.insight.report.reported import ReportedRun, conditions_of, run_names, scene_of
-from slotwise.insight.report.tables import Columns, is_numeric, job_columns, metrics_in_short
+from slotwise.insight.report.tables import job_columns, metrics_in_short
+from slotwise.insight.report.text import printable
 from slotwise.insight.timeline import StepFunction
 
 if TYPE_CHECKING:
@@ -34,22 +37,22 @@ MAX_ROWS = 30
 def runs_html(runs: Sequence[ReportedRun]) -> str:
     """HTML of one run: metrics, jobs and job timelines; or of several: a comparison."""
     objectives = " or ".join(dict.fromkeys(run.objective for run in runs))
-    columns: Columns = {"scheduler": run_names(runs)}
+    columns = {"scheduler": run_names(runs)}
     columns |= {metric.title: metric.cells(runs) for metric in metrics_in_short(runs)}
     facts = f"{conditions_of(runs)}; the value is the {objectives}"
-    parts = [f"<p>{escape(facts)}</p>", _table(columns)]
+    parts = [f"<p>{escape(facts)}</p>", grid_html(columns)]
     if len(runs) == 1:
         jobs = job_columns(runs[0], most=MAX_ROWS)
         if not any(runs[0].outcome.failed):
             del jobs["failed because"]
-        parts += [_table(jobs), _left_out(len(runs[0].outcome.jobs), "jobs")]
+        parts += [grid_html(jobs), _left_out(len(runs[0].outcome.jobs), "jobs")]
 
     def draw() -> list[Picture]:
         pictures = import_module("slotwise.insight.report.pictures.gallery")
         found: list[Picture] = pictures.draw_first(scene_of(runs))
         return found
 
-    return _framed([*parts, *_pictures(draw)])
+    return framed_html([*parts, *_pictures(draw)])
 
 
 def plan_html(
@@ -61,20 +64,20 @@ def plan_html(
         "job": order[:MAX_ROWS],
         "completion (s)": [f"{completion[job]:.3f}" for job in order[:MAX_ROWS]],
     }
-    parts = [f"<p>{escape(facts)}</p>", _table(columns), _left_out(len(order), "jobs")]
+    parts = [f"<p>{escape(facts)}</p>", grid_html(columns), _left_out(len(order), "jobs")]
 
     def draw() -> list[Picture]:
         picture = import_module("slotwise.insight.report.pictures.jobs")
         return [picture.draw_plan({job: held[job] for job in order if job in held})]
 
-    return _framed([*parts, *_pictures(draw)])
+    return framed_html([*parts, *_pictures(draw)])
 
 
 def dataflow_html(staged: StagedGraph) -> str:
     """HTML of the picture of a dataflow."""
     from slotwise.insight.report.dataflow.svg import svg_of
 
-    return _framed([_embedded(svg_of(staged), "dataflow")])
+    return framed_html([_embedded(svg_of(staged), "dataflow")])
 
 
 def _pictures(draw: Callable[[], Sequence[Picture]]) -> list[str]:
@@ -103,30 +106,8 @@ def _embedded(svg: str, title: str) -> str:
     )
 
 
-def _table(columns: Columns) -> str:
-    """A table with inline styles, readable under any style sheet of the notebook."""
-    sides = {
-        title: "right" if title not in ("job", "scheduler") and is_numeric(cells) else "left"
-        for title, cells in columns.items()
-    }
-    head = "".join(_cell("th", title, sides[title]) for title in columns)
-    body = ""
-    for row in zip(*columns.values(), strict=True):
-        cells = zip(row, sides.values(), strict=True)
-        body += f"<tr>{''.join(_cell('td', text, side) for text, side in cells)}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(tag: str, text: str, side: str) -> str:
-    return f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>'
-
-
 def _left_out(count: int, what: str) -> str:
     return f"<p>{MAX_ROWS} of {count:,} {what} are listed.</p>" if count > MAX_ROWS else ""
-
-
-def _framed(parts: Sequence[str]) -> str:
-    return f'<div style="overflow-x: auto">{"".join(parts)}</div>'
 
 
 # Progress of a run in a notebook cell: a table with bars, redrawn in place.
@@ -135,7 +116,7 @@ Show = Callable[[str], None]
 """Shows HTML in place of what it showed before."""
 
 MAX_JOBS = 20
-"""The maximum number of unfinished jobs listed."""
+"""The maximum number of jobs listed during a run."""
 
 WIDTH = 110
 """The width of the table, in characters."""
@@ -155,35 +136,38 @@ class NotebookProgress(Progress):
     def __init__(self, show: Show, *titles: str) -> None:
         super().__init__(_console(), *titles)
         self._show = show
-        self._messages: list[str] = []
+        self._messages: deque[str] = deque(maxlen=MAX_MESSAGES)
         self._is_shown = False
         self._drawn = time.monotonic()
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Count one turn, and draw in this thread, which is that of the cell."""
+        super().__call__(now, events, decisions)
+        if time.monotonic() - self._drawn > REDRAW_SECONDS:
+            self._draw()
+            self._drawn = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_shown:
+            self._show("")
 
     @property
     def _is_redrawn(self) -> bool:
         return True
 
-    def _begin(self) -> None:
-        pass
-
-    def _draw(self, table: Table) -> None:
+    def _draw(self) -> None:
         console = _console()
-        console.print(table)
-        for text in self._messages[-MAX_MESSAGES:]:
-            console.print(text, markup=False, highlight=False)
+        console.print(self.screen(WIDTH, MAX_JOBS))
+        self._messages += self.taken_lines()
+        for text in self._messages:
+            console.print(printable(text, lines=True), markup=False, highlight=False)
         self._show(console.export_html(code_format=_FRAME, inline_styles=True))
         self._is_shown = True
-
-    def _end(self) -> None:
-        if self._is_shown:
-            self._show("")
-
-    def _print(self, text: str) -> None:
-        self._messages.append(text)
-
-    def _listed(self) -> Iterable[JobLine]:
-        under_way = (line for line in self._lines.values() if not line.ended)
-        return islice(under_way, MAX_JOBS)
 
 
 def _console() -> Console:

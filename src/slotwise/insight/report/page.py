@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.core.errors import InputError, MissingExtraError, check_path
 from slotwise.core.files import open_to_write, refuse_foreign
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     Scene,
     among,
@@ -24,7 +25,6 @@ from slotwise.insight.report.tables import (
     FAILED_BECAUSE,
     Columns,
     failures_section,
-    is_numeric,
     job_columns,
     metrics_in_full,
     waits_section,

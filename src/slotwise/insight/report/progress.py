@@ -1,19 +1,28 @@
-"""Progress of a run: a table with one line per job on a terminal, plain lines elsewhere."""
+"""Progress of a run: a table that fits the terminal, and lines of changes elsewhere.
+
+    loop -> Progress: counts of each job, and news -> a thread that prints them
+
+The loop only counts: another thread prints, so that no run waits for a slow terminal.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from threading import Event as Flag
+from threading import Lock, Thread
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from slotwise.core.decisions import Decision, GiveUp, Launch
+from slotwise.core.estimation import work_left
 from slotwise.core.events import (
     Event,
     HostAdded,
@@ -26,69 +35,109 @@ from slotwise.core.events import (
     TaskFailed,
     TaskFinished,
 )
-from slotwise.core.job import Job
-from slotwise.insight.report.text import printable, without_file
+from slotwise.core.job import Job, Phase, PhaseId
+from slotwise.core.state import CANCELLED, was_cancelled
+from slotwise.insight.report.text import (
+    in_states,
+    instant,
+    printable,
+    roughly,
+    seconds,
+    without_file,
+)
 
-REDRAW_SECONDS = 0.2
+REDRAW_SECONDS = 0.25
+"""Seconds between two drawings of the table."""
+
+LINES_SECONDS = 1.0
+"""Seconds between two groups of lines."""
+
+MAX_LINES = 10
+"""The maximum number of lines in a group; a summary replaces more."""
+
+BAR_WIDTH, BAR_FROM = 12, 60
+"""The width of a bar, and the least width of a terminal that shows bars, in characters."""
+
+OTHER_LINES = 4
+"""The lines of the screen that have no job: the title, the header, the rest, the cursor."""
+
+STATES = ("done", "failed", "cancelled", "running", "waiting")
+"""The states of jobs, in the order of summaries."""
 
 _HOST_EVENTS = {HostLost: "unresponsive", HostJoined: "reconnected", HostRemoved: "left"}
 
-BAR_WIDTH = 12
-"""The width of a job's bar, in characters."""
+
+@dataclass(slots=True)
+class PhaseCount:
+    """The tasks of a phase that are done or running.
+
+    seconds  the measured work of those that are done
+    starts   the sum of the starts of those that run
+    """
+
+    done: int = 0
+    running: int = 0
+    seconds: float = 0.0
+    starts: float = 0.0
+
+    def left(self, phase: Phase, now: float) -> float | None:
+        """Estimated work that is left, in seconds; None if nothing is known. O(1)."""
+        tasks, stated = phase.tasks.count, phase.work_total()
+        if stated is None and not self.done:
+            return None
+        # Without an estimate all tasks are equal, and those that are done tell their work.
+        each = 1.0 if stated is None else stated / (tasks * phase.slots)
+        return work_left(
+            each * (tasks - self.done - self.running),
+            each * self.running,
+            each * self.done,
+            self.seconds,
+            self.running * now - self.starts,
+        )
 
 
 @dataclass(slots=True)
 class JobLine:
-    """The data shown for one job."""
+    """The data shown for one job. `ended` is empty until it is done, failed or cancelled."""
 
     job: Job
-    done: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    slots: int = 0
     ended: str = ""
+    failed: int = 0
+    has_begun: bool = False
+    phases: dict[str, PhaseCount] = field(default_factory=dict)
     total: int = 0
+    done: int = 0
+    running: int = 0
 
     def __post_init__(self) -> None:
         self.total = sum(phase.tasks.count for phase in self.job.phases)
+        self.phases = {phase.name: PhaseCount() for phase in self.job.phases}
 
     @property
-    def phase(self) -> str:
-        """The first phase that is not done."""
-        for phase in self.job.topological:
-            if self.done.get(phase.name, 0) < phase.tasks.count:
-                return phase.name
-        return "done"
+    def state(self) -> str:
+        """One of STATES."""
+        return self.ended or ("running" if self.running else "waiting")
 
-    @property
-    def tasks(self) -> str:
-        """Tasks done and all tasks, as "3/8"."""
-        return f"{sum(self.done.values())}/{self.total}"
-
-    def seconds_left(self) -> float | None:
-        """Estimated seconds to the end if the job keeps its slots; None if unknown.
-
-        Each task takes the mean time of the finished tasks of its phase, or its estimate.
-        """
-        if not self.slots:
-            return None
+    def seconds_left(self, now: float) -> float | None:
+        """Estimated seconds to the end if the job keeps its slots; None if unknown."""
         left = 0.0
         for phase in self.job.phases:
-            done = self.done.get(phase.name, 0)
-            known, among = self.seconds.get(phase.name), done
-            if not done:
-                known, among = phase.work_total(), phase.tasks.count
-            if known is None:
-                return None
-            left += known / among * (phase.tasks.count - done)
-        return left / self.slots
+            counted = self.phases[phase.name]
+            if counted.done < phase.tasks.count:
+                of_phase = counted.left(phase, now)
+                if of_phase is None:
+                    return None
+                left += of_phase
+        return left / self.running if self.running else None
 
 
 class Progress:
     """A record for the loop that shows the progress of jobs, and a context manager.
 
-    On a terminal a table is redrawn a few times a second. Elsewhere a line is printed when a
-    job starts and when it ends. Failed tasks are always shown; each reason of a job is printed
-    once.
+    On a terminal a table is redrawn at most every REDRAW_SECONDS, with as many jobs as fit.
+    Elsewhere a line is printed when a job starts and when it ends. Failed attempts are always
+    shown; each reason of a job is printed once. More than MAX_LINES lines in LINES_SECONDS
+    become one summary. A turn costs what changes, a drawing what it shows.
     """
 
     def __init__(self, console: Console, *titles: str, note: str = "") -> None:
@@ -96,95 +145,133 @@ class Progress:
 
         note  a line that is shown at the start of the first run
         """
-        self._note = note
         self._console = console
         self._title, *self._later = titles
-        self._heads = bool(self._later)
-        self._lines: dict[str, JobLine] = {}
-        self._reasons: set[tuple[str, str]] = set()  # Of failures, by job.
+        self._heads = bool(self._later) and not self._is_redrawn
+        self._note = note
+        self._fixed: list[str] = []  # Lines that no summary replaces.
+        self._now = self._turned = 0.0  # The last turn, by the clocks of the run and of Python.
+        self._printed = -LINES_SECONDS
+        self._begin()
+        self._lock, self._over = Lock(), Flag()
+        self._thread = Thread(target=self._print_often, name="slotwise progress", daemon=True)
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._drawn = 0.0
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Show one turn."""
-        if self._note:
-            self._print(self._note)
-            self._note = ""
-        if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
-            self._lines.clear()  # The same jobs arrive again in the next run.
-            self._reasons.clear()
-            self._title = self._later.pop(0)
-        if self._heads and not self._lines and not self._is_redrawn:
-            self._print(self._title)
-        for event in events:
-            if isinstance(event, JobArrived):
-                self._lines[event.job.id] = JobLine(event.job)
-            elif isinstance(event, TaskEnded):
-                self._task_ended(event)
-            elif isinstance(event, OutputLost):
-                self._lines[event.phase.job].done[event.phase.phase] -= len(event.tasks)
-                self._print_at(now, f"{event.phase}: output lost, {len(event.tasks)} again")
-            elif isinstance(event, HostAdded):
-                self._print_at(now, f"host {event.host.name}: joined")
-            elif isinstance(event, HostLost | HostJoined | HostRemoved):
-                self._print_at(now, f"host {event.host}: {_HOST_EVENTS[type(event)]}")
-        for decision in decisions:
-            if isinstance(decision, Launch):
-                self._launched(now, decision)
-            elif isinstance(decision, GiveUp):
-                self._lines[decision.job].ended = "failed"
-                why = self._why(decision.job, decision.reason, "")
-                self._print_at(now, f"{decision.job}: FAILED{why}")
-        if self._is_redrawn and time.monotonic() - self._drawn > REDRAW_SECONDS:
-            self._draw(self._table(now))
-            self._drawn = time.monotonic()
+        """Count one turn."""
+        with self._lock:
+            if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
+                self._fixed += self._taken_news()  # The same jobs arrive again: the next run.
+                self._title = self._later.pop(0)
+                self._begin()
+            if not self._has_begun:
+                self._fixed += filter(None, (self._note, self._title if self._heads else ""))
+                self._has_begun, self._note = True, ""
+            self._now, self._turned = now, time.monotonic()
+            for event in events:
+                self._count_event(event)
+            for decision in decisions:
+                if isinstance(decision, Launch):
+                    self._launched(decision)
+                elif isinstance(decision, GiveUp):
+                    self._given_up(decision)
 
     def __enter__(self) -> Self:
         if self._is_redrawn:
-            self._begin()
+            self._live.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._end()
+        self._over.set()
+        self._thread.join()
+        self._print_lines()
+        self._live.stop()
 
     @property
     def _is_redrawn(self) -> bool:
-        """Whether a table is redrawn instead of printing lines."""
+        """Whether a table is redrawn instead of printing lines about jobs."""
         return self._console.is_terminal
 
+    # What the loop counts.
+
     def _begin(self) -> None:
-        self._live.start()
+        self._has_begun = False
+        self._lines: dict[str, JobLine] = {}
+        self._by_state: dict[str, dict[str, JobLine]] = {state: {} for state in STATES}
+        self._starts: dict[tuple[PhaseId, int, int], float] = {}  # Of running attempts.
+        self._reasons: set[tuple[str, str]] = set()  # Of failures, by job.
+        self._news: list[str] = []
 
-    def _draw(self, table: Table) -> None:
-        self._live.update(table, refresh=True)
+    def _count_event(self, event: Event) -> None:
+        if isinstance(event, JobArrived):
+            line = self._lines[event.job.id] = JobLine(event.job)
+            self._by_state[line.state][event.job.id] = line
+        elif isinstance(event, TaskEnded):
+            self._task_ended(event)
+        elif isinstance(event, OutputLost):
+            line, lost = self._lines[event.phase.job], len(event.tasks)
+            line.done -= lost
+            line.phases[event.phase.phase].done -= lost
+            self._tell(f"{event.phase}: output lost, {lost} again")
+        elif isinstance(event, HostAdded):
+            self._tell(f"host {event.host.name}: joined")
+        elif isinstance(event, HostLost | HostJoined | HostRemoved):
+            self._tell(f"host {event.host}: {_HOST_EVENTS[type(event)]}")
 
-    def _end(self) -> None:
-        self._live.stop()
-
-    def _launched(self, now: float, launch: Launch) -> None:
+    def _launched(self, launch: Launch) -> None:
         line = self._lines[launch.phase.job]
-        begins = launch.attempt == 1 and not line.slots and not line.done
-        if begins and not self._is_redrawn:
-            self._print_at(now, f"{launch.phase.job}: started")
-        line.slots += 1
+        self._starts[launch.phase, launch.task, launch.attempt] = self._now
+        if not line.has_begun:
+            self._tell_of_job(f"{launch.phase.job}: started")
+        line.has_begun = True
+        self._change_running(line, launch.phase.phase, 1, self._now)
 
     def _task_ended(self, event: TaskEnded) -> None:
+        start = self._starts.pop((event.phase, event.task, event.attempt), None)
+        if start is None:
+            return  # A late or repeated event.
         line, phase = self._lines[event.phase.job], event.phase.phase
-        line.slots -= 1
         if isinstance(event, TaskFinished):
-            line.done[phase] = line.done.get(phase, 0) + 1
-            line.seconds[phase] = line.seconds.get(phase, 0.0) + event.seconds
-            if line.phase == "done":
-                line.ended = "done"
-                response = event.at - line.job.arrival
-                self._print_at(event.at, f"{line.job.id}: done, response {response:.2f} s")
+            line.done += 1
+            line.phases[phase].done += 1
+            line.phases[phase].seconds += event.seconds
         elif isinstance(event, TaskFailed):
+            line.failed += 1
             what = "lost" if event.lost else "failed"
-            why = self._why(event.phase.job, event.reason, " for the same reason")
-            attempt = f"{event.phase} task {event.task}, attempt {event.attempt}"
-            self._print_at(event.at, f"{attempt} {what}{why}")
+            why = self._why(line.job.id, event.reason, " for the same reason")
+            self._tell(f"{event.phase} task {event.task}, attempt {event.attempt} {what}{why}")
+        self._change_running(line, phase, -1, start)
+        if line.done == line.total and not line.ended:
+            self._end(line, "done")
+            self._tell_of_job(
+                f"{line.job.id}: done, response {seconds(event.at - line.job.arrival)}"
+            )
+
+    def _given_up(self, decision: GiveUp) -> None:
+        line = self._lines[decision.job]
+        self._end(line, "cancelled" if was_cancelled(line.job, decision.reason) else "failed")
+        by_user = decision.reason == CANCELLED  # Which says no more than the state.
+        why = "" if by_user else self._why(decision.job, decision.reason, "")
+        self._tell(f"{decision.job}: {line.ended.upper()}{why}")
+
+    def _change_running(self, line: JobLine, phase: str, by: int, start: float) -> None:
+        before = line.state
+        line.running += by
+        line.phases[phase].running += by
+        line.phases[phase].starts += by * start
+        self._move(line, before)
+
+    def _end(self, line: JobLine, how: str) -> None:
+        before, line.ended = line.state, how
+        self._move(line, before)
+
+    def _move(self, line: JobLine, before: str) -> None:
+        if line.state != before:
+            del self._by_state[before][line.job.id]
+            self._by_state[line.state][line.job.id] = line
 
     def _why(self, job: str, reason: str, again: str) -> str:
         """Return the reason after a colon, or `again` if it was printed before."""
@@ -194,31 +281,96 @@ class Progress:
         self._reasons.add(key)
         return f": {reason}"
 
-    def _print_at(self, instant: float, text: str) -> None:
-        self._print(f"{instant:8.2f} s  {text}")
+    def _tell_of_job(self, text: str) -> None:
+        if not self._is_redrawn:
+            self._tell(text)
 
-    def _print(self, text: str) -> None:
-        self._console.print(Text(printable(text, lines=True)), soft_wrap=True)
+    def _tell(self, text: str) -> None:
+        if len(self._news) <= MAX_LINES:
+            self._news.append(f"{instant(self._now):>9}  {text}")
 
-    def _listed(self) -> Iterable[JobLine]:
-        return self._lines.values()
+    # What the thread prints.
 
-    def _table(self, now: float) -> Table:
-        table = Table(title=f"{self._title}, {now:.1f} s", title_justify="left", box=None)
-        for column in ("job", "pool", "phase", "", "tasks", "slots", "done in"):
-            table.add_column(
-                column, justify="right" if column in ("tasks", "slots") else "left"
-            )
-        for line in self._listed():
-            left = line.seconds_left()
-            wait = "waits" if left is None else f"about {left:.0f} s"
-            table.add_row(
-                Text(printable(line.job.id)),
-                Text(printable(line.job.pool)),
-                Text(printable(line.phase)),
-                ProgressBar(line.total, sum(line.done.values()), width=BAR_WIDTH),
-                line.tasks,
-                str(line.slots),
-                line.ended or wait,
-            )
-        return table
+    def _print_often(self) -> None:
+        while not self._over.wait(REDRAW_SECONDS):
+            if time.monotonic() - self._printed >= LINES_SECONDS:
+                self._print_lines()
+            if self._is_redrawn and self._has_begun:
+                width, height = self._console.size
+                later = time.monotonic() - self._turned
+                shown = self.screen(width, max(1, height - OTHER_LINES), later)
+                self._live.update(shown, refresh=True)
+
+    def _print_lines(self) -> None:
+        lines = self.taken_lines()
+        for line in lines:
+            self._console.print(Text(printable(line, lines=True)), soft_wrap=True)
+        if lines:
+            self._printed = time.monotonic()
+
+    def taken_lines(self) -> list[str]:
+        """The lines since the last call, at most MAX_LINES of them about jobs."""
+        with self._lock:
+            lines = self._fixed + self._taken_news()
+            self._fixed = []
+        return lines
+
+    def _taken_news(self) -> list[str]:
+        """The news, which are then over; a summary if they are too many."""
+        news, self._news = self._news, []
+        if len(news) > MAX_LINES:
+            return [f"{instant(self._now):>9}  jobs: {self._summary()}"]
+        return news
+
+    def _summary(self, shown: Iterable[JobLine] = ()) -> str:
+        """The numbers of jobs by state, without those shown."""
+        numbers = {state: len(lines) for state, lines in self._by_state.items()}
+        for line in shown:
+            numbers[line.state] -= 1
+        return in_states(numbers)
+
+    def _listed(self, most: int) -> list[JobLine]:
+        """The jobs to show: all by arrival if they fit; else failed, running, waiting ones."""
+        if len(self._lines) <= most:
+            return list(self._lines.values())
+        failed = reversed(self._by_state["failed"].values())
+        first = list(islice(failed, max(1, most // 4)))
+        groups: Iterator[JobLine] = chain.from_iterable(
+            self._by_state[state].values() for state in ("running", "waiting")
+        )
+        return [*first, *islice(groups, most - len(first))]
+
+    def screen(self, width: int, most: int, later: float = 0.0) -> Group:
+        """A line about all jobs and a table of at most so many, in `width` columns. O(most).
+
+        later  seconds since the last turn
+        """
+        table = Table(box=None, pad_edge=False)
+        table.add_column("job")  # The only column that may get narrower.
+        if width >= BAR_FROM:
+            table.add_column("", width=BAR_WIDTH)
+        for name in ("done", "running", "failed", "left"):
+            table.add_column(name, justify="right", no_wrap=True)
+        with self._lock:
+            now, listed = self._now + later, self._listed(most)
+            for line in listed:
+                table.add_row(*_cells(line, now, width >= BAR_FROM))
+            title = f"{self._title}, {instant(now)}: {self._summary() or 'no jobs'}"
+            more = len(self._lines) - len(listed)
+            rest = f"and {more:,} more: {self._summary(listed)}" if more else ""
+        lines = [Text(text, no_wrap=True, overflow="ellipsis") for text in (title, rest)]
+        lines[0].stylize("bold")
+        return Group(lines[0], table, *lines[1 : 1 + bool(rest)])
+
+
+def _cells(line: JobLine, now: float, has_bar: bool) -> Iterator[Text | ProgressBar]:
+    """The cells of a job: its name, bar, tasks, running, failed and remaining time."""
+    left = line.seconds_left(now)
+    end = ("" if left is None else roughly(left)) if line.state == "running" else line.state
+    yield Text(printable(line.job.id), no_wrap=True, overflow="ellipsis")
+    if has_bar:
+        yield ProgressBar(line.total, line.done, width=BAR_WIDTH)
+    yield Text(f"{line.done:,}/{line.total:,}")
+    yield Text(f"{line.running:,}" if line.running else "")
+    yield Text(f"{line.failed:,}" if line.failed else "", style="red")
+    yield Text(end, style="red" if line.ended == "failed" else "")

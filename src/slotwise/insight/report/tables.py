@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     ReportedRun,
     Scene,
@@ -19,10 +22,10 @@ from slotwise.insight.report.reported import (
     run_names,
 )
 from slotwise.insight.report.text import (
-    MISSING,
     count,
     counted,
     in_short,
+    in_states,
     number,
     percent,
     printable,
@@ -32,6 +35,9 @@ from slotwise.insight.waits import MAX_WAITS, MIN_WAIT, Wait, worst_waits
 
 Columns = dict[str, list[str]]
 """A table as text: the cells of each column, by its title."""
+
+MAX_WIDTH = 10_000
+"""The maximum width of tables in pipes and files, in columns."""
 
 FAILED_BECAUSE = "failed because"
 
@@ -137,13 +143,13 @@ def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
 
 
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """The metrics for the terminal, which fit in 80 columns.
+    """The metrics for the terminal, which fit in 80 columns; the last ones matter least.
 
     Two of deadlines and SLA steps take the place of the stretches if any run has them.
     """
     response, *stretches = METRICS[:3]
     due = [metric for metric in METRICS if metric.need == "measured" and metric.is_shown(runs)]
-    return [response, *(due[:2] or stretches), *METRICS[3:7]]
+    return [response, *due[:2], *METRICS[3:7], *([] if due else stretches)]
 
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
@@ -167,23 +173,40 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     return table
 
 
-def jobs_table(runs: Sequence[ReportedRun]) -> Table:
-    """The jobs of all runs, for the terminal. The command prints reasons of failures itself."""
-    columns: dict[str, list[Text]] = {}
-    for name, run in zip(run_names(runs), runs, strict=True):
-        of_run = {"scheduler": [name] * len(run.outcome.jobs)} | job_columns(run)
-        del of_run[FAILED_BECAUSE]
-        for title, cells in of_run.items():
-            columns.setdefault(title, []).extend(Text(cell) for cell in cells)
-    return _rich(columns)
+def jobs_table(run: ReportedRun, most: int | None = None) -> Table:
+    """The jobs of a run, for the terminal: how they ended and how long they took, then when.
+
+    If `most` cuts the list, failed jobs come first, and the caption has the numbers.
+    """
+    of_job = job_columns(run, most)
+    del of_job[FAILED_BECAUSE]
+    states = run.outcome.states
+    listed = [name for name, _ in _by_arrival(run, most)]
+    first = ("job", "status", "response", "lateness")
+    of_job["status"] = [states[name] for name in listed]
+    titles = [title for title in first if title in of_job]
+    titles += [title for title in of_job if title not in first]
+    styles = {"failed": "red", "cancelled": "yellow"}
+    table = _rich({t: [Text(cell, styles.get(cell, "")) for cell in of_job[t]] for t in titles})
+    if len(listed) < len(states):
+        left = Counter(states.values()) - Counter(of_job["status"])
+        more = f"and {left.total():,} more: {in_states(left)}; --json names all jobs"
+        table.caption, table.caption_justify = Text(more), "left"
+    return table
+
+
+def _by_arrival(
+    run: ReportedRun, most: int | None
+) -> list[tuple[str, dict[str, float | None]]]:
+    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
+    if most is not None and len(jobs) > most:
+        jobs = sorted(jobs, key=lambda job: job[0] not in run.outcome.failed)[:most]
+    return jobs
 
 
 def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     """The jobs of one run as text, by arrival; failed jobs first if `most` cuts the list."""
-    failed = run.outcome.failed
-    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
-    if most is not None and len(jobs) > most:
-        jobs = sorted(jobs, key=lambda job: job[0] not in failed)[:most]
+    failed, jobs = run.outcome.failed, _by_arrival(run, most)
     columns: Columns = {"job": [printable(name) for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
@@ -196,9 +219,19 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     return columns
 
 
-def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column contains numbers and is right-aligned."""
-    return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
+MIN_COLUMNS = 2
+"""The number of columns of a table that are shown on a terminal of any width."""
+
+
+def fit_columns(table: Table, width: int) -> None:
+    """Drop the last columns of a table that do not fit in so many characters.
+
+    Names that are longer than half of it take several lines.
+    """
+    table.columns[0].no_wrap, table.columns[0].max_width = False, width // 2
+    unlimited = Console(width=MAX_WIDTH)
+    while len(table.columns) > MIN_COLUMNS and unlimited.measure(table).maximum > width:
+        table.columns.pop()
 
 
 def _lateness(completion: float | None, deadline: float | None) -> float | None:
@@ -240,15 +273,15 @@ def failures_section(scene: Scene) -> str:
         summary = f"{name}: {counted(len(failed), 'failed job')}"
         if len(failed) > MAX_FAILED:
             summary += f"; the first {MAX_FAILED} are listed"
-        items = "".join(
+        items = [
             f"<li><strong>{escape(printable(job))}</strong> failed at"
             f" {seconds(line.end_of(job))}: {_reason(reason, len(failed) <= MAX_OPEN)}</li>"
             for job, reason in failed[:MAX_FAILED]
-        )
-        is_open = " open" if len(failed) <= MAX_OPEN else ""
-        parts.append(
-            f"<details{is_open}><summary>{escape(summary)}</summary><ul>{items}</ul></details>"
-        )
+        ]
+        parts.append(f"<p>{escape(summary)}</p><ul>{''.join(items[:MAX_OPEN])}</ul>")
+        if rest := items[MAX_OPEN:]:
+            more = f"<summary>{len(rest)} more</summary><ul>{''.join(rest)}</ul>"
+            parts.append(f"<details>{more}</details>")
     if not parts:
         return ""
     return f'<section class="failures"><h2>Failed jobs</h2>{"".join(parts)}</section>'
@@ -274,7 +307,7 @@ MAX_RUN_WAITS = 40
 """The maximum number of waits listed for a run."""
 
 MAX_OPEN = 8
-"""A list with more waits is folded."""
+"""A list with more waits is folded, and the failed jobs after this number are."""
 
 
 def waits_section(scene: Scene) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
@@ -75,6 +75,24 @@ def seconds(value: float | None) -> str:
         return MISSING
     unit = unit_for(abs(value))
     return f"{number(value / unit.seconds)} {unit.symbol}"
+
+
+def instant(value: float) -> str:
+    """A time on the clock of a run, never finer than a tenth of a second."""
+    return f"{value:.1f} s" if value < 100 else seconds(value)
+
+
+def roughly(value: float) -> str:
+    """An estimate of a duration, such as "~2 min"."""
+    for symbol, size in (("s", 1.0), ("min", 60.0), ("h", 3600.0)):
+        if value < 90 * size or symbol == "h":
+            break
+    return f"~{max(1, round(value / size)):,} {symbol}"
+
+
+def in_states(numbers: Mapping[str, int]) -> str:
+    """The numbers of jobs by state, such as "40 done, 2 failed"; zeros are left out."""
+    return ", ".join(f"{number:,} {state}" for state, number in numbers.items() if number)
 
 
 def percent(share: float | None) -> str:
@@ -189,13 +207,19 @@ def without_file(reason: str) -> str:
 def in_short(reason: str) -> str:
     """Shorten a reason to its first line, with the task, and the line with the error.
 
-    In output the last line is taken as the error. The rest of the traceback or output is left
-    out. A reason of one line is unchanged.
+    The last line of output is taken as the error, followed by how the command ended. The rest
+    of the traceback or output is left out. The file of the output, and a reason of one line,
+    are unchanged.
     """
-    first, *rest = reason.strip().splitlines() or [""]
+    reason, file = reason.strip(), _FILE.search(reason.strip())
+    place = f"; {file[0].strip('; ').strip()}" if file else ""
+    first, *rest = (reason[: file.start()] if file else reason).splitlines() or [""]
     if not rest:
-        return first
-    named = rest[-1].strip() if first.endswith(_OUTPUT) else error_line(reason)
+        return f"{first}{place}"
+    if first.endswith(_OUTPUT):
+        named = "; ".join(line.strip() for line in rest[-2:])
+    else:
+        named = error_line("\n".join([first, *rest]))
     for heading in _HEADINGS:
         first = first.removesuffix(heading).rstrip()
-    return f"{first.strip()} {named}".strip()
+    return f"{first.strip()} {named}{place}".strip()
