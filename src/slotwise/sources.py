@@ -98,8 +98,8 @@ class Source:
             jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
         if output_suffix:
             jobs = [_with_suffix(job, output_suffix) for job in jobs]
-        limits = {"retry_delay": retry_delay, "time_limit": time_limit}
-        limits = {name: value for name, value in limits.items() if value is not None}
+        asked = {"retry_delay": retry_delay, "time_limit": time_limit}
+        limits = {name: value for name, value in asked.items() if value is not None}
         if limits:
             jobs = [with_limits(job, limits) for job in jobs]
         workload = replace(

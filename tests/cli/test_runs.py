@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from slotwise import __version__, run
+from slotwise.cli.terminal import MAX_FAILED
 from slotwise.core.cluster import Host
 from slotwise.core.errors import InputError
 from slotwise.core.events import HostAdded, HostRemoved
@@ -297,6 +298,40 @@ def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
     assert re.search(r": the command exited with code 3; see /.*/bad/0.4.err$", done.stderr)
     assert done.stderr.count("failed for the same reason") == 3
     assert "code 3" not in done.stdout
+
+
+def test_the_closing_table_begins_with_failures(slotwise: Any, folder: Path) -> None:
+    """The failed jobs, then those cancelled with them; the table has the status of each."""
+    jobs = (
+        "[{id: later, after: [bad], command: 'true'}, {id: bad, command: 'exit 3'},"
+        " {id: good, command: 'true'}]"
+    )
+    (folder / "bad.yaml").write_text(f"slotwise: 1\njobs: {jobs}\n")
+    done = slotwise("run", "bad.yaml", "--slots", "1")
+    ends = [line for line in done.stderr.splitlines() if line.startswith("slotwise: flex: job")]
+    assert [line.split()[3:5] for line in ends] == [["bad", "failed:"], ["later", "cancelled:"]]
+    assert ends[1].endswith("job 'bad', for which it waits, has failed")
+    assert [line.split()[:2] for line in done.stdout.splitlines()[3:6]] == [
+        ["bad", "failed"],
+        ["good", "done"],
+        ["later", "cancelled"],
+    ]
+
+
+def test_many_jobs_and_failures_are_cut(slotwise: Any, folder: Path) -> None:
+    """The reasons of some are printed, and a table of some; each says what is left out."""
+    array = ", ".join(
+        f"{{id: j{number:02}, after: [j00], command: 'true'}}" for number in range(1, 60)
+    )
+    (folder / "bad.yaml").write_text(
+        f"slotwise: 1\njobs: [{{id: j00, command: 'exit 3'}}, {array}]\n"
+    )
+    done = slotwise("run", "bad.yaml", "--slots", "1")
+    assert done.exit_code == 1
+    ends = [line for line in done.stderr.splitlines() if line.startswith("slotwise: flex: ")]
+    assert len(ends) == MAX_FAILED + 1
+    assert ends[-1] == "slotwise: flex: and 40 more jobs (40 cancelled); --json names all"
+    assert "and 10 more: 10 cancelled; --json names all jobs" in done.stdout
 
 
 def test_a_live_run_prints_the_hosts_that_come_and_go() -> None:

@@ -46,7 +46,9 @@ def test_simulate_shows_the_interrupted_run(
     stopping(1)
     done = slotwise("simulate", "jobs.yaml", "--report", "page.html")
     assert done.exit_code == 130
-    assert "flex (interrupted)" in done.stdout
+    assert "(interrupted)" in done.stdout
+    states = [line.split()[:2] for line in done.stdout.splitlines()[3:5]]
+    assert states == [["large", "unfinished"], ["small", "done"]]
     assert "report: page.html" in done.stderr
     assert done.stderr.endswith("slotwise: interrupted after 10 tasks; done: small\n")
     assert "when 1 of 2 jobs had ended" in (folder / "page.html").read_text()

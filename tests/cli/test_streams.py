@@ -123,7 +123,7 @@ def test_tables_are_not_squeezed_in_pipes(run_process: Any, folder: Path) -> Non
     )
     done = run_process("simulate", "long.yaml")
     assert done.returncode == 0
-    assert any(name in line and line.startswith(" flex") for line in done.stdout.splitlines())
+    assert any(line.split()[:2] == [name, "done"] for line in done.stdout.splitlines())
 
 
 def test_an_interrupt_while_modules_are_loaded() -> None:

@@ -112,7 +112,7 @@ def run(jobs: Jobs, scheduler: str = "fair", *, times: int = 1, **options: Any) 
             if not callable(jobs):
                 Path(given).write_text(json.dumps({"slotwise": 1, "jobs": jobs, **keys}))
             with scripted(script), suppress(slotwise.RunInterrupted):
-                slotwise.run(given, scheduler, log=log, **options)
+                slotwise.run(given, scheduler, log=log, keep=False, **options)
 
     return _settled(write)
 
@@ -127,7 +127,7 @@ def session(
         for _ in range(times):
             with scripted(script) as machine, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Of other sessions on this machine.
-                opened = slotwise.Session(slots, scheduler, log=log, **options)
+                opened = slotwise.Session(slots, scheduler, log=log, keep=False, **options)
                 with suppress(KeyboardInterrupt):
                     machine.use(opened)
                     opened.close()

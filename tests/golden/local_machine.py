@@ -73,6 +73,7 @@ class Worker:
     tasks: int = 0
     keys: set[str] = field(default_factory=set)
     unsent: tuple[()] = ()
+    was_killed: bool = False  # By SIGKILL, after which the kernel is asked for memory.
 
     def __post_init__(self) -> None:
         self.number = len(self.machine.workers)

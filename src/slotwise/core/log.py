@@ -38,6 +38,9 @@ MARK = b'{"is":"Header","format":'
 READABLE = "name a file that --log has written"
 """The remedy for a log that cannot be read."""
 
+FLUSH_SECONDS = 0.1
+"""The seconds of a run within which turns are written to the log of its folder together."""
+
 TAIL_BYTES = 256
 """The length of the end of a log by which it is recognized when it is read again."""
 
@@ -361,13 +364,16 @@ class LogFile:
 
     A live run whose log cannot be written any more continues without it, because others wait
     for its work. A warning is logged at once, and the end of the context raises the InputError.
-    With `bytes_max`, an error of writing is raised at once, and before the log would become
-    larger it ends with a note, which readers ignore as an incomplete line.
+    With `bytes_max`, which is for the logs of all runs, an error of writing is raised at once,
+    and before the log would become larger it ends with a note, which readers ignore as an
+    incomplete line. Turns in quick succession are written together: a kill may lose those of
+    the last `FLUSH_SECONDS`.
     """
 
     def __init__(self, path: str | Path, header: Header, bytes_max: int | None = None) -> None:
         self._path, self._header, self._bytes_max = path, header, bytes_max
         self._is_cut = False
+        self._flushed_at = -inf
         self.has_begun = False  # Until then, the file has an earlier log.
         self._error: InputError | None = None
         self._file = _open(path)
@@ -385,7 +391,7 @@ class LogFile:
             return
         try:
             self._begin()
-            self._write(_line_of(now, events, decisions))
+            self._write(_line_of(now, events, decisions), now)
         except InputError as error:
             if self._header.backend != "live" or self._bytes_max is not None:
                 raise
@@ -401,7 +407,7 @@ class LogFile:
             self._write(_dumped(self._header.to_plain()))
             self.has_begun = True
 
-    def _write(self, line: str) -> None:
+    def _write(self, line: str, now: float = -inf) -> None:
         with telling(self._path):
             if self._bytes_max is not None:
                 self._bytes_max -= len(line) + 1
@@ -409,8 +415,11 @@ class LogFile:
                     self._is_cut = True
                     line = '{"is":"Cut","reason":"the limit of the size of the log"}'
             self._file.write(line if self._is_cut else line + "\n")
-            if self._header.backend == "live":
+            if self._header.backend == "live" and (
+                self._bytes_max is None or now - self._flushed_at >= FLUSH_SECONDS
+            ):
                 self._file.flush()
+                self._flushed_at = now
 
     def __enter__(self) -> Self:
         return self

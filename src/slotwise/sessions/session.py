@@ -134,7 +134,10 @@ class Session:
         except BaseException:
             place.discard()
             raise
-        self._limits = {"retry_delay": given.retry_delay, "time_limit": given.time_limit}
+        self._limits: dict[str, Any] = {
+            "retry_delay": given.retry_delay,
+            "time_limit": given.time_limit,
+        }
         binding = Binding(**self._limits)
         self._single = CallSubmitter(self._intake, binding, grows=False)
         close_at_exit(self._intake)

@@ -279,7 +279,7 @@ def test_a_slow_worker_killed_from_outside_is_replaced(workers: Processes) -> No
     os.kill(pid, signal.SIGKILL)
     (outcome,) = workers.wait(TIMEOUT)
     assert (outcome.status, outcome.value) == (
-        "lost", f"worker process {pid} was killed by signal 9",
+        "lost", f"worker process {pid} was killed by signal 9 (SIGKILL)",
     )  # fmt: skip
     assert call(workers, looping(1000), slot=2).status == "done"
 

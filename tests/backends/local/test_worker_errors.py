@@ -259,8 +259,8 @@ def test_a_result_without_bound_is_an_error_of_the_task(workers: Processes) -> N
         (lambda: sys.exit(4), "exited with code 4"),
         (lambda: sys.exit(), "exited with code 0"),
         (lambda: sys.exit("because"), "exited with code 1"),
-        (lambda: ctypes.string_at(0), "was killed by signal 11"),
-        (lambda: os.kill(os.getpid(), 9), "was killed by signal 9"),
+        (lambda: ctypes.string_at(0), "was killed by signal 11 (SIGSEGV)"),
+        (lambda: os.kill(os.getpid(), 9), "was killed by signal 9 (SIGKILL)"),
         (
             lambda: os.write(int(sys.argv[1]), reply(9)[:9]) and os._exit(5),
             "exited with code 5",
@@ -283,7 +283,7 @@ def test_a_task_that_ends_its_process_is_lost(
     workers.start(1, "other", lambda: 1, ())
     assert one(workers).value == 1
     outcome = call(workers, end)
-    status = "lost" if words == "was killed by signal 9" else "exited"
+    status = "lost" if words == "was killed by signal 9 (SIGKILL)" else "exited"
     assert outcome == Reply(0, status, f"worker process {dead} {words}")
     assert workers.pids()[1] == other
     assert call(workers, lambda: os.getpid()).value == workers.pids()[0] != dead

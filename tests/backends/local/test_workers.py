@@ -144,7 +144,7 @@ def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(
     os.kill(dead, signal.SIGSTOP)
     workers.start(0, "key", lambda data: None, (bytes(10_000_000),))
     os.kill(dead, signal.SIGKILL)
-    sentence = f"worker process {dead} was killed by signal 9"
+    sentence = f"worker process {dead} was killed by signal 9 (SIGKILL)"
     assert one(workers) == Reply(0, "lost", sentence)
 
 

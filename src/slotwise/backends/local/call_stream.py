@@ -273,14 +273,12 @@ class CallStream(Execution):
         handle = Handle((), path, tuple((int(start), int(size)) for start, size in spans))
         self._end(task, CallResult(True, self._files.keep(handle)))
 
-    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool, is_own: bool) -> bool:
+    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
         """Whether a failed attempt is the result of its call, and is not repeated."""
-        is_loss = is_lost and not (is_own and self.job.attempts)
-        self._bad_ends[task, is_loss] = count = self._bad_ends.get((task, is_loss), 0) + 1
-        if count < (LOSSES_MAX if is_loss else self._attempts):
+        self._bad_ends[task, is_lost] = count = self._bad_ends.get((task, is_lost), 0) + 1
+        if count < (LOSSES_MAX if is_lost else self._attempts):
             return False
-        if is_lost:
-            self._files.discard_all(file_name(self._number, task))
+        self._files.discard_all(file_name(self._number, task))
         error = lost_call(reason) if is_lost else SlotwiseError(reason)
         self._end(task, CallResult(False, pickle.dumps((pickle.dumps(error), reason))))
         return True

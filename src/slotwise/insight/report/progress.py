@@ -85,7 +85,7 @@ class PhaseCount:
         tasks, stated = phase.tasks.count, phase.work_total()
         if stated is None and not self.done:
             return None
-        # Without an estimate all tasks are equal, and those that are done tell their work.
+        # Without an estimate, all tasks are taken to be as long as the finished ones.
         each = 1.0 if stated is None else stated / (tasks * phase.slots)
         return work_left(
             each * (tasks - self.done - self.running),
@@ -147,7 +147,7 @@ class Progress:
         """
         self._console = console
         self._title, *self._later = titles
-        self._heads = bool(self._later) and not self._is_redrawn
+        self._heads = bool(self._later)
         self._note = note
         self._fixed: list[str] = []  # Lines that no summary replaces.
         self._now = self._turned = 0.0  # The last turn, by the clocks of the run and of Python.
@@ -167,7 +167,8 @@ class Progress:
                 self._title = self._later.pop(0)
                 self._begin()
             if not self._has_begun:
-                self._fixed += filter(None, (self._note, self._title if self._heads else ""))
+                title = self._title if self._heads and not self._is_redrawn else ""
+                self._fixed += filter(None, (self._note, title))
                 self._has_begun, self._note = True, ""
             self._now, self._turned = now, time.monotonic()
             for event in events:
@@ -198,7 +199,7 @@ class Progress:
     # What the loop counts.
 
     def _begin(self) -> None:
-        self._has_begun = False
+        self._has_begun: bool = False
         self._lines: dict[str, JobLine] = {}
         self._by_state: dict[str, dict[str, JobLine]] = {state: {} for state in STATES}
         self._starts: dict[tuple[PhaseId, int, int], float] = {}  # Of running attempts.
@@ -215,17 +216,17 @@ class Progress:
             line, lost = self._lines[event.phase.job], len(event.tasks)
             line.done -= lost
             line.phases[event.phase.phase].done -= lost
-            self._tell(f"{event.phase}: output lost, {lost} again")
+            self._add(f"{event.phase}: output lost, {lost} again")
         elif isinstance(event, HostAdded):
-            self._tell(f"host {event.host.name}: joined")
+            self._add(f"host {event.host.name}: joined")
         elif isinstance(event, HostLost | HostJoined | HostRemoved):
-            self._tell(f"host {event.host}: {_HOST_EVENTS[type(event)]}")
+            self._add(f"host {event.host}: {_HOST_EVENTS[type(event)]}")
 
     def _launched(self, launch: Launch) -> None:
         line = self._lines[launch.phase.job]
         self._starts[launch.phase, launch.task, launch.attempt] = self._now
         if not line.has_begun:
-            self._tell_of_job(f"{launch.phase.job}: started")
+            self._add_of_job(f"{launch.phase.job}: started")
         line.has_begun = True
         self._change_running(line, launch.phase.phase, 1, self._now)
 
@@ -242,11 +243,11 @@ class Progress:
             line.failed += 1
             what = "lost" if event.lost else "failed"
             why = self._why(line.job.id, event.reason, " for the same reason")
-            self._tell(f"{event.phase} task {event.task}, attempt {event.attempt} {what}{why}")
+            self._add(f"{event.phase} task {event.task}, attempt {event.attempt} {what}{why}")
         self._change_running(line, phase, -1, start)
         if line.done == line.total and not line.ended:
             self._end(line, "done")
-            self._tell_of_job(
+            self._add_of_job(
                 f"{line.job.id}: done, response {seconds(event.at - line.job.arrival)}"
             )
 
@@ -255,7 +256,7 @@ class Progress:
         self._end(line, "cancelled" if was_cancelled(line.job, decision.reason) else "failed")
         by_user = decision.reason == CANCELLED  # Which says no more than the state.
         why = "" if by_user else self._why(decision.job, decision.reason, "")
-        self._tell(f"{decision.job}: {line.ended.upper()}{why}")
+        self._add(f"{decision.job}: {line.ended.upper()}{why}")
 
     def _change_running(self, line: JobLine, phase: str, by: int, start: float) -> None:
         before = line.state
@@ -281,11 +282,11 @@ class Progress:
         self._reasons.add(key)
         return f": {reason}"
 
-    def _tell_of_job(self, text: str) -> None:
+    def _add_of_job(self, text: str) -> None:
         if not self._is_redrawn:
-            self._tell(text)
+            self._add(text)
 
-    def _tell(self, text: str) -> None:
+    def _add(self, text: str) -> None:
         if len(self._news) <= MAX_LINES:
             self._news.append(f"{instant(self._now):>9}  {text}")
 
@@ -341,7 +342,7 @@ class Progress:
         return [*first, *islice(groups, most - len(first))]
 
     def screen(self, width: int, most: int, later: float = 0.0) -> Group:
-        """A line about all jobs and a table of at most so many, in `width` columns. O(most).
+        """A line about all jobs and a table of at most `most`, in `width` columns. O(most).
 
         later  seconds since the last turn
         """

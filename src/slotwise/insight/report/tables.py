@@ -224,7 +224,7 @@ MIN_COLUMNS = 2
 
 
 def fit_columns(table: Table, width: int) -> None:
-    """Drop the last columns of a table that do not fit in so many characters.
+    """Drop the last columns of a table that do not fit in `width` characters.
 
     Names that are longer than half of it take several lines.
     """
