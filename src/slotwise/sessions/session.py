@@ -44,6 +44,7 @@ from slotwise.sessions.intake import (
 )
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
+from slotwise.workload.dates import seconds_until
 from slotwise.workload.workload import CommandJob, Workload
 from slotwise.workload.workload import command as slotwise_command
 
@@ -244,9 +245,12 @@ class Session:
                 Hosts on other machines need a folder that all of them see
 
         The result of the future is this folder. The other options are those of
-        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline may be a date
+        and time, or a time of day, "17:00". InputError as for `run`.
         """
         intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
+        if "deadline" in options:
+            options["deadline"] = seconds_until(f"job {id!r}: deadline", options["deadline"])
 
         def described() -> CommandJob:
             return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
@@ -319,7 +323,7 @@ class Session:
     ) -> None:
         """Change the given properties of a job while it runs.
 
-        `deadline` is in seconds from now, or a duration such as "5m". Running tasks continue.
+        `deadline` is in seconds from now, a duration, a date or a time. Running tasks continue.
         No effect on a job that is over. InputError for a value that no job can have.
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)

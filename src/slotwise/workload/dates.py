@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
-from slotwise.core.units import DURATION, duration
+from slotwise.core.units import DURATION, converted, duration
 
 INSTANT = f"{DURATION}, or a date and time such as 2026-11-27T17:00, or a time such as 17:00"
 
@@ -78,6 +79,15 @@ def instant(text: str, clock: Clock | None, is_after: bool = False) -> float:
     if _DAY.fullmatch(text.strip()):
         raise ValueError(f"expected a time, too, as in {text.strip()}T17:00")
     return duration(text, INSTANT)
+
+
+def seconds_until(what: str, value: Any) -> Any:
+    """The seconds from now to an instant that is stated as text; any other value as it is.
+
+    Raises InputError, which begins with `what`.
+    """
+    clock = Clock(datetime.now().astimezone(), is_now=True)
+    return converted(what, value, lambda text: instant(text, clock, is_after=True))
 
 
 def _naive(day: str, time: str) -> datetime:
