@@ -47,6 +47,9 @@ class FakeDask:
     )
     validate: bool = False
 
+    def set_metadata(self, keys: list[str], value: object) -> None:
+        """Keep nothing."""
+
     def __post_init__(self) -> None:
         self.running = [
             SimpleNamespace(address=f"w{n}", nthreads=1, processing=set(), long_running=set())

@@ -93,6 +93,7 @@ class FakeScheduler:
         self._runs: dict[str, int] = {}
         self._graphs = 0
         self.said: list[Any] = []
+        self.set_metadata = lambda keys, value: None
         for address, more in script.get("workers", {"w0": {}, "w1": {}}).items():
             self._add(address, **more)
         for client, address in script.get("addresses", {}).items():

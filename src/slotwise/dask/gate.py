@@ -24,7 +24,7 @@ from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
 from slotwise.dask.holding import Needed, Restricted, TaskHolds
 from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submitter_of
-from slotwise.dask.serving import Demanded, fails_open, serve
+from slotwise.dask.serving import Demanded, announce, fails_open, serve
 from slotwise.dask.status import MAX_SCANNED, GateHistory, GateStatus, GateView, status_of
 from slotwise.policy.scheduler import make_scheduler
 
@@ -145,6 +145,10 @@ class Gate(SchedulerPlugin):
             computations.changed(key)
         if not computations.is_settled(key, start, finish):
             self._wake()
+
+    def restart(self, scheduler: Any) -> None:
+        """Handle a restart by a client, which clears the metadata of the scheduler."""
+        announce(scheduler)
 
     @fails_open
     def add_worker(self, scheduler: Any, worker: str) -> None:

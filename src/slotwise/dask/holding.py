@@ -28,6 +28,7 @@ Scheduler.unrunnable                                     the tasks in the state 
 To show the gate (`serving.py`, `dashboard.py`), without which it works:
 
 Scheduler.handlers                                       Dask's extensions add handlers to it
+Scheduler.set_metadata                                   a method without an underscore
 Scheduler.http_application                               for a page and JSON by HTTP
 distributed.dashboard.core.BokehApplication              a function without an underscore
 distributed.dashboard.scheduler.template_variables       the same; entries are added to its menu

@@ -31,21 +31,29 @@ PAGE = "slotwise"
 def status(client: Any) -> Any:
     """The `GateStatus` of a client's cluster: pools, computations, and why these wait.
 
-    Its `str` is a table. For an asynchronous client, await the result. InputError if the
-    scheduler has no gate.
+    It prints as a table, also in notebooks. For an asynchronous client, await the result.
+    InputError if the scheduler has no gate.
     """
     return client.sync(_ask, client)
 
 
 async def _ask(client: Any) -> GateStatus:
-    plain = await getattr(client.scheduler, OPERATION)()
+    # A scheduler logs a traceback for an operation that it does not have.
+    has_gate = await client.scheduler.get_metadata(keys=[OPERATION], default=False)
+    plain = await getattr(client.scheduler, OPERATION)() if has_gate else None
     if not isinstance(plain, dict):
         raise InputError("this scheduler has no gate; call slotwise.dask.install(client)")
     return GateStatus.of_plain(plain)
 
 
+def announce(scheduler: Any) -> None:
+    """Let clients know that the scheduler serves the status; a restart forgets it."""
+    scheduler.set_metadata(keys=[OPERATION], value=True)
+
+
 def serve(scheduler: Any) -> None:
     """Serve the status of the gate that the scheduler has at the time of a request."""
+    announce(scheduler)
     if OPERATION in scheduler.handlers:
         return  # By an earlier gate.
 
