@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from slotwise.core.schedule import Schedule as Schedule
     from slotwise.insight.intervals import Interval as Interval
     from slotwise.insight.intervals import JobExplained as JobExplained
-    from slotwise.insight.intervals import Waits as Waits
+    from slotwise.insight.intervals import WorstWaits as WorstWaits
     from slotwise.insight.report.session_table import SessionJob as SessionJob
     from slotwise.insight.report.session_table import SessionJobs as SessionJobs
     from slotwise.jobs.calls import Calls as Calls
@@ -81,7 +81,7 @@ _NAMES = {
     "slotwise.api": ("simulate", "run", "compare", "replay", "explain", "write_report"),
     "slotwise.sessions.session": ("Session",),
     "slotwise.sessions.futures": ("Future",),
-    "slotwise.insight.intervals": ("Interval", "JobExplained", "Waits"),
+    "slotwise.insight.intervals": ("Interval", "JobExplained", "WorstWaits"),
     "slotwise.insight.report.session_table": ("SessionJob", "SessionJobs"),
     "slotwise.workload.workload": (
         "Workload",
