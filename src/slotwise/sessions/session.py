@@ -19,8 +19,9 @@ from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.core.units import seconds_of
-from slotwise.insight.explanation import Explanation, Explanations
+from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
+from slotwise.insight.report.session_table import SessionJobs
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
@@ -39,8 +40,6 @@ from slotwise.sessions.intake import (
     ProgramHistory,
     SessionCore,
     arriving,
-    explained,
-    names_left,
 )
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
@@ -389,15 +388,14 @@ class Session:
         """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
 
-    def jobs(self) -> Explanations:
-        """The jobs that are not over, in order of arrival: what each holds, and why.
+    def jobs(self) -> SessionJobs:
+        """The jobs now: those that are not over, in order of arrival, then the last that ended.
 
-        The list prints as a table.
+        It prints as a table, is a sequence of `SessionJob`, and is of one instant. Of a closed
+        session it is the last state. At most `slotwise.sessions.views.ENDED_MAX` jobs that
+        ended are listed; to wait for the others, read its `left`.
         """
-        loop = self._intake.loop
-        return loop.ask(
-            lambda: Explanations(explained(loop, job) for job in names_left(loop.state))
-        )
+        return self._intake.shown()
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds now, and why; the job is given by id or by a future.
