@@ -146,9 +146,6 @@ class Gate(SchedulerPlugin):
         if not computations.is_settled(key, start, finish):
             self._wake()
 
-    def restart(self, scheduler: Any) -> None:
-        """Handle a restart by a client, which clears the metadata of the scheduler."""
-
     @fails_open
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """Handle a new worker."""
