@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from slotwise.core.units import DURATION, converted, duration
@@ -75,7 +75,10 @@ def instant(text: str, clock: Clock | None, is_after: bool = False) -> float:
     if _DATE.fullmatch(text.strip()):
         if clock is None:
             raise ValueError(NO_START)
-        return clock.seconds(text.strip(), is_after)
+        try:
+            return clock.seconds(text.strip(), is_after)
+        except OverflowError as error:  # After the year 9999.
+            raise ValueError(f"there is no such date or time ({error})") from None
     if _DAY.fullmatch(text.strip()):
         raise ValueError(f"expected a time, too, as in {text.strip()}T17:00")
     return duration(text, INSTANT)
@@ -107,9 +110,8 @@ def _zone(offset: str | None) -> tzinfo | None:
 
 
 def _aware(naive: datetime, zone: tzinfo | None) -> datetime:
-    """An instant in UTC, because differences of others would leave out changes of the clock."""
+    """An instant with a fixed offset from UTC, so that differences are the time that passes."""
     try:
-        local = naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
-        return local.astimezone(UTC)
+        return naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
     except (OverflowError, OSError, ValueError) as error:
         raise ValueError(f"there is no such date or time ({error})") from None
