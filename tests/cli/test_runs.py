@@ -295,7 +295,7 @@ def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
     assert done.exit_code == 1
     assert done.stderr.count("\nbroken\n") == 1
     assert done.stderr.count("the command exited with code 3") == 2
-    assert re.search(r": the command exited with code 3; see /.*/bad/0.4.err$", done.stderr)
+    assert re.search(r"; the command exited with code 3; see /.*/bad/0.4.err$", done.stderr)
     assert done.stderr.count("failed for the same reason") == 3
     assert "code 3" not in done.stdout
 
