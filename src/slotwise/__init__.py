@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from slotwise.core.pools import Preemption as Preemption
     from slotwise.core.schedule import Piece as Piece
     from slotwise.core.schedule import Schedule as Schedule
+    from slotwise.insight.intervals import Interval as Interval
+    from slotwise.insight.intervals import JobExplained as JobExplained
+    from slotwise.insight.intervals import WorstWaits as WorstWaits
+    from slotwise.insight.report.session_table import SessionJob as SessionJob
+    from slotwise.insight.report.session_table import SessionJobs as SessionJobs
     from slotwise.jobs.calls import Calls as Calls
     from slotwise.jobs.dataflow.ends import Output as Output
     from slotwise.jobs.dataflow.graph import Dataflow as Dataflow
@@ -76,6 +81,8 @@ _NAMES = {
     "slotwise.api": ("simulate", "run", "compare", "replay", "explain", "write_report"),
     "slotwise.sessions.session": ("Session",),
     "slotwise.sessions.futures": ("Future",),
+    "slotwise.insight.intervals": ("Interval", "JobExplained", "WorstWaits"),
+    "slotwise.insight.report.session_table": ("SessionJob", "SessionJobs"),
     "slotwise.workload.workload": (
         "Workload",
         "ProgramJob",

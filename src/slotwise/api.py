@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.backends.attempt_logs import AttemptLogs
     from slotwise.backends.live import LiveBackend
     from slotwise.insight.explanation import Explanation
-    from slotwise.insight.intervals import JobExplained, Waits
+    from slotwise.insight.intervals import JobExplained, WorstWaits
     from slotwise.insight.replay import Replay
 
 
@@ -398,12 +398,12 @@ def explain(log: Log | str | Path, job: str) -> JobExplained: ...
 
 
 @overload
-def explain(log: Log | str | Path) -> Waits: ...
+def explain(log: Log | str | Path) -> WorstWaits: ...
 
 
 def explain(
     log: Log | str | Path, job: str | None = None, at: float | None = None
-) -> Explanation | JobExplained | Waits:
+) -> Explanation | JobExplained | WorstWaits:
     """Explain why jobs waited, what held one job, or why it holds its slots at an instant.
 
     Without a job, return the longest waits of all jobs, longest first. Each has the jobs that
@@ -414,7 +414,7 @@ def explain(
     """
     from slotwise.insight.explain import explain as explain_log
     from slotwise.insight.held_back import explain_job
-    from slotwise.insight.intervals import Waits
+    from slotwise.insight.intervals import WorstWaits
     from slotwise.insight.timeline import timeline_of
     from slotwise.insight.waits import worst_waits
 
@@ -422,7 +422,7 @@ def explain(
         raise InputError(f"{option_name('at')} is {shown(at)}; expected an instant in seconds")
     with following(log) as read:
         if job is None and at is None:
-            return Waits(worst_waits(read, timeline_of(read)))
+            return WorstWaits(worst_waits(read, timeline_of(read)))
         if job is None:
             name = option_name("at")
             raise InputError(

@@ -5,15 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import slotwise
 from slotwise import Job, Phase, Simulation, Tasks
 from slotwise.backends.simulated.backend import Fault
+from slotwise.cli.main import app
+from slotwise.core.codec import decode_job, encode_job
 from slotwise.core.decisions import GiveUp, Launch, Retry
 from slotwise.core.errors import InputError
+from slotwise.core.events import JobArrived
 from slotwise.core.log import read_log
 from slotwise.core.retries import RETRY_DELAY_MAX, delay_of
 from slotwise.insight.replay import replay_log
+from slotwise.workload.file import parse_workload
+from slotwise.workload.writer import write_workload
 
 
 def job(name: str, tasks: int = 1, gang: bool = False, **stated: object) -> Job:
@@ -141,6 +147,51 @@ def test_bound_stays_below_the_value() -> None:
     result = slotwise.simulate(job("a", retry_delay=8.0), slots=1, simulation=failing(0))
     assert result.bound is not None
     assert result.bound <= result.metrics["value"]
+
+
+def test_log_has_only_what_a_job_states() -> None:
+    """A job without limits is written as before they existed, and limits come back."""
+    plain, limited = job("a"), job("a", attempts=2, retry_delay=0.0, time_limit=5.0)
+    assert not {"attempts", "retry_delay", "time_limit"} & encode_job(plain).keys()
+    assert decode_job(encode_job(plain)) == plain
+    assert decode_job(encode_job(limited)) == limited
+
+
+def test_file_states_limits_of_each_kind_of_job() -> None:
+    """They arrive in the job, and exit codes in the settings of the command."""
+    limits = "attempts: 2, retry_delay: 3, time_limit: 4.5"
+    text = f"""
+slotwise: 1
+jobs:
+  - {{id: a, {limits}, phases: [{{name: work, work: 1}}]}}
+  - {{id: b, {limits}, command: "true", no_retry: [2, 64]}}
+  - {{id: c, {limits}, program: wordcount, inputs: i, output: o}}
+"""
+    jobs = parse_workload(text).jobs
+    assert [(one.attempts, one.retry_delay, one.time_limit) for one in jobs] == [
+        (2, 3, 4.5)
+    ] * 3
+    assert jobs[1].settings == {"no_retry": [2, 64]}  # type: ignore[union-attr]
+
+
+def test_written_job_is_read_again(tmp_path: Path) -> None:
+    """A written workload file has the limits that a job states."""
+    one = job("a", attempts=2, retry_delay=3.0, time_limit=4.5)
+    write_workload([one], tmp_path / "jobs.yaml")
+    assert slotwise.read_workload(tmp_path / "jobs.yaml").jobs == (one,)
+
+
+def test_options_of_a_command_are_defaults_of_jobs(tmp_path: Path) -> None:
+    """--retry-delay and --time-limit hold for jobs that state none of their own."""
+    file, log = tmp_path / "jobs.yaml", tmp_path / "run.jsonl"
+    write_workload([job("a"), job("b", time_limit=20.0)], file)
+    options = ["--retry-delay", "3", "--time-limit", "15", "--log", str(log)]
+    done = CliRunner().invoke(app, ["simulate", str(file), *options])
+    assert done.exit_code == 0, done.output
+    arrived = [
+        one.job for one in next(iter(read_log(log).turns)).events if isinstance(one, JobArrived)
+    ]
+    assert [(one.retry_delay, one.time_limit) for one in arrived] == [(3.0, 15.0), (3.0, 20.0)]
 
 
 @pytest.mark.parametrize(

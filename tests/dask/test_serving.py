@@ -129,6 +129,36 @@ def test_a_scheduler_without_a_gate_says_so(
     assert "slotwise_status" not in caplog.text
 
 
+def test_asking_without_a_gate_leaves_no_traceback(
+    make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The scheduler is not asked for what it does not serve."""
+    client = make_cluster(workers=0).client()
+    with pytest.raises(InputError, match="this scheduler has no gate"):
+        gate.status(client)
+    assert "No handler" not in caplog.text
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_the_status_is_served_after_a_restart(make_cluster: Callable[..., Cluster]) -> None:
+    """A restart clears the metadata of the scheduler, and calls the plugins."""
+    cluster = make_cluster(workers=0)
+    cluster.install("fair")
+    cluster.local.scheduler.task_metadata.clear()
+    cluster.gate.restart(cluster.local.scheduler)
+    assert gate.status(cluster.client()).scheduler == "fair"
+
+
+def test_notebooks_show_the_status_as_tables(make_cluster: Callable[..., Cluster]) -> None:
+    """With the numbers of its text; names of pools stay text."""
+    cluster = make_cluster(workers=0)
+    cluster.install("fair", pools=[{"name": "<b>", "slots_min": 2}])
+    html = gate.status(cluster.client())._repr_html_()
+    assert "gate: at work; scheduler fair" in html
+    assert "&lt;b&gt;</td>" in html
+    assert ">guaranteed</th>" in html
+
+
 def test_asynchronous_clients_await_the_status(make_cluster: Callable[..., Cluster]) -> None:
     """As all that such a client does."""
     cluster = make_cluster(workers=0, protocol="tcp://")

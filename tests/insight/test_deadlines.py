@@ -10,7 +10,6 @@ from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.pictures import comparison, jobs
 from slotwise.insight.report.reported import scene_of
 from slotwise.insight.report.tables import metrics_in_full, metrics_in_short
-from slotwise.insight.report.text import BAD, INK
 
 STEPS = ((5.0, 1.0), (9.0, 2.5))
 
@@ -101,11 +100,11 @@ def test_the_page_has_all_metrics_of_deadlines(plain, due, with_sla, tmp_path):
 
 
 def test_a_deadline_is_an_arrow_in_the_row_of_its_job(due, plain):
-    """Red if it was missed; deadlines after the end of the axis are omitted."""
+    """It says whether it was met; deadlines after the end of the axis are omitted."""
     picture = jobs.draw(scene_of([due, plain]))
-    assert [(row["job"], row["deadline"], row["colour"]) for row in picture.rows["due0"]] == [
-        ("a", 4.0, INK),
-        ("b", 7.0, BAD),
+    assert [(row["job"], row["deadline"], row["met"]) for row in picture.rows["due0"]] == [
+        ("a", 4.0, True),
+        ("b", 7.0, False),
     ]
     assert picture.rows["due1"] == []
     assert "The triangle is its deadline" in picture.sentence
@@ -118,7 +117,7 @@ def test_a_failed_job_has_not_met_its_deadline():
     given = [job("a", deadline=4.0)]
     failed = slotwise.simulate(given, "fifo", slots=2, simulation=simulation).reported
     [row] = jobs.draw(scene_of([failed])).rows["due0"]
-    assert (row["colour"], row["lateness"]) == (BAD, "–")
+    assert (row["met"], row["lateness"]) == (False, "–")
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slotwise.insight.explanation import Explanation, Explanations, Holding, PhaseExplained
+from slotwise.insight.explanation import Explanation, Holding, PhaseExplained
 
 RUNNING = PhaseExplained(
     phase="call",
@@ -54,18 +54,3 @@ def test_a_job_that_is_over_or_has_no_name_yet_has_no_pool_in_its_sentence() -> 
     """Its pool is not known then."""
     assert str(explained("two", status="over")) == "two at 1.5 s under flex: over"
     assert str(explained("", status="waits")) == "a call at 1.5 s under flex: waits"
-
-
-def test_several_explanations_print_as_a_table() -> None:
-    """A row for each job: the slots that it holds, its tasks, and why it waits."""
-    idle = replace(RUNNING, running=0)
-    jobs = Explanations(
-        [explained("one", RUNNING), explained("two", WAITING), explained("idle", idle)]
-    )
-    assert str(jobs).splitlines() == [
-        "job   pool     slots  waiting  done  reason",
-        "one   default  2      0        3",
-        "two   default  0      1        0     it is allocated no slots",
-        "idle  default  0      0        3     all its tasks are done; more may come",
-    ]
-    assert str(Explanations()) == "no jobs"

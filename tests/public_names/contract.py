@@ -420,6 +420,7 @@ JSON_COMMANDS = {
     "compare": ["compare many.yaml --schedulers fair,fifo --json"],
     "replay": ["replay simulated.jsonl --json", "replay changed.jsonl --json"],
     "explain": ["explain simulated.jsonl --json"],
+    "explain --job": ["explain simulated.jsonl --job x-late --json"],
     "explain --at": ["explain simulated.jsonl --job x-late --at 4 --json"],
     "show": ["show flow.yaml --json"],
     "history": ["history history.db --json"],

@@ -52,6 +52,8 @@ def test_parts_and_durations_in_a_session(tmp_path: Path) -> None:
             InputError, match="deadline is 'soon'; expected seconds, or a durat"
         ):
             session.change(future, deadline="soon")
+        with pytest.raises(InputError, match="'2020-01-01T08:00'; it is past; it is now"):
+            session.command("true", deadline="2020-01-01T08:00")
     read = read_log(log)
     assert [pool.slots_max for pool in read.header.pools] == [{"task": 2}]
     events = [event for turn in read.turns for event in turn.events]

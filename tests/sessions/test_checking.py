@@ -69,7 +69,7 @@ def test_only_jobs_that_are_under_way_are_explained(session: Session) -> None:
     with session.executor(name="idle") as executor:
         executor.submit(len, "").result(120.0)
         assert session.explain("idle").job == "idle"
-    assert session.explain(done).status == "over"
+    assert session.explain(done).status.startswith("over: completed at ")
     with pytest.raises(InputError, match="job 'typo' is not active"):
         session.explain("typo")
 

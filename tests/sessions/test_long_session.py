@@ -194,7 +194,7 @@ def rest(session: Session) -> int:
             session.remove_host(host.name, drain=False)
     session.set_pools(POOLS)
     until = time.monotonic() + PATIENCE
-    while session.jobs():  # Cancelled calls may still be stopped.
+    while session.jobs().left:  # Cancelled calls may still be stopped.
         assert time.monotonic() < until
         time.sleep(0.01)
     intake, backend = session._intake, session._intake.loop.backend

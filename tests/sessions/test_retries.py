@@ -65,7 +65,7 @@ def test_a_call_without_attempts_left_raises_its_own_exception(
 def test_a_call_that_exceeds_its_limit_frees_its_slot(session: Session) -> None:
     """Its future says so, and a call of another executor gets the slot."""
     one = session.executor(time_limit=0.5).submit(endless)
-    assert str(one.exception()) == "exceeded its time limit of 0.5 s"
+    assert str(one.exception()).endswith("exceeded its time limit of 0.5 s")
     assert session.submit(abs, -1).result() == 1
 
 
@@ -121,7 +121,7 @@ def test_a_killed_worker_is_reported_with_attempt_and_signal(session: Session) -
     """The message has job, task, attempt and the name of the signal."""
     one = Calls(Job("crash", (Phase("p", Tasks(1)),), attempts=2, retry_delay=0.01), die)
     text = str(session.run(one).exception())
-    assert text.startswith("job 'crash' failed: p task 0 of job crash: worker process ")
+    assert text.startswith("job 'crash' failed: p task 0 of job crash: ")
     assert text.endswith(" was killed by signal 11 (SIGSEGV), in attempt 2")
 
 

@@ -91,7 +91,9 @@ def test_a_future_knows_why_its_job_waits(session: Session, tmp_path: Path) -> N
         assert (phase.running, phase.pending) == (1, 1)
         assert phase.why == "pool 'narrow' holds its max share of 1"
         assert "both" in [one.job for one in session.jobs()]
-    assert calls[0].explain().status == "over"
+    over = calls[1].explain()
+    assert (over.pool, over.phases) == ("narrow", ())
+    assert over.status.startswith("over: completed at ")
 
 
 def test_the_log_of_a_session_replays(tmp_path: Path) -> None:

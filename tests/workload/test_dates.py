@@ -105,6 +105,12 @@ jobs:
 """
 
 
+def test_the_last_day() -> None:
+    """There is no time of day after the last one that dates can state."""
+    with pytest.raises(ValueError, match="there is no such date or time"):
+        instant("23:59", Clock.stated("9999-12-31T23:59:30"))
+
+
 def test_a_file_with_dates(tmp_path: Path) -> None:
     """Times without quotes are no numbers to base 60; what is written is resolved."""
     workload = parse_workload(FILE)

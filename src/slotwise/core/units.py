@@ -63,7 +63,7 @@ def seconds_of(what: str, value: Any) -> Any:
 
     Raises InputError, which begins with `what`.
     """
-    return _converted(what, value, duration)
+    return converted(what, value, duration)
 
 
 # Sizes.
@@ -120,10 +120,11 @@ def share_of(what: str, value: Any) -> Any:
 
     Raises InputError, which begins with `what`.
     """
-    return _converted(what, value, Percent.of)
+    return converted(what, value, Percent.of)
 
 
-def _converted(what: str, value: Any, convert: Callable[[str], Any]) -> Any:
+def converted(what: str, value: Any, convert: Callable[[str], Any]) -> Any:
+    """What text stands for; any other value as it is. InputError that begins with `what`."""
     if not isinstance(value, str):
         return value
     try:

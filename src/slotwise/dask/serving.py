@@ -31,8 +31,8 @@ PAGE = "slotwise"
 def status(client: Any) -> Any:
     """The `GateStatus` of a client's cluster: pools, computations, and why these wait.
 
-    Its `str` is a table. For an asynchronous client, await the result. InputError if the
-    scheduler has no gate.
+    It prints as a table, also in notebooks. For an asynchronous client, await the result.
+    InputError if the scheduler has no gate.
     """
     return client.sync(_ask, client)
 

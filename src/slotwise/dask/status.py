@@ -8,8 +8,9 @@ keys, values or code of users.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from itertools import islice
 from typing import Any
 
@@ -95,27 +96,45 @@ class GateStatus:
         return TypeAdapter(cls).validate_python(plain)
 
     def __str__(self) -> str:
+        from slotwise.insight.report.grid import grid_lines
+
+        lines = list(self._facts())
+        for table in self._tables():
+            lines += ["", *grid_lines(table)]
+        return "\n".join([*lines, f"and {self.more} more"] if self.more else lines)
+
+    def _repr_html_(self) -> str:
+        from slotwise.insight.report.grid import framed_html, grid_html
+
+        facts = "<br>".join(map(escape, self._facts()))
+        more = f"<p>and {self.more} more</p>" if self.more else ""
+        return framed_html([f"<p>{facts}</p>", *map(grid_html, self._tables()), more])
+
+    def _facts(self) -> Iterator[str]:
         state = "open: Dask runs all tasks without it" if self.is_open else "at work"
-        lines = [
-            f"gate: {state}; scheduler {self.scheduler}, objective {self.objective}",
-            f"slots: {self.used} of {self.slots} used; {self.held} tasks are held",
+        yield f"gate: {state}; scheduler {self.scheduler}, objective {self.objective}"
+        yield f"slots: {self.used} of {self.slots} used; {self.held} tasks are held"
+        yield (
             f"completed: {self.completed} computations,"
-            f" value {self.value:.4g}, lower bound {self.lower_bound:.4g}",
-            "",
-            *_table(
-                ("pool", "guaranteed", "entitled", "used"),
-                [
-                    (name, f"{one.guaranteed:.4g}", f"{one.entitled:.4g}", str(one.used))
-                    for name, one in self.pools.items()
-                ],
-            ),
-        ]
-        if self.computations:
-            head = ("computation", "pool", "done", "slots", "reason")
-            lines += ["", *_table(head, [_row(one) for one in self.computations])]
-        if self.more:
-            lines += [f"and {self.more} more"]
-        return "\n".join(lines)
+            f" value {self.value:.4g}, lower bound {self.lower_bound:.4g}"
+        )
+
+    def _tables(self) -> Iterator[dict[str, list[str]]]:
+        shares, rows = self.pools.values(), self.computations
+        yield {
+            "pool": list(self.pools),
+            "guaranteed": [f"{one.guaranteed:.4g}" for one in shares],
+            "entitled": [f"{one.entitled:.4g}" for one in shares],
+            "used": [str(one.used) for one in shares],
+        }
+        if rows:
+            yield {
+                "computation": [one.name for one in rows],
+                "pool": [one.pool for one in rows],
+                "done": [f"{one.done}/{one.tasks}" for one in rows],
+                "slots": [str(one.running) for one in rows],
+                "reason": [one.reason for one in rows],
+            }
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +261,6 @@ def _why_nothing(state: State, path: Sequence[PoolState], scheduler: str) -> str
         names = ", ".join(name for name, slots in least.items() if slots > 0)
         return f"the min shares of other pools take all slots: {names}"
     return f"{scheduler} gives the slots to others now"
-
-
-def _row(one: ComputationStatus) -> tuple[str, ...]:
-    return one.name, one.pool, f"{one.done}/{one.tasks}", str(one.running), one.reason
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    padded = [map(str.ljust, row, widths) for row in (head, *rows)]
-    return ["  ".join(row).rstrip() for row in padded]
 
 
 # The history of the gate: the recent shares of pools, and the objective so far.

@@ -141,26 +141,6 @@ class Explanation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-class Explanations(list[Explanation]):
-    """The explanations of several jobs.
-
-    Their `str` is a table: the slots that each job holds, its waiting and done tasks, and why
-    it waits.
-    """
-
-    def __str__(self) -> str:
-        if not self:
-            return "no jobs"
-        rows = [("job", "pool", "slots", "waiting", "done", "reason")]
-        for job in self:
-            one = summary_of(job)
-            numbers = (str(one.slots), str(one.waiting), str(one.done))
-            rows.append((job.job, job.pool, *numbers, one.reason))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        padded = [map(str.ljust, row, widths) for row in rows]
-        return "\n".join("  ".join(row).rstrip() for row in padded)
-
-
 @dataclass(frozen=True, slots=True)
 class JobSummary:
     """The slots that a job holds, its waiting and done tasks, and why it holds no more slots.

@@ -265,8 +265,8 @@ class _JobFold:
             )
         mine = [one for one in intervals if one.limit == key[0] and one.holders]
         holders = max(mine, key=lambda one: one.seconds).holders if mine else ()
-        behind = f", behind {_listed(holders)}" if holders else ""
-        return f"for {seconds(main.seconds)}, {main.cause.reason}{behind}"
+        named = f", behind {_listed(holders)}" if holders else ""
+        return f"for {seconds(main.seconds)}, {main.cause.reason}{named}"
 
     def _at_max_share(self, key: _Key, main: _Total) -> str:
         longest = max(self._took[self._last_phase[key]], default=0.0)

@@ -16,7 +16,7 @@ MAX_HOLDERS = 3
 """The most jobs that a row names as holders of slots."""
 
 
-class Waits(tuple[Wait, ...]):
+class WorstWaits(tuple[Wait, ...]):
     """The longest waits of a run, longest first. Its `str` has one line for each."""
 
     def lines(self) -> Iterator[str]:

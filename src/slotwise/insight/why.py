@@ -273,16 +273,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         remedy = f"a larger jobs_max for pool {name} would admit it sooner"
         return Cause("not admitted", name, reason, remedy)
     if phase.delayed and not phase.pending:
-        until, task = min((until, task) for task, until in phase.delayed.items())
-        attempt = phase.attempt_of(task)
-        number = ORDINALS.get(attempt, f"attempt {attempt}")
-        reason = f"waited {until - state.now:.3g} s for its {number}: retry_delay"
-        return Cause(
-            "delayed",
-            f"{task}.{attempt}",
-            reason,
-            "a shorter retry_delay would start it sooner",
-        )
+        return _delayed(state, phase)
     if scheduler in QUEUEINGS:
         reason = f"{scheduler} had planned tasks of other jobs before its own"
         return Cause("queued", "", reason)
@@ -350,6 +341,9 @@ def limit_of(
         return cause_of(state, phases[0], scheduler, may_defer), phases[0]
     short = next((phase for phase in phases if could_start(phase)), None)
     if short is None:
+        delayed = next((phase for phase in phases if phase.delayed and not phase.running), None)
+        if delayed is not None:
+            return _delayed(state, delayed), delayed
         return _why_no_more(phases)
     kind, held = short.slot_kind, short.running - short.slots_on_lost_hosts
     if not state.capacity(kind):
@@ -362,6 +356,16 @@ def limit_of(
         return Cause("all slots", kind, "it held all slots of its kind"), short
     cause = cause_of(state, short, scheduler, may_defer)
     return cause if cause.kind else _by_shares(state, short, held, scheduler), short
+
+
+def _delayed(state: State, phase: PhaseState) -> Cause:
+    """The cause of a phase whose failed tasks may not run again yet."""
+    until, task = min((until, task) for task, until in phase.delayed.items())
+    attempt = phase.attempt_of(task)
+    number = ORDINALS.get(attempt, f"attempt {attempt}")
+    reason = f"waited {until - state.now:.3g} s for its {number}: retry_delay"
+    remedy = "a shorter retry_delay would start it sooner"
+    return Cause("delayed", f"{task}.{attempt}", reason, remedy)
 
 
 def could_start(phase: PhaseState) -> int:

@@ -8,9 +8,9 @@ from slotwise.core.errors import InputError, check_number, check_seconds, check_
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
-from slotwise.core.units import seconds_of
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
+from slotwise.workload.dates import seconds_until
 
 
 def change_job(
@@ -32,7 +32,7 @@ def change_job(
             check_text(what, text)
     if weight is not None:
         check_number("weight", weight)
-    due = seconds_of("deadline", deadline)
+    due = seconds_until("deadline", deadline)
     if due is not None:
         check_seconds("deadline", due)
     if pool is not None:

@@ -15,10 +15,11 @@ from slotwise.backends.local.call_stream import (
 )
 from slotwise.backends.local.worker import pickled, summary
 from slotwise.insight.explanation import Explanation
-from slotwise.insight.report.session_table import ShownJob, future_html
+from slotwise.insight.report.session_table import SessionJob, future_html
 from slotwise.sessions.notebook import NotebookCells
 
 T = TypeVar("T")
+Shown = TypeVar("Shown")
 
 PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
 """States of a `concurrent.futures.Future`."""
@@ -38,7 +39,11 @@ class Control(Protocol):
     cells: NotebookCells | None
     """The cells of a notebook, which record new futures."""
 
-    def shown_job(self, job: str) -> ShownJob | None:
+    def ask(self, question: Callable[[], Shown]) -> Shown:
+        """Call a function in the thread of the loop: what it reads is of one instant."""
+        ...
+
+    def shown_job(self, job: str) -> SessionJob | None:
         """A job that is not over, with the numbers of its tasks."""
         ...
 
@@ -136,7 +141,10 @@ class Future(futures.Future[T], Generic[T]):
         return found
 
     def explain(self) -> Explanation:
-        """Its job now: the tasks of each phase by state, the slots of the job, and why."""
+        """Its job now: the tasks of each phase by state, the slots of the job, and why.
+
+        If the job is over: how it ended, and how long and why it waited, as `status`.
+        """
         return self._control.explain(self)
 
     def progress(self) -> tuple[float, float | None] | None:
@@ -156,11 +164,17 @@ class Future(futures.Future[T], Generic[T]):
         return f"<Future of {self._name()}: {text}>"
 
     def _repr_html_(self) -> str:
-        state, problem = self._status()
-        job = None if self.done() or not self.job else self._control.shown_job(self.job)
-        if job is not None and self.task is None:
-            state = job.state
-        return future_html(self._name(), state, job, problem)
+        def read() -> tuple[str, SessionJob | None]:
+            is_shown = self._state in STATES and self.job
+            job = self._control.shown_job(self.job) if is_shown else None
+            if job is not None and self.task is None:
+                return job.state, job
+            return STATES.get(self._state, ""), job
+
+        state, job = ("", None) if self.done() else self._control.ask(read)
+        if job is None:  # It is over, or has not arrived yet.
+            return future_html(self._name(), *self._status())
+        return future_html(self._name(), state, job=job)
 
     def _name(self) -> str:
         if not self.job:

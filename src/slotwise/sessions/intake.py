@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
@@ -22,10 +21,13 @@ from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree
 from slotwise.core.rates import Rates, estimate_rates
-from slotwise.core.state import State
-from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import Explanation
-from slotwise.insight.report.session_table import MAX_ROWS, ShownJob, ShownSession, session_html
+from slotwise.insight.report.session_table import (
+    MAX_ROWS,
+    SessionJob,
+    SessionJobs,
+    session_html,
+)
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
 from slotwise.running import RunOptions, check_jobs, existing, warn_user
@@ -34,7 +36,10 @@ from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
+from slotwise.sessions.views import SessionViews
 from slotwise.sources import Described, Entry
+
+T = TypeVar("T")
 
 
 class SessionCore:
@@ -59,7 +64,7 @@ class SessionCore:
         self.unused = Names().unused
         self.lock = threading.RLock()
         self.waiting = 0  # calls that wait for the results of others
-        self.turns = self.over = 0  # turns of the loop; jobs that are over
+        self.turns = 0  # of the loop
         self.is_closed = self.is_ended = self._has_ended_jobs = False
         self.display: LiveDisplay | None = None
         self._error: BaseException | None = None
@@ -70,6 +75,7 @@ class SessionCore:
         self.files = CallFiles(is_local=place.presence is not None)  # Else, on other hosts.
         self.loop = LoopThread(header, lambda: place.backend(opened.logs), records, options.log)
         self.state, self.inbox = self.loop.state, self.loop.backend.inbox
+        self.views = SessionViews(self.loop)
         self.cells = cells_of_notebook()
         self.loop.start(self._ended)
 
@@ -212,7 +218,7 @@ class SessionCore:
         check_name("job", name)
 
         def explain() -> Explanation:
-            found = explained(self.loop, name)
+            found = self.views.explained(name)
             if found.phases:
                 return found
             if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
@@ -220,24 +226,38 @@ class SessionCore:
                     f"job {name!r} is not active; jobs() of the session lists the active jobs"
                 )
             is_waiting = isinstance(job, Future) and not name and not job.done()
-            text = "waits for the results of other calls" if is_waiting else "over"
-            return replace(found, status=text)
+            if is_waiting:
+                return replace(found, status="waits for the results of other calls")
+            if name in self._calls or name in self.jobs:
+                return replace(found, status="has not arrived yet")
+            pool, status = self.views.ending(name)
+            return replace(found, pool=pool, status=status)
 
         return self.loop.ask(explain)
 
-    def shown_job(self, job: str) -> ShownJob | None:
+    def ask(self, question: Callable[[], T]) -> T:
+        """Call a function in the thread of the loop: what it reads is of one instant."""
+        return self.loop.ask(question)
+
+    def shown_job(self, job: str) -> SessionJob | None:
         """A job with the numbers of its tasks; None if it is over or has not arrived."""
         return self.loop.ask(
-            lambda: shown_job(self.loop, job) if self.state.phases_of(job) else None
+            lambda: self.views.job(job, self.now) if self.state.phases_of(job) else None
         )
+
+    def shown(self, most: int | None = None) -> SessionJobs:
+        """The jobs at one instant: all, or the first ones for a display."""
+
+        def shown() -> SessionJobs:
+            now = self.state.now if self.is_ended else self.now
+            left = self.jobs_left()
+            return self.views.jobs(left, now, not self.is_closed, self.waiting, most)
+
+        return self.loop.ask(shown)
 
     def html(self) -> str:
         """The session as a table of its jobs."""
-        return session_html(
-            self.loop.ask(
-                lambda: shown_session(self.loop, not self.is_closed, self.over, self.waiting)
-            )
-        )
+        return session_html(self.shown(MAX_ROWS))
 
     def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
         """The progress that a running call has reported, or None."""
@@ -285,6 +305,7 @@ class SessionCore:
     ) -> None:
         """Settle the futures of what ended in a turn, after new tasks were started."""
         self.turns += 1
+        self.views.on_turn(now, events, decisions)
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)
@@ -302,7 +323,6 @@ class SessionCore:
     def _end_if_over(self, job: str) -> None:
         if self.state.phases_of(job):
             return
-        self.over += 1
         self._calls.pop(job, None)
         if job in self.jobs:
             future, execution = self.jobs.pop(job)
@@ -310,7 +330,6 @@ class SessionCore:
             future.finish(execution.result)
 
     def _fail(self, job: str, reason: str) -> None:
-        self.over += 1
         if calls := self._calls.pop(job, None):
             calls.fail(reason)
         if job in self.jobs:
@@ -384,44 +403,3 @@ class ProgramHistory:
     def end(self, job: str) -> None:
         """Forget a job that is over."""
         self._programs.pop(job, None)
-
-
-# Views of the jobs of a session. Call these functions in the thread of the loop.
-
-
-def names_left(state: State) -> Iterator[str]:
-    """The jobs that are not over, in order of arrival."""
-    yield from (phases[0].job.id for phases in state.jobs_left())
-    yield from state.not_admitted
-
-
-def explained(loop: LoopThread, job: str) -> Explanation:
-    """The slots that a job holds, and why."""
-    phases = loop.state.phases_of(job)
-    pool = phases[0].job.pool if phases else ""
-    return explain_state(loop.state, job, pool, loop.scheduler_name)
-
-
-def shown_job(loop: LoopThread, job: str) -> ShownJob:
-    """A job with the numbers of its tasks."""
-    phases = loop.state.phases_of(job)
-    tasks = sum(phase.phase.tasks.count for phase in phases)
-    running = sum(len(phase.launches) for phase in phases)
-    return ShownJob(explained(loop, job), tasks, running)
-
-
-def shown_session(loop: LoopThread, is_open: bool, over: int, waiting: int) -> ShownSession:
-    """The whole session; `over` and `waiting` are numbers of jobs and calls."""
-    state, kinds = loop.state, loop.state.cluster.capacity
-    slots = sum(state.capacity(kind) for kind in kinds)
-    free = sum(sum(state.free(kind).values()) for kind in kinds)
-    return ShownSession(
-        loop.scheduler_name,
-        is_open,
-        slots,
-        max(0, slots - free),
-        [shown_job(loop, job) for job in islice(names_left(state), MAX_ROWS)],
-        sum(1 for _ in names_left(state)),
-        over,
-        waiting,
-    )

@@ -19,8 +19,9 @@ from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.core.units import seconds_of
-from slotwise.insight.explanation import Explanation, Explanations
+from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
+from slotwise.insight.report.session_table import SessionJobs
 from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
@@ -39,11 +40,10 @@ from slotwise.sessions.intake import (
     ProgramHistory,
     SessionCore,
     arriving,
-    explained,
-    names_left,
 )
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
+from slotwise.workload.dates import seconds_until
 from slotwise.workload.workload import CommandJob, Workload
 from slotwise.workload.workload import command as slotwise_command
 
@@ -244,9 +244,12 @@ class Session:
                 Hosts on other machines need a folder that all of them see
 
         The result of the future is this folder. The other options are those of
-        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline may be a date
+        and time, or a time of day, "17:00". InputError as for `run`.
         """
         intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
+        if "deadline" in options:
+            options["deadline"] = seconds_until(f"job {id!r}: deadline", options["deadline"])
 
         def described() -> CommandJob:
             return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
@@ -319,7 +322,7 @@ class Session:
     ) -> None:
         """Change the given properties of a job while it runs.
 
-        `deadline` is in seconds from now, or a duration such as "5m". Running tasks continue.
+        `deadline` is in seconds from now, a duration, a date or a time. Running tasks continue.
         No effect on a job that is over. InputError for a value that no job can have.
         """
         changes.change_job(self._intake, future, priority, weight, pool, deadline)
@@ -385,15 +388,14 @@ class Session:
         """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
 
-    def jobs(self) -> Explanations:
-        """The jobs that are not over, in order of arrival: what each holds, and why.
+    def jobs(self) -> SessionJobs:
+        """The jobs now: those that are not over, in order of arrival, then the last that ended.
 
-        The list prints as a table.
+        It prints as a table, is a sequence of `SessionJob`, and is of one instant. Of a closed
+        session it is the last state. At most `slotwise.sessions.views.ENDED_MAX` jobs that
+        ended are listed; to wait for the others, read its `left`.
         """
-        loop = self._intake.loop
-        return loop.ask(
-            lambda: Explanations(explained(loop, job) for job in names_left(loop.state))
-        )
+        return self._intake.shown()
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds now, and why; the job is given by id or by a future.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
-from slotwise.core.units import DURATION, duration
+from slotwise.core.units import DURATION, converted, duration
 
 INSTANT = f"{DURATION}, or a date and time such as 2026-11-27T17:00, or a time such as 17:00"
 
@@ -74,10 +75,22 @@ def instant(text: str, clock: Clock | None, is_after: bool = False) -> float:
     if _DATE.fullmatch(text.strip()):
         if clock is None:
             raise ValueError(NO_START)
-        return clock.seconds(text.strip(), is_after)
+        try:
+            return clock.seconds(text.strip(), is_after)
+        except OverflowError as error:  # After the year 9999.
+            raise ValueError(f"there is no such date or time ({error})") from None
     if _DAY.fullmatch(text.strip()):
         raise ValueError(f"expected a time, too, as in {text.strip()}T17:00")
     return duration(text, INSTANT)
+
+
+def seconds_until(what: str, value: Any) -> Any:
+    """The seconds from now to an instant that is stated as text; any other value as it is.
+
+    Raises InputError, which begins with `what`.
+    """
+    clock = Clock(datetime.now().astimezone(), is_now=True)
+    return converted(what, value, lambda text: instant(text, clock, is_after=True))
 
 
 def _naive(day: str, time: str) -> datetime:
@@ -97,9 +110,8 @@ def _zone(offset: str | None) -> tzinfo | None:
 
 
 def _aware(naive: datetime, zone: tzinfo | None) -> datetime:
-    """An instant in UTC, because differences of others would leave out changes of the clock."""
+    """An instant with a fixed offset from UTC, so that differences are the time that passes."""
     try:
-        local = naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
-        return local.astimezone(UTC)
+        return naive.astimezone() if zone is None else naive.replace(tzinfo=zone)
     except (OverflowError, OSError, ValueError) as error:
         raise ValueError(f"there is no such date or time ({error})") from None

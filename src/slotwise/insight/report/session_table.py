@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import overload
 
-from slotwise.insight.explanation import Explanation, summary_of
-from slotwise.insight.report.text import counted
+from slotwise.insight.explanation import PhaseExplained
+from slotwise.insight.report.grid import grid_lines
+from slotwise.insight.report.text import counted, seconds
 
 MAX_ROWS = 20
-"""The maximum number of jobs in the table."""
+"""The maximum number of unfinished jobs in the table in a notebook."""
+
+MAX_ENDED = 5
+"""The maximum number of jobs that ended there."""
+
+OVER = ("completed", "failed")
+"""The states of jobs that are over."""
 
 DONE, RUNNING, WAITING, FAILED, IDLE = "#009e73", "#56b4e9", "#e69f00", "#d55e00", "#888888"
 """Colours that are distinct on white, on black, and for colour-blind readers."""
@@ -20,6 +28,7 @@ _COLOURS = {
     "waiting": WAITING,
     "idle": IDLE,
     "done": DONE,
+    "completed": DONE,
     "failed": FAILED,
 }
 _TABLE = "border-collapse: collapse; margin: 0; color: inherit; font-size: inherit"
@@ -29,25 +38,41 @@ _FRAME = "overflow-x: auto; font-variant-numeric: tabular-nums; line-height: 1.4
 
 
 @dataclass(frozen=True, slots=True)
-class ShownJob:
-    """An unfinished job: its numbers of tasks, and the slots that it holds, and why."""
+class SessionJob:
+    """A job of a session at an instant. Times are in seconds since the session began.
 
-    explained: Explanation
+    state     "waiting", "running", "idle" if all its tasks are done and more may come,
+              "completed" or "failed"
+    tasks     the number of its tasks; `done` and `running` of them
+    slots     the slots that it holds
+    since     since when none of its tasks runs, if it waits
+    reason    why it holds no more slots, or why it failed
+    response  from its arrival to its end, or until now
+    phases    the explanations of its phases; empty if it is over or has not arrived yet
+    """
+
+    job: str
+    pool: str
+    state: str
     tasks: int
+    done: int
     running: int
-
-    @property
-    def state(self) -> str:
-        """The state of the job in one word."""
-        if self.running:
-            return "running"
-        return "waiting" if summary_of(self.explained).done < self.tasks else "idle"
+    slots: int
+    since: float | None
+    reason: str
+    response: float
+    phases: tuple[PhaseExplained, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSession:
-    """A session at an instant: its slots, and the first of its unfinished jobs.
+class SessionJobs(Sequence[SessionJob]):
+    """The jobs of a session at an instant: those that are not over, then the last that ended.
 
+    It is a sequence of jobs, and prints as a table. `len` and `bool` count the jobs that ended,
+    too; `left` and `over` count all jobs, also those that are not in the sequence.
+
+    at       seconds since the session began; of a closed session, when it ended
+    slots    the slots of the session; `held`: those in use
     left     the number of unfinished jobs
     over     the number of finished jobs
     waiting  the number of calls that wait for results of other calls
@@ -55,34 +80,74 @@ class ShownSession:
 
     scheduler: str
     is_open: bool
+    at: float
     slots: int
     held: int
-    jobs: Sequence[ShownJob]
+    rows: tuple[SessionJob, ...]
     left: int
     over: int
     waiting: int = 0
 
+    @overload
+    def __getitem__(self, index: int) -> SessionJob: ...
 
-def session_html(shown: ShownSession) -> str:
+    @overload
+    def __getitem__(self, index: slice) -> tuple[SessionJob, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> SessionJob | tuple[SessionJob, ...]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        rows = self.rows
+        columns = {
+            "job": [row.job for row in rows],
+            "pool": [row.pool for row in rows],
+            "state": [row.state for row in rows],
+            "done": [f"{row.done:,}/{row.tasks:,}" for row in rows],
+            "running": [f"{row.running:,}" for row in rows],
+            "waits since": ["" if row.since is None else seconds(row.since) for row in rows],
+            "response": [seconds(row.response) for row in rows],
+            "reason": [row.reason for row in rows],
+        }
+        state = "open" if self.is_open else "closed"
+        head = f"session ({self.scheduler}, {state}) at {seconds(self.at)}: {self.facts()}"
+        return "\n".join([head, *(grid_lines(columns) if rows else ())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return session_html(self)
+
+    def facts(self) -> str:
+        """The numbers of slots, jobs and waiting calls, in words."""
+        facts = [
+            f"{self.held} of {counted(self.slots, 'slot')} held",
+            f"{counted(self.left, 'job')} not over",
+            f"{self.over:,} over",
+        ]
+        if self.waiting:
+            facts.append(f"{counted(self.waiting, 'call')} waiting for results of others")
+        return ", ".join(facts)
+
+
+def session_html(shown: SessionJobs) -> str:
     """A line about the session, and a table of its jobs."""
     state = "open" if shown.is_open else "closed"
-    facts = [
-        f"{shown.held} of {counted(shown.slots, 'slot')} held",
-        f"{counted(shown.left, 'job')} not over",
-        f"{shown.over:,} over",
-    ]
-    if shown.waiting:
-        facts.append(f"{counted(shown.waiting, 'call')} waiting for results of others")
     head = (
-        f"<p><strong>Session</strong> ({escape(shown.scheduler)}, {state}):"
-        f" {', '.join(facts)}</p>"
+        f"<p><strong>Session</strong> ({escape(shown.scheduler)}, {state}): {shown.facts()}</p>"
     )
-    more = shown.left - len(shown.jobs)
+    alive = [row for row in shown.rows if row.state not in OVER]
+    ended = [row for row in shown.rows if row.state in OVER]
+    more = shown.left - len(alive[:MAX_ROWS])
     rest = f"<p>{more:,} more jobs are not listed.</p>" if more > 0 else ""
-    return f'<div style="{_FRAME}">{head}{_table(shown.jobs)}{rest}</div>'
+    table = _table([*alive[:MAX_ROWS], *ended[:MAX_ENDED]])
+    return f'<div style="{_FRAME}">{head}{table}{rest}</div>'
 
 
-def future_html(name: str, state: str, job: ShownJob | None, problem: str = "") -> str:
+def future_html(name: str, state: str, problem: str = "", job: SessionJob | None = None) -> str:
     """A line about a future, and its job if that is not over."""
     colour = _COLOURS.get(state, IDLE)
     line = f"<p><strong>{escape(name)}</strong>: {_state(state, colour)}"
@@ -90,10 +155,19 @@ def future_html(name: str, state: str, job: ShownJob | None, problem: str = "") 
     return f'<div style="{_FRAME}">{line}{_table([job] if job else [])}</div>'
 
 
-def _table(jobs: Sequence[ShownJob]) -> str:
+def _table(jobs: Sequence[SessionJob]) -> str:
     if not jobs:
         return ""
-    titles = ("job", "pool", "state", "tasks done", "slots", "reason")
+    titles = (
+        "job",
+        "pool",
+        "state",
+        "tasks done",
+        "slots",
+        "waits since",
+        "response",
+        "reason",
+    )
     head = "".join(f'<th style="{_CELL}; {_RULE}">{title}</th>' for title in titles)
     body = "".join(f"<tr>{''.join(_cells(job))}</tr>" for job in jobs)
     return (
@@ -101,11 +175,12 @@ def _table(jobs: Sequence[ShownJob]) -> str:
     )
 
 
-def _cells(job: ShownJob) -> list[str]:
-    state = _state(job.state, _COLOURS[job.state])
-    one = summary_of(job.explained)
-    names = (escape(job.explained.job), escape(job.explained.pool))
-    cells = [*names, state, _progress(job, one.done), str(one.slots), escape(one.reason)]
+def _cells(job: SessionJob) -> list[str]:
+    since = "" if job.since is None else seconds(job.since)
+    cells = [
+        *(escape(job.job), escape(job.pool), _state(job.state, _COLOURS[job.state])),
+        *(_progress(job), str(job.slots), since, seconds(job.response), escape(job.reason)),
+    ]
     return [f'<td style="{_CELL}; {_RULE}">{cell}</td>' for cell in cells]
 
 
@@ -114,16 +189,16 @@ def _state(state: str, colour: str) -> str:
     return f'<span style="white-space: nowrap">{dot} {escape(state)}</span>'
 
 
-def _progress(job: ShownJob, done: int) -> str:
+def _progress(job: SessionJob) -> str:
     """A bar of the done and running tasks, and their numbers."""
     parts = [
         f'<span style="width: {100 * count / max(1, job.tasks):.1f}%; background: {colour}">'
         "</span>"
-        for count, colour in ((done, DONE), (job.running, RUNNING))
+        for count, colour in ((job.done, DONE), (job.running, RUNNING))
     ]
     bar = (
         '<span style="display: inline-flex; width: 120px; height: 8px; overflow: hidden;'
         ' border-radius: 4px; background: rgba(128, 128, 128, 0.25); margin-right: 8px">'
         f"{''.join(parts)}</span>"
     )
-    return f'<span style="white-space: nowrap">{bar}{done:,}/{job.tasks:,}</span>'
+    return f'<span style="white-space: nowrap">{bar}{job.done:,}/{job.tasks:,}</span>'

@@ -1,0 +1,168 @@
+"""What a session shows of its jobs: those that are not over, and the last ones that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from slotwise.core.decisions import Decision, Launch
+from slotwise.core.events import (
+    Event,
+    JobArrived,
+    JobChanged,
+    OutputLost,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+    TasksAdded,
+)
+from slotwise.core.job import Job
+from slotwise.insight.explain import explain_state
+from slotwise.insight.explanation import Explanation, summary_of
+from slotwise.insight.report.session_table import MAX_ENDED, SessionJob, SessionJobs
+from slotwise.insight.report.text import in_short, seconds
+from slotwise.insight.why import limit_of
+from slotwise.sessions.loop_thread import LoopThread
+
+ENDED_MAX = 100
+"""The number of jobs that ended and are still listed."""
+
+REASONS_MAX = 8
+"""Of how many jobs that arrive in one turn it is noted why they wait: bursts stay cheap."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """What the state does not keep of a job, or forgets when it is over."""
+
+    pool: str
+    tasks: int
+    arrival: float
+    idle_since: float
+    started: float | None = None
+    done: int = 0
+    reason: str = ""
+
+
+class SessionViews:
+    """Follows the jobs of a session for its displays. It belongs to the thread of the loop.
+
+    Memory: a few numbers of each job that is not over, and of `ENDED_MAX` others.
+    """
+
+    def __init__(self, loop: LoopThread) -> None:
+        self._loop, self._state = loop, loop.state
+        self._lives: dict[str, _Life] = {}
+        self._ended: dict[str, tuple[SessionJob, str]] = {}
+        self._over = 0
+
+    def on_turn(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Note what arrived, began and ended in a turn."""
+        lives, arrived = self._lives, []
+        for event in events:
+            if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
+                if life := lives.get(event.phase.job):
+                    life.idle_since = event.at
+                    life.done += isinstance(event, TaskFinished)
+            elif isinstance(event, JobArrived):
+                job = event.job
+                tasks = sum(phase.tasks.count for phase in job.phases)
+                lives[job.id] = _Life(job.pool, tasks, job.arrival, job.arrival)
+                arrived.append(job.id)
+            elif isinstance(event, JobChanged) and (life := lives.get(event.job)):
+                life.pool = event.pool
+            elif isinstance(event, TasksAdded) and (life := lives.get(event.phase.job)):
+                life.tasks += event.count
+            elif isinstance(event, OutputLost) and (life := lives.get(event.phase.job)):
+                life.done -= len(event.tasks)
+        for one in decisions:
+            if isinstance(one, Launch) and (life := lives.get(one.phase.job)):
+                life.started = now if life.started is None else life.started
+        for name in arrived[:REASONS_MAX]:
+            if lives[name].started is None and self._state.phases_of(name):
+                cause, _ = limit_of(self._state, name, self._loop.scheduler_name, False)
+                lives[name].reason = cause.reason
+        for name, at in self._state.completed.items():
+            self._end(name, at, "completed", "")
+        for name, why in self._state.failed.items():
+            self._end(name, now, "failed", in_short(why))
+
+    def _end(self, name: str, at: float, state: str, why: str) -> None:
+        life = self._lives.pop(name, None)
+        if life is None:
+            return
+        waited = (at if life.started is None else life.started) - life.arrival
+        tasks = life.done if state == "completed" else max(life.done, life.tasks)
+        response = at - life.arrival
+        row = SessionJob(name, life.pool, state, tasks, life.done, 0, 0, None, why, response)
+        text = f"over: {state} at {seconds(at)}, {seconds(response)} after its arrival"
+        text += f"; it waited {seconds(waited)} for its first slot"
+        text += f": {life.reason}" if life.reason else ""
+        self._over += 1
+        self._ended[name] = row, text
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
+
+    def ending(self, job: str) -> tuple[str, str]:
+        """The pool of a job that is over, and how it ended; "over" if that is forgotten."""
+        if job not in self._ended:
+            return "", "over"
+        row, text = self._ended[job]
+        return row.pool, text
+
+    def explained(self, job: str) -> Explanation:
+        """The slots that a job holds, and why."""
+        phases = self._state.phases_of(job)
+        pool = phases[0].job.pool if phases else ""
+        return explain_state(self._state, job, pool, self._loop.scheduler_name)
+
+    def job(self, job: str, now: float) -> SessionJob:
+        """A job that has arrived and is not over."""
+        explained, phases = self.explained(job), self._state.phases_of(job)
+        running, tasks = (
+            sum(len(phase.launches) for phase in phases),
+            sum(phase.phase.tasks.count for phase in phases),
+        )
+        one, life = summary_of(explained), self._lives.get(job)
+        state = "running" if running else "waiting" if one.done < tasks else "idle"
+        arrival = phases[0].job.arrival
+        since = arrival if life is None else life.idle_since
+        return SessionJob(
+            *(job, explained.pool, state, tasks, one.done, running, one.slots),
+            since=since if state == "waiting" else None,
+            reason=one.reason,
+            response=max(0.0, now - arrival),
+            phases=explained.phases,
+        )
+
+    def jobs(
+        self, left: Sequence[Job], now: float, is_open: bool, waiting: int, most: int | None
+    ) -> SessionJobs:
+        """All jobs, or the first `most`; `left` are those that are not over."""
+        state, kinds = self._state, self._state.cluster.capacity
+        slots = sum(state.capacity(kind) for kind in kinds)
+        free = sum(sum(state.free(kind).values()) for kind in kinds)
+        # A job that was given up may still hold slots.
+        left = [job for job in left if job.id not in self._ended]
+        ended = (row for row, _ in reversed(self._ended.values()))
+        return SessionJobs(
+            *(self._loop.scheduler_name, is_open, now, slots, max(0, slots - free)),
+            rows=(
+                *(self._left(job, now) for job in left[:most]),
+                *islice(ended, None if most is None else MAX_ENDED),
+            ),
+            left=len(left),
+            over=self._over,
+            waiting=waiting,
+        )
+
+    def _left(self, job: Job, now: float) -> SessionJob:
+        if self._state.phases_of(job.id):
+            return self.job(job.id, now)
+        tasks = sum(phase.tasks.count for phase in job.phases)
+        return SessionJob(
+            *(job.id, job.pool, "waiting", tasks, 0, 0, 0, None, "has not arrived yet", 0.0)
+        )
