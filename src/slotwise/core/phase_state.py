@@ -8,11 +8,13 @@ from typing import cast
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, Locality
+from slotwise.core.events import TaskFailed
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
 from slotwise.core.resources import Resources
+from slotwise.core.retries import delay_of
 from slotwise.core.task_homes import (
     BLOCKED,
     DELAYED,
@@ -511,9 +513,18 @@ class PhaseState(ShareNode):
         self._returned.append(task)
         if self.has_homes:
             self.homes.put_back(task)
+        if self.is_gang and self.delayed:  # The whole gang runs again together.
+            self._delay((task,), max(self.delayed.values()))
 
-    def delay(self, tasks: Iterable[int], until: float) -> None:
-        """Make those of these tasks that are pending wait until this instant."""
+    def delay(self, event: TaskFailed, failures: int, seed: object) -> float:
+        """Let a pending task that has failed, or its whole gang, wait; returns until when."""
+        assert self.job.retry_delay is not None
+        of = *event.phase, event.task, event.attempt
+        until = event.at + delay_of(self.job.retry_delay, failures, seed, *of)
+        self._delay(self.pending_tasks() if self.is_gang else (event.task,), until)
+        return until
+
+    def _delay(self, tasks: Iterable[int], until: float) -> None:
         for task in tasks:
             if self._status[task] == PENDING:
                 self._status[task] = DELAYED

@@ -65,7 +65,6 @@ from slotwise.core.phase_state import PhaseState, check_phase, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import JobShare, PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
-from slotwise.core.retries import delay_of
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
@@ -271,7 +270,9 @@ class State(Snapshot):
             if is_over and not is_given_up:
                 self.doomed[phase.job.id] = event.reason
             elif phase.job.retry_delay and not event.lost:
-                self._delay(phase, event, count)
+                heappush(self.delays, (phase.delay(event, count, self._seed), phase.id))
+                self._demand_changed(phase)
+                self._settle_gated(phase)
         self._forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
@@ -552,16 +553,6 @@ class State(Snapshot):
 
     # Changes that involve several parts.
 
-    def _delay(self, phase: PhaseState, event: TaskFailed, failures: int) -> None:
-        """Let a task that has failed, or its whole gang, wait before it runs again."""
-        assert phase.job.retry_delay is not None
-        of = *event.phase, event.task, event.attempt
-        until = event.at + delay_of(phase.job.retry_delay, failures, self._seed, *of)
-        phase.delay(phase.pending_tasks() if phase.is_gang else (event.task,), until)
-        heappush(self.delays, (until, phase.id))
-        self._demand_changed(phase)
-        self._settle_gated(phase)
-
     def _feed(self, follower: PhaseState, tasks: Iterable[int] | None = None) -> None:
         """Let those of these tasks begin for which the same tasks of other jobs are done.
 
@@ -600,8 +591,6 @@ class State(Snapshot):
             phase.note_failure(event.task, ended[0].host)
         if phase.is_gang:
             self._break(phase)
-            if phase.delayed:  # The whole gang runs again at once.
-                phase.delay((event.task,), max(phase.delayed.values()))
         self._block_if_early(phase, event.task)
         self._settle_end(phase, ended[0])
         if phase.is_ready and not phase.has_tasks:
