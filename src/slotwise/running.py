@@ -38,8 +38,7 @@ from slotwise.core.loop import Backend, Record, all_of, initial_state
 from slotwise.core.loop import run as run_loop
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption, check_fits
-from slotwise.core.retries import RETRY_DELAY, TIME_LIMIT
-from slotwise.core.state import ATTEMPTS_MAX, LOSSES_MAX
+from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX, RETRY_DELAY, TIME_LIMIT
 from slotwise.core.units import seconds_of
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay

@@ -16,7 +16,7 @@ from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.core.events import OutputLost, TaskFailed, TaskFinished
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Log, LogFile, read_log
-from slotwise.core.state import LOSSES_MAX
+from slotwise.core.retries import LOSSES_MAX
 from slotwise.insight.explain import explain
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log

@@ -11,7 +11,8 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Launch, Locality, Reallocate
 from slotwise.core.events import Event, JobArrived, OutputLost, TaskFailed, TaskFinished
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
-from slotwise.core.state import LOSSES_MAX, State
+from slotwise.core.retries import LOSSES_MAX
+from slotwise.core.state import State
 
 MAP, REDUCE = PhaseId("j", "map"), PhaseId("j", "reduce")
 

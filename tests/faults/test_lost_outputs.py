@@ -14,7 +14,7 @@ from slotwise.backends.local.backend import HOST, LocalBackend
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.events import OutputLost, TaskFailed, TaskFinished
 from slotwise.core.job import Shuffle
-from slotwise.core.state import LOSSES_MAX
+from slotwise.core.retries import LOSSES_MAX
 from slotwise.insight.replay import replay_log
 from slotwise.jobs import MapReduce, plan_mapreduce
 from slotwise.jobs.mapreduce.program import BatchMapReduce

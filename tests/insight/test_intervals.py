@@ -163,6 +163,20 @@ def test_an_unknown_job_is_answered_with_a_close_name() -> None:
         slotwise.explain(log_of([job("training", 1, 1.0)]), "traning")
 
 
+def test_a_moment_is_no_interval() -> None:
+    """A task of a thousandth of the time of the others makes no row of its own."""
+    log = log_of([Job("a", (Phase("map", Tasks(3, (100.0, 100.0, 0.1))),))])
+    (row,) = slotwise.explain(log, "a").intervals
+    assert (row.start, row.end, row.state, row.wanted, row.limit) == (
+        0,
+        100,
+        "running",
+        3,
+        "all",
+    )
+    assert row.held * row.seconds == pytest.approx(200.1)
+
+
 def test_many_short_intervals_are_joined() -> None:
     """A stream of small jobs takes slots from a large one again and again."""
     small = [job(f"s{n}", 1, 1.0, "b", arrival=1.5 * n) for n in range(60)]

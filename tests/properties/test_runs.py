@@ -30,7 +30,7 @@ from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Header, Log, Turn
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
-from slotwise.core.state import LOSSES_MAX
+from slotwise.core.retries import LOSSES_MAX
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from tiers import examples

@@ -7,6 +7,12 @@ from typing import Annotated
 
 from slotwise.core.errors import MAX_TIME, MAX_WHOLE, MIN_NUMBER, Limits
 
+ATTEMPTS_MAX = 4
+"""The number of attempts of a task before its job fails."""
+
+LOSSES_MAX = 16
+"""The number of times that a task may lose its slot, or its output, before its job fails."""
+
 RETRY_DELAY_MAX = 3600.0
 """Seconds up to which the delay before an attempt doubles, before its jitter."""
 

@@ -65,15 +65,10 @@ from slotwise.core.phase_state import PhaseState, check_phase, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import JobShare, PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
+from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
-
-ATTEMPTS_MAX = 4
-"""The number of attempts of a task before its job fails."""
-
-LOSSES_MAX = 16
-"""The number of times that a task may lose its slot, or its output, before its job fails."""
 
 UNSEEN = frozenset({LaunchDropped, JobsClosed})
 """Events after which no policy decides anything else than before."""

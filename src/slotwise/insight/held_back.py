@@ -34,6 +34,9 @@ from slotwise.policy.scheduler import WAITERS
 MAX_INTERVALS = 15
 """The maximum number of intervals of a job."""
 
+SHORT = 0.005
+"""Intervals shorter than this part of the life of a job are joined with others."""
+
 _MAX_FOLLOWED = 64
 """The number of intervals that are stored while a log is read."""
 
@@ -170,7 +173,8 @@ class _JobFold:
         self._pass_to(self._end)
         if self._pieces:
             self._pieces[-1].ends += self._ends
-        _join_shortest(self._pieces, MAX_INTERVALS)
+        life = sum(piece.end - piece.start for piece in self._pieces)
+        _join_shortest(self._pieces, MAX_INTERVALS, SHORT * life)
         return self._pieces
 
     def _count(self, event: Event) -> None:
@@ -294,11 +298,16 @@ def _listed(holders: Sequence[Holder]) -> str:
     return named + (f" and {counted(more, 'other job')}" if more > 0 else "")
 
 
-def _join_shortest(pieces: list[_Piece], most: int) -> None:
-    """Join each shortest piece with its shorter neighbour, until at most `most` are left."""
-    while len(pieces) > most:
+def _join_shortest(pieces: list[_Piece], most: int, shortest: float = 0.0) -> None:
+    """Join each shortest piece with its shorter neighbour.
+
+    Until at most `most` are left, and none is shorter than `shortest` seconds.
+    """
+    while len(pieces) > 1:
         lengths = [piece.end - piece.start for piece in pieces]
         at = min(range(len(pieces)), key=lengths.__getitem__)
+        if len(pieces) <= most and lengths[at] >= shortest:
+            return
         if at == len(pieces) - 1 or (at and lengths[at - 1] < lengths[at + 1]):
             at -= 1
         pieces[at].join(pieces.pop(at + 1))
@@ -313,14 +322,16 @@ def _interval(piece: _Piece, job: str, held: HeldSlots, steps: StepFunction) -> 
         if part >= MIN_PART:
             often = f"for {100 * part:.0f} % of the time, " if part < PART_WHOLE else ""
             reasons.append(often + piece.causes[key].reason)
-    (limit, _), states = order[0], piece.states.keys()
+    limit, state = order[0][0], piece.states.most_common(1)[0][0]
+    # A job that held a slot for any time has not simply waited.
+    is_one = state == "running" and piece.states[state] >= PART_WHOLE * length
     holders: tuple[Holder, ...] = ()
     if limit not in NOT_LIMITED | ALONE:
         holders, _ = held.others(job, piece.start, piece.end, piece.slot_kind)
     return Interval(
         start=piece.start,
         end=piece.end,
-        state=next(iter(states)) if len(states) == 1 else "on and off",
+        state=state if is_one or len(piece.states) == 1 else "on and off",
         held=steps.area(piece.start, piece.end) / length,
         wanted=piece.wanted,
         limit=limit,
