@@ -78,7 +78,7 @@ def check() -> Iterator[Result]:
 ALONE = (
     "4 % less to 2 % more on a quiet machine for tasks of 100 ms, to 15 % for 10 ms: the gate"
     " takes 0.065 ms of the scheduler for a task, on a busy machine 0.24 ms"
-    " (docs/howto/share-a-dask-cluster.md)"
+    " (docs/internals/gate.md)"
 )
 
 

@@ -22,7 +22,7 @@ from distributed_exceptions import REASONS
 from distributed_suite import RESULTS, provide
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "howto" / "share-a-dask-cluster.md"
+PAGE = TESTS.parent / "docs" / "internals" / "gate.md"
 VARIABLE = "SLOTWISE_DISTRIBUTED_TESTS"
 TIMEOUT_SECONDS = 3600
 

@@ -29,6 +29,7 @@ RUN_PAGES = (
     # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
     pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
     "docs/howto/dask-collections.md",
+    "docs/howto/share-a-dask-cluster.md",
     "docs/tutorials/share-a-local-cluster.md",
     "docs/tutorials/workflow.md",
     pytest.param(
