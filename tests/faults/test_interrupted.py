@@ -86,7 +86,7 @@ def test_a_stopped_run_writes_its_report(
     process = stuck("--report", "page.html", as_json=False)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(processes.TIMEOUT) == 130
-    assert "flex (interrupted)" in command.stdout
+    assert "(interrupted)" in command.stdout
     assert "report: page.html" in command.stderr
     with following(command.folder / "log.jsonl") as log:
         again = page(scene_of([Result.of_log(log).reported]), [], [], "")  # Without pictures.

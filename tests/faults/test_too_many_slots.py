@@ -29,9 +29,9 @@ def test_what_limits_say_is_refused_before_any_process_starts(command: Any) -> N
 
 
 def test_a_session_of_a_million_slots_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the limit is that this machine reaches first."""
+    """It is refused with the processors of this machine."""
     monkeypatch.setattr("slotwise.backends.local.processes.WorkerProcess", None)
-    with pytest.raises(InputError, match="1000000 worker processes cannot be started"):
+    with pytest.raises(InputError, match="slots is 1000000 for a run on this machine"):
         Session(10**6)
 
 

@@ -38,7 +38,7 @@ def test_a_session_refuses_options_of_a_wrong_type(
         ({"pool": ""}, "pool is ''; expected a string"),
         ({"name": None}, "name is None; expected a string"),
         ({"weight": "2"}, "weight is '2'; give a number"),
-        ({"deadline": "60"}, "deadline is '60'; give a number"),
+        ({"deadline": "60"}, "deadline is '60'; expected a number, without quotes"),
         ({"slots": 1.0}, "slots is 1.0; give a whole number >= 1"),
         ({"slots_max": 1.5}, "slots_max is 1.5; give a whole number >= 1"),
         ({"ahead": -1}, "ahead is -1; give a whole number >= 1"),

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import isnan
 from typing import Any
 
@@ -85,18 +85,27 @@ class WorkerProcess:
                 if name == HASH_SEED or not name.startswith("PYTHON")
             }
         command = [sys.executable, *OWN_OPTIONS, *(o for o in options if o != "-E")]
-        (out, to_out), (err, to_err) = pipe(), pipe()
-        self.output = WorkerOutput({OUT: out, ERR: err})
-        self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)
-        lifeline, ours = os.pipe()
-        self._lifeline = open(ours, "wb", buffering=0)  # noqa: SIM115
-        page, self._word = _shared_word()
-        passed = theirs.fileno(), lifeline, page
         self._token = os.urandom(TOKEN_BYTES)
-        # A worker starts with SIGTERM blocked until it has a handler; it would die otherwise.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        try:
+        # What is the worker's is closed here in any case, the rest if it cannot be started.
+        with ExitStack() as theirs, ExitStack() as own:
+            out, to_out = pipe()
+            own.enter_context(out), theirs.enter_context(to_out)
+            err, to_err = pipe()
+            own.enter_context(err), theirs.enter_context(to_err)
+            self.output = WorkerOutput({OUT: out, ERR: err})
+            self._socket, channel = socket.socketpair()
+            own.enter_context(self._socket), theirs.enter_context(channel)
+            self._socket.setblocking(False)
+            lifeline, ours = os.pipe()
+            theirs.callback(os.close, lifeline)
+            self._lifeline = own.enter_context(open(ours, "wb", buffering=0))
+            page, self._word = _shared_word()
+            theirs.callback(os.close, page)
+            own.callback(self._word.release)
+            passed = channel.fileno(), lifeline, page
+            # A worker starts with SIGTERM blocked until it has a handler, which it would need.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            theirs.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
             self._process = subprocess.Popen(
                 # By its path: as a module, it would import the package before any task.
                 [*command, worker.__file__, *map(str, passed), self._token.hex()],
@@ -107,13 +116,7 @@ class WorkerProcess:
                 stdout=to_out,
                 stderr=to_err,
             )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
-            to_out.close()
-            to_err.close()
-            os.close(lifeline)
-            os.close(page)
+            own.pop_all()
         self.channel = self._socket.fileno()
         self.pid = self._process.pid
         self.unready = unready
@@ -284,5 +287,9 @@ class WorkerProcess:
 def _shared_word() -> tuple[int, memoryview[float]]:
     """Memory to share with a worker: a file descriptor to pass on, and a view of it."""
     page = os.memfd_create("slotwise")
-    os.truncate(page, WORD_BYTES)
-    return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
+    try:
+        os.truncate(page, WORD_BYTES)
+        return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
+    except BaseException:
+        os.close(page)
+        raise
