@@ -31,7 +31,10 @@ from slotwise.workload.workload import CommandJob, Described, ProgramJob, Worklo
 MadeFrom = Mapping[str, str]
 """What a job was made from: the digest of its command, and the version of each file."""
 
-SCHEDULING = ("slots_min", "slots_max", "slots", "work", "overwrite", "memory_bytes")
+SCHEDULING = (
+    *("slots_min", "slots_max", "slots", "work", "overwrite", "memory_bytes"),
+    "no_retry",
+)
 """The settings that change how a job runs, and not what it makes."""
 
 CODE, INPUT, MADE = "file", "input", "made"

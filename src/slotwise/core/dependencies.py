@@ -77,7 +77,7 @@ def dependency_faults(
         return
     by_arrival = sorted(jobs, key=lambda job: job.arrival)
     place = {job.id: number for number, job in enumerate(by_arrival)}
-    names = [*place, *known]
+    names = dict.fromkeys([*place, *known])
     for job in jobs:
         for name in sorted(job.predecessors):
             if name not in names:
@@ -174,10 +174,6 @@ class Dependencies:
         """The jobs that arrived and name a job that is not over."""
         return self._dependents.get(name, ())
 
-    def element_done(self, job: Job, name: str) -> bool:
-        """A task of `name` is done, and one of a job may begin. Whether it waits no more."""
-        return self._release(job, name)
-
     def end(self, name: str, reason: str, doomed: dict[str, str]) -> list[str]:
         """A job is over; the reason why it failed, or an empty string.
 
@@ -190,11 +186,12 @@ class Dependencies:
         for job in self._dependents.pop(name, ()):
             if reason and job.after_failed == "cancel":
                 doomed.setdefault(job.id, predecessor_failed(name))
-            elif self._release(job, name):
+            elif self.release(job, name):
                 released.append(job.id)
         return released
 
-    def _release(self, job: Job, name: str) -> bool:
+    def release(self, job: Job, name: str) -> bool:
+        """A job need not wait for `name` any longer. Whether it now waits for no job."""
         waits = self.waits.get(job.id)
         if waits is None:
             return False

@@ -179,7 +179,7 @@ class Jobs:
 
     def element_done(self, job: Job, name: str, pools: PoolTree) -> Iterator[Job]:
         """A task of `name` is done, for which a job waits task by task; as `arrive`."""
-        if self._dependencies.element_done(job, name):
+        if self._dependencies.release(job, name):
             return self._admission.arrive(job, pools, self._number(job))
         return iter(())
 

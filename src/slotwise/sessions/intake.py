@@ -172,11 +172,18 @@ class SessionCore:
         self.warn_of_pool(job.pool)
         known = {}
         if job.predecessors:
-            known = {name: calls.job for name, calls in list(self._calls.items())}
-            known |= {name: one.job for name, (_, one) in list(self.jobs.items())}
-            over = [name for name in job.predecessors if self.state.is_over(name)]
-            check_dependencies([job], [*over, *known])
+            known = {name: one for name in job.predecessors if (one := self._job_of(name))}
+            over = {name for name in job.predecessors if self.state.is_over(name)}
+            if job.predecessors - known.keys() - over:  # For the message, all names.
+                check_dependencies([job], [*self._calls, *self.jobs])
         check_jobs([job], self.state.cluster, self.objective, self.pools, known=known)
+
+    def _job_of(self, name: str) -> Job | None:
+        """A job that is not over, by its id."""
+        if calls := self._calls.get(name):
+            return calls.job
+        entry = self.jobs.get(name)
+        return None if entry is None else entry[1].job
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; calls that have waited still are."""
