@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from distributed import Client, LocalCluster
 
 import slotwise.dask as gate
+from waiting import until
 
 
 class Cluster:
@@ -59,11 +58,3 @@ class Cluster:
         for client in self.clients:
             client.close()
         self.local.close()
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait until a condition holds; it must hold in the end."""
-    ends = time.monotonic() + seconds
-    while not condition() and time.monotonic() < ends:
-        time.sleep(0.01)
-    assert condition()

@@ -16,6 +16,7 @@ from slotwise.core.errors import SlotwiseWarning
 from slotwise.core.events import Event, TaskFinished
 from slotwise.jobs.work_folder import FileLock
 from slotwise.run_folder import LOCK, RunFolder
+from waiting import until
 
 JOB = Job("a", (Phase("p", Tasks(2, 0.0)),))
 
@@ -52,6 +53,21 @@ def test_a_run_leaves_its_log_and_what_it_was(runs: Path) -> None:
     assert (about["kind"], about["exit"], about["failed"]) == ("run", "done", [])
     assert about["start"] <= about["end"]
     assert (last.state, RunFolder.named(last.id[:15]).path) == ("done", last.path)
+
+
+def test_the_log_of_a_run_that_waits_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a task begins directly after the end of another, and then nothing happens."""
+    monkeypatch.setattr("slotwise.core.log.FLUSH_SECONDS", 2.0)
+    command = f"test $SLOTWISE_TASK = 0 || until test -e {tmp_path}/go; do sleep 0.05; done"
+    with Session(1, epoch_seconds=3600.0) as session:
+        future = session.command(command, tasks=2)
+        try:
+            until(lambda: RunFolder.last().log.read_text().count('"is":"Launch"') == 2)
+        finally:
+            (tmp_path / "go").touch()
+        future.result()
 
 
 def test_a_log_that_was_named_is_not_written_twice(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -212,11 +213,27 @@ class OpenRun:
             try:
                 self._file(now, events, decisions)
             except InputError as error:
-                self._warn(f"this run continues without {error}")
-                self._close_log(error)
+                self._continue_without(error)
         for one in decisions:
             if type(one) is GiveUp and one.reason != CANCELLED:
                 self._failed[one.job] = None
+
+    @property
+    def due(self) -> float:
+        """When the turns that are held must be written to the log."""
+        return inf if self._file is None else self._file.due
+
+    def flush(self) -> None:
+        """Write the turns that are held to the log."""
+        if self._file is not None:
+            try:
+                self._file.flush()
+            except InputError as error:
+                self._continue_without(error)
+
+    def _continue_without(self, error: InputError) -> None:
+        self._warn(f"this run continues without {error}")
+        self._close_log(error)
 
     def __exit__(
         self,

@@ -278,7 +278,7 @@ class RunSpec:
                 records += [stack.enter_context(listener) for listener in self.listeners]
                 with undisturbed():  # A started backend is always closed.
                     backend = stack.enter_context(make_backend(opened.logs))
-                run_loop(scheduler, backend, state, all_of(records))
+                run_loop(scheduler, backend, state, all_of(records), opened)
         except KeyboardInterrupt:
             raise RunInterrupted(_result(meter, log, file, opened)) from None
         except HostsLostError as error:

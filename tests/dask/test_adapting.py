@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 from distributed import Client, Event, Future, get_client
 
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise.core.pools import Pool
+from waiting import until
 
 TASKS = 40
 

@@ -11,11 +11,12 @@ import pytest
 from distributed import Event, worker_client
 
 import dask
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise import Pool
 from slotwise.core.job import PhaseId
 from slotwise.dask.computations import Computations, KeyInfo, KeyTask
 from slotwise.dask.holding import Needed
+from waiting import until
 
 SECONDS = 30
 

@@ -18,8 +18,9 @@ from distributed import Event, get_client, get_worker, worker_client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise.core.pools import Pool
+from waiting import until
 
 
 def tree(leaves: int, seconds: float) -> Any:

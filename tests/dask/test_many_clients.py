@@ -10,10 +10,11 @@ import pytest
 from distributed import Client
 
 from fake_dask import FakeDask, objects
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise.dask.gate import POOLS_MORE
 from slotwise.dask.options import REST_SECONDS
 from tiers import examples
+from waiting import until
 
 
 @pytest.mark.parametrize("scheduler", ["fair", "flex", "uwfq"])

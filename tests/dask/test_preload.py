@@ -13,11 +13,12 @@ from distributed import LocalCluster
 
 import dask
 import slotwise.dask as gate
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise.core.errors import InputError
 from slotwise.core.log import read_log
 from slotwise.core.pools import Pool
 from slotwise.dask.preload import read_options
+from waiting import until
 
 MAX_SECONDS = 60
 

@@ -18,8 +18,9 @@ import pytest
 from distributed import Client
 
 import slotwise.dask as gate
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise.core.errors import InputError
+from waiting import until
 
 
 def fetch(cluster: Cluster, path: str) -> str:

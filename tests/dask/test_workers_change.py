@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from distributed import Status, Worker
 
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
+from waiting import until
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from sessions.small_calls import PATIENCE, released
 from slotwise import Calls, Future, Job, Phase, Pool, Session, Tasks
 from slotwise.sessions import notebook
+from waiting import until
 
 HOSTILE = "<script>alert(1)</script>&"
 
@@ -30,14 +30,6 @@ def wait_for_file(path: str) -> str:
 def fail(task: int) -> None:
     """A call that raises."""
     raise ValueError(HOSTILE)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait in this process for a condition."""
-    until = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 class Notebook:
@@ -103,9 +95,9 @@ def test_a_session_shows_a_table_of_its_jobs(tmp_path: Path) -> None:
             released(tmp_path / "go") as go,
         ):
             first, second = (executor.submit(wait_for_file, go) for _ in range(2))
-            wait_until(first.running)
+            until(first.running)
             reason = "pool &#x27;narrow&#x27; holds its max share of 1"
-            wait_until(lambda: reason in session._repr_html_())
+            until(lambda: reason in session._repr_html_())
             html = session._repr_html_()
             assert "(fair, open): 1 of 2 slots held, 1 job not over, 0 over</p>" in html
             for cell in (">both<", ">narrow<", "</span> running<", "</span>0/2<", ">1<"):
@@ -127,10 +119,10 @@ def test_a_cell_that_shows_its_session_may_be_run_again(shell: Notebook) -> None
         earlier.append(user["session"]._intake)
         shell.end_cell()
     *earlier, last = earlier
-    wait_until(lambda: all(intake.is_ended for intake in earlier))
+    until(lambda: all(intake.is_ended for intake in earlier))
     assert not last.is_ended
     assert user["session"].submit(abs, -1).result(PATIENCE) == 1
-    wait_until(lambda: sum("closed" in shown for shown in shell.shown) >= 2)
+    until(lambda: sum("closed" in shown for shown in shell.shown) >= 2)
     user.pop("session").close()
 
 
@@ -163,7 +155,7 @@ def test_a_future_says_its_job_state_and_reason(tmp_path: Path) -> None:
     """As text, without asking the loop."""
     with Session(1, "fair") as session, released(tmp_path / "go") as go:
         first = session.submit(wait_for_file, go)
-        wait_until(first.running)
+        until(first.running)
         other, later = session.submit(len, "a"), session.submit(repr, first)
         whole = session.run(Job("asleep", (Phase("p", Tasks(1, 0.01)),)))
         bad = session.submit(int, "x")
@@ -185,7 +177,7 @@ def test_a_session_is_redrawn_while_it_runs(shell: Notebook, tmp_path: Path) -> 
     with Session(1, "fair") as session:
         session._ipython_display_()
         call = session.executor(name="waits").submit(wait_for_file, str(tmp_path / "go"))
-        wait_until(lambda: any(">waits<" in html for html in shell.shown))
+        until(lambda: any(">waits<" in html for html in shell.shown))
         (tmp_path / "go").touch()
         call.result(PATIENCE)
     assert "closed): 0 of " in shell.shown[-1]

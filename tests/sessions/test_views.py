@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,7 @@ import pytest
 from sessions.small_calls import PATIENCE, released, wait_for_file
 from slotwise import Job, Phase, Session, SessionJob, SlotwiseError, Tasks
 from slotwise.sessions import views
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    last = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < last
-        time.sleep(0.005)
+from waiting import until
 
 
 def test_jobs_are_those_not_over_then_those_that_ended(tmp_path: Path) -> None:

@@ -366,14 +366,15 @@ class LogFile:
     for its work. A warning is logged at once, and the end of the context raises the InputError.
     With `bytes_max`, which is for the logs of all runs, an error of writing is raised at once,
     and before the log would become larger it ends with a note, which readers ignore as an
-    incomplete line. Turns in quick succession are written together: a kill may lose those of
-    the last `FLUSH_SECONDS`.
+    incomplete line. Turns in quick succession are written together, at `due`: a kill may lose
+    those of the last `FLUSH_SECONDS`.
     """
 
     def __init__(self, path: str | Path, header: Header, bytes_max: int | None = None) -> None:
         self._path, self._header, self._bytes_max = path, header, bytes_max
         self._is_cut = False
         self._flushed_at = -inf
+        self.due = inf
         self.has_begun = False  # Until then, the file has an earlier log.
         self._error: InputError | None = None
         self._file = _open(path)
@@ -415,11 +416,18 @@ class LogFile:
                     self._is_cut = True
                     line = '{"is":"Cut","reason":"the limit of the size of the log"}'
             self._file.write(line if self._is_cut else line + "\n")
-            if self._header.backend == "live" and (
-                self._bytes_max is None or now - self._flushed_at >= FLUSH_SECONDS
-            ):
-                self._file.flush()
-                self._flushed_at = now
+            if self._header.backend == "live":
+                if self._bytes_max is None or now - self._flushed_at >= FLUSH_SECONDS:
+                    self._file.flush()
+                    self._flushed_at, self.due = now, inf
+                else:
+                    self.due = self._flushed_at + FLUSH_SECONDS
+
+    def flush(self) -> None:
+        """Write what is held to the file. InputError if that is impossible."""
+        self.due = inf
+        with telling(self._path):
+            self._file.flush()
 
     def __enter__(self) -> Self:
         return self

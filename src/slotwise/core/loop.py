@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Protocol
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Preempt
@@ -33,6 +34,19 @@ class Record(Protocol):
         ...
 
 
+class Buffer(Protocol):
+    """Holds turns that must be written at an instant, also if no other turn follows."""
+
+    @property
+    def due(self) -> float:
+        """The instant; infinity if nothing is held."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is held."""
+        ...
+
+
 def all_of(records: Sequence[Record]) -> Record:
     """One record that is all of these."""
 
@@ -43,16 +57,37 @@ def all_of(records: Sequence[Record]) -> Record:
     return record
 
 
-def run(scheduler: Decider, backend: Backend, state: State, record: Record) -> None:
+def run(
+    scheduler: Decider,
+    backend: Backend,
+    state: State,
+    record: Record,
+    buffer: Buffer | None = None,
+) -> None:
     """Run until all jobs are over.
 
     Each turn waits for events, applies them, and calls the scheduler until it returns no more
     decisions. An error in the scheduler or the state is a bug and ends the run at once. Task
-    failures arrive as events, and the scheduler handles them.
+    failures arrive as events, and the scheduler handles them. A buffer is flushed when it is
+    due.
     """
     while not state.is_done:
-        events = backend.wait(until=state.next_wakeup())
+        until = state.next_wakeup()
+        if buffer is None:
+            events = backend.wait(until)
+        else:
+            events = _wait_and_flush(backend, until, buffer)
         turn(scheduler, backend, state, record, events)
+
+
+def _wait_and_flush(backend: Backend, until: float | None, buffer: Buffer) -> Sequence[Event]:
+    """The next events; the buffer is flushed if none come before it is due."""
+    end = inf if until is None else until
+    while buffer.due < end:
+        if events := backend.wait(buffer.due):
+            return events
+        buffer.flush()
+    return backend.wait(until)
 
 
 def turn(

@@ -17,7 +17,6 @@ from slotwise.core.events import Event, JobCancelled, JobsClosed, PhaseClosed, T
 from slotwise.core.history import HistoryWriter, read_history
 from slotwise.core.job import Job, PhaseId, Sizes
 from slotwise.core.log import Header
-from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree
 from slotwise.core.rates import Rates, estimate_rates
@@ -70,10 +69,11 @@ class SessionCore:
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         self.opened = opened = OpenRun(options.keep, header, options.log)
-        own: list[Record] = [opened, self._on_turn]
-        records = [*filter(None, (learning.record, options.progress)), *own]
+        records = [*filter(None, (learning.record, options.progress)), self._on_turn]
         self.files = CallFiles(is_local=place.presence is not None)  # Else, on other hosts.
-        self.loop = LoopThread(header, lambda: place.backend(opened.logs), records, options.log)
+        self.loop = LoopThread(
+            header, lambda: place.backend(opened.logs), opened, records, options.log
+        )
         self.state, self.inbox = self.loop.state, self.loop.backend.inbox
         self.views = SessionViews(self.loop)
         self.cells = cells_of_notebook()

@@ -21,6 +21,7 @@ from slotwise.core.log import Header, LogFile
 from slotwise.core.loop import Record, all_of, initial_state, run
 from slotwise.core.objective import Objective
 from slotwise.policy.scheduler import make_scheduler
+from slotwise.run_folder import OpenRun
 
 T = TypeVar("T")
 
@@ -35,16 +36,20 @@ class LoopThread:
         self,
         header: Header,
         make_backend: Callable[[], LiveBackend],
+        opened: OpenRun,
         records: Iterable[Record],
         log: str | Path | None,
     ) -> None:
-        """`records` are called for each turn. InputError for a log that cannot be written."""
+        """`opened` and `records` are called for each turn.
+
+        InputError for a log that cannot be written.
+        """
         self.state = initial_state(header)
         self.scheduler_name: str = header.scheduler["name"]
         self._scheduler = make_scheduler(
             **header.scheduler, objective=Objective(**header.objective)
         )
-        given = list(records)
+        given, self._opened = [opened, *records], opened
         self._callbacks = CallThread("slotwise callbacks")
         self._steps = CallThread("slotwise steps")
         self._is_over = False
@@ -132,7 +137,7 @@ class LoopThread:
         error: BaseException | None = None
         try:
             with self._held:
-                run(self._scheduler, self.backend, self.state, self._record)
+                run(self._scheduler, self.backend, self.state, self._record, self._opened)
         except BaseException as failed:
             error = failed
         with self._lock:

@@ -23,6 +23,7 @@ from slotwise.jobs.hosts import messages
 from slotwise.jobs.hosts.auth import RefusedError
 from slotwise.jobs.hosts.messages import MessageStream, send
 from slotwise.jobs.hosts.sockets import MAX_UNKNOWN
+from waiting import until
 
 CLUSTER = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1})))
 
@@ -55,14 +56,6 @@ def replies(workers: AgentSlots, count: int = 1) -> list[Reply]:
         assert time.monotonic() < until
         found += [reply.opened() for reply in workers.wait(1.0)]
     return sorted(found, key=lambda reply: reply.slot)
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def pid_file(path: Path) -> Callable[[], None]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
@@ -35,6 +35,7 @@ from slotwise.backends.agents.slots import AgentHost
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.hosts.auth import RefusedError
+from waiting import until
 
 AGENT = b"slotwise.backends.agents.agent"
 ROLES = ("client", "scheduler", "worker")
@@ -81,14 +82,6 @@ def agents() -> set[int]:
         except OSError:
             continue
     return found
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def workers_of(client: Client) -> dict[str, Any]:

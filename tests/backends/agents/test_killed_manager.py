@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from agent_processes import TOKEN, Loopback, files_named
-from backends.local.calling import TIMEOUT, await_end
+from backends.local.calling import await_end
 from slotwise.core.cluster import Cluster, Host
+from waiting import until
 
 CLUSTER = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
 
@@ -38,14 +37,6 @@ with agents as workers:
         workers.start(slot, "run", run, (slot,))
     workers.wait()
 """
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_killed_manager_leaves_nothing_on_hosts(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import slotwise
-from gated_cluster import Cluster, until
+from gated_cluster import Cluster
 from slotwise.backends.agents import plugin
 from slotwise.backends.agents.lease import is_lease
 from slotwise.core.errors import InputError
+from waiting import until
 
 
 @pytest.fixture

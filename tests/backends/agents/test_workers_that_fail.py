@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -22,16 +22,9 @@ from slotwise import MapReduce, Session
 from slotwise.backends.agents import dask_workers
 from slotwise.backends.local.worker import summary
 from slotwise.core.errors import InputError, SlotwiseError
+from waiting import until
 
 LACKS = r"host 'bare': slotwise is not installed; install it .* pip install 'slotwise"
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def lines(capsys: pytest.CaptureFixture[str], told: list[str]) -> list[str]:
