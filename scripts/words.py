@@ -60,11 +60,11 @@ def findings(path: Path, words: Words) -> list[Finding]:
     source = path.read_text(encoding="utf-8")
     lines = [*source.split("\n"), ""]
     is_python = path.suffix == ".py"
-    prose = python_prose(source) if is_python else FENCED.sub(blank, source)
+    prose = CODE.sub(blank, python_prose(source) if is_python else FENCED.sub(blank, source))
     hits = [
         (prose.count("\n", 0, hit.end()) + 1, re.sub(GAP, " ", hit[0]).strip(), advice)
         for phrase, advice in words.phrases.items()
-        for hit in re.finditer(phrase.replace(" ", GAP), CODE.sub(blank, prose), re.IGNORECASE)
+        for hit in re.finditer(phrase.replace(" ", GAP), prose, re.IGNORECASE)
     ]
     if is_python:
         for line, name in defined_names(ast.parse(source)):

@@ -64,10 +64,10 @@ def settings() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("options", "variables"),
     [
-        (["-O", "-W", "error::BytesWarning", "-B", "-X", "utf8", "-X", "dev"], {}),
+        (["-O", "-W", "error::BytesWarning", "-X", "utf8", "-X", "dev"], {}),
         (["-b", "-s", "-X", "int_max_str_digits=700", "-X", "pycache_prefix=/tmp/none"], {}),
         ([], {"PYTHONOPTIMIZE": "2", "PYTHONWARNINGS": "always", "PYTHONINTMAXSTRDIGITS": "0"}),
-        (["-E"], {"PYTHONOPTIMIZE": "1", "PYTHONDEVMODE": "1"}),
+        (["-E", "-B"], {"PYTHONOPTIMIZE": "1", "PYTHONDEVMODE": "1"}),
     ],
     ids=lambda given: " ".join(given) or "none",
 )
