@@ -336,7 +336,8 @@ def check_jobs(
     known  other jobs that these wait for and that are not over
     """
     objective.check(jobs)
-    check_elements(jobs, {**(known or {}), **{job.id: job for job in jobs}})
+    if any(job.after_each for job in jobs):
+        check_elements(jobs, {**(known or {}), **{job.id: job for job in jobs}})
     for kind in {phase.kind: None for job in jobs for phase in job.phases}:
         cluster.slot_kind(kind)  # Raises an error for a kind that no host serves.
     for job in jobs:

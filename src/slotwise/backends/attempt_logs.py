@@ -178,7 +178,7 @@ class AttemptOutput:
 
     def link(self, targets: Sequence[str]) -> None:
         """Keep the files of stdout and stderr to which the attempt writes itself."""
-        if self._logs is not None and targets:
+        if self._logs is not None:
             paths = [self._logs.path(self._job, self._launch, stream) for stream in STREAMS]
             self._linked = tuple(zip(paths, targets, strict=True))
             for path, target in self._linked:
@@ -186,10 +186,11 @@ class AttemptOutput:
 
     def close(self) -> None:
         """Close the files, before the job removes or moves its own."""
-        for kept in (self._files or {}).values():
-            if kept.file is not None:
-                os.close(kept.file)
-                kept.file = None
+        if self._files is not None:
+            for kept in self._files.values():
+                if kept.file is not None:
+                    os.close(kept.file)
+                    kept.file = None
         if self._linked:
             assert self._logs is not None
             for path, target in self._linked:

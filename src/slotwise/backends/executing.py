@@ -147,7 +147,8 @@ class Executing:
             return None
         kept = live.kept.get((name, task), b"")
         output = AttemptOutput(self._logs, execution.job, launch, is_shown=execution.is_shown)
-        output.link(execution.output_files(name, task, attempt))
+        if files := execution.output_files(name, task, attempt):
+            output.link(files)
         live.running[name, task] = output
         return Start(
             live.runner_key,

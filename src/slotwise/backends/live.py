@@ -197,9 +197,7 @@ class LiveBackend(ABC):
             if isinstance(entry, HostChange):
                 self._change_hosts(entry)
                 return
-            if isinstance(entry, DeferredExecution):
-                self._deferred.arrive(entry)
-            elif isinstance(entry, JobsClosed) and self._deferred:
+            if isinstance(entry, JobsClosed) and self._deferred.waiting:
                 self._deferred.closed = entry
             elif isinstance(entry, Request):
                 self.on_event(entry)
@@ -213,11 +211,13 @@ class LiveBackend(ABC):
                 else:
                     entry.function()
                 return
+            elif type(entry) is DeferredExecution:
+                self._deferred.arrive(entry)
             else:
                 if entry.job.id not in self._jobs:
                     self._jobs.add(entry)
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
-        if self._deferred:
+        if self._deferred.waiting:
             self._take_deferred(now)
 
     def _take_deferred(self, now: float) -> None:
@@ -225,7 +225,7 @@ class LiveBackend(ABC):
         for execution in self._deferred.take(self._jobs):
             self._jobs.add(execution)
             self._events.append(JobArrived(now, execution.job))
-        if not self._deferred and self._deferred.closed is not None:
+        if not self._deferred.waiting and self._deferred.closed is not None:
             self._events.append(JobsClosed(now))
 
     def _apply(self, request: Request) -> None:
@@ -502,28 +502,25 @@ class TimeLimits:
 class DeferredJobs:
     """The jobs that wait to be planned until the jobs before them are over.
 
-    closed  the end of jobs, if it came while some of them waited
+    waiting  these jobs; None for those that have not arrived yet
+    closed   the end of jobs, if it came while some of them waited
     """
 
     def __init__(self, given: Iterable[Execution]) -> None:
         """`given` are the jobs that are known from the beginning."""
-        # Of those that have not arrived yet, None.
-        self._waiting: dict[str, DeferredExecution | None] = {
+        self.waiting: dict[str, DeferredExecution | None] = {
             one.job.id: None for one in given if isinstance(one, DeferredExecution)
         }
         self._failed: set[str] = set()
         self.closed: JobsClosed | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def arrive(self, execution: DeferredExecution) -> None:
         """Add a job at its arrival."""
-        self._waiting[execution.job.id] = execution
+        self.waiting[execution.job.id] = execution
 
     def failed(self, job: str) -> None:
         """Note that a job has failed."""
-        if self._waiting:
+        if self.waiting:
             self._failed.add(job)
 
     def take(self, under_way: Container[str]) -> Iterator[Execution]:
@@ -531,13 +528,13 @@ class DeferredJobs:
 
         A job that fails with one before it is not planned.
         """
-        for name, execution in list(self._waiting.items()):
+        for name, execution in list(self.waiting.items()):
             if execution is None:
                 continue
             job = execution.job
-            if any(one in under_way or one in self._waiting for one in job.predecessors):
+            if any(one in under_way or one in self.waiting for one in job.predecessors):
                 continue
-            del self._waiting[name]
+            del self.waiting[name]
             is_cancelled = job.after_failed == "cancel" and job.predecessors & self._failed
             yield execution if is_cancelled else execution.planned()
 

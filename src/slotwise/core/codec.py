@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from functools import lru_cache
 from itertools import starmap
+from json.encoder import encode_basestring_ascii as _string
 from math import inf
+from operator import attrgetter, is_
 from typing import Any
 
 from slotwise.core.cluster import GRACE_SECONDS, Cluster, Host
@@ -33,6 +34,7 @@ from slotwise.core.decisions import (
     VirtualTime,
     VirtualUser,
 )
+from slotwise.core.errors import NUMBER, WHOLE
 from slotwise.core.events import (
     Event,
     HostAdded,
@@ -109,27 +111,66 @@ def encode(entry: Event | Decision) -> Plain:
     return plain
 
 
+def _number(value: object) -> float:
+    """A number of another type, such as one of NumPy, as it is written in JSON."""
+    if isinstance(value, WHOLE):
+        return int(value)
+    if isinstance(value, NUMBER):
+        return float(value)
+    raise TypeError(f"a log cannot hold {value!r}")
+
+
+dumped = json.JSONEncoder(separators=(",", ":"), default=_number).encode
+"""A plain value as it is in a log."""
+
+
 def frequent(entry: Event | Decision) -> str:
-    """An entry of a kind of which each task has one, as JSON, faster than by `encode`.
+    """An entry of a kind of which each task or call has one, as JSON, faster than by `encode`.
 
     Empty for other entries.
     """
     if type(entry) is TaskFinished and type(entry.at) is type(entry.seconds) is float:
-        where = f'"phase":{_json(*entry.phase)},"task":{entry.task}'
+        job, phase = entry.phase
+        where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
         ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}}}'
         return f'{{"is":"TaskFinished","at":{entry.at!r},{where},{ended}'
     if type(entry) is Launch:
-        where = f'"phase":{_json(*entry.phase)},"task":{entry.task}'
-        host = f'"host":{_json(entry.host)},"locality":{int(entry.locality)}'
+        job, phase = entry.phase
+        where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
+        host = f'"host":{_string(entry.host)},"locality":{int(entry.locality)}'
         return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}}}'
+    if type(entry) is JobArrived and type(entry.at) is type(entry.job.arrival) is float:
+        arrived, rest = entry.job, _LIKE_OTHERS.text(entry.job)
+        named = f'"id":{_string(arrived.id)},"arrival":{arrived.arrival!r}'
+        return f'{{"is":"JobArrived","at":{entry.at!r},"job":{{{named},{rest}}}'
     return ""
 
 
-@lru_cache(maxsize=1024)
-def _json(*strings: str) -> str:
-    """A string, or several as a list."""
-    listed = ",".join(map(json.dumps, strings))
-    return listed if len(strings) == 1 else f"[{listed}]"
+KEPT_CHARACTERS = 10_000
+"""The longest text of a job that is kept for the next one."""
+
+
+class _LikeOthers:
+    """A job as JSON, without its id and arrival, faster if only these differ from the last."""
+
+    def __init__(self) -> None:
+        names = {field.name for field in fields(Job)} - {"id", "arrival", "program"}
+        self._properties = attrgetter(*sorted(names))
+        self._last: tuple[str, tuple[object, ...], str] = "", (), ""
+
+    def text(self, job: Job) -> str:
+        properties, (program, last, text) = self._properties(job), self._last
+        # The same objects, because equal ones such as 1 and 1.0 are written differently.
+        if program != job.program or not last or not all(map(is_, properties, last)):
+            plain = encode_job(job)
+            del plain["id"], plain["arrival"]
+            text = dumped(plain)[1:]
+            if len(text) <= KEPT_CHARACTERS:
+                self._last = job.program, properties, text  # Other threads see all or nothing.
+        return text
+
+
+_LIKE_OTHERS = _LikeOthers()
 
 
 def decode(plain: Mapping[str, Any]) -> Event | Decision:

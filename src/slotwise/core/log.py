@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, overload
 from slotwise.core import codec
 from slotwise.core.cluster import GRACE_SECONDS, Cluster
 from slotwise.core.decisions import Decision
-from slotwise.core.errors import NUMBER, WHOLE, InputError, SlotwiseError, shown
+from slotwise.core.errors import InputError, SlotwiseError, shown
 from slotwise.core.events import Event
 from slotwise.core.files import open_to_read, open_to_write, other_kind, refuse_foreign
 from slotwise.core.log_validation import LogValidator
@@ -185,7 +185,11 @@ def telling(path: str | Path, remedy: str = "name another file") -> Iterator[Non
     try:
         yield
     except OSError as error:
-        raise InputError(f"log {str(path)!r}: {error.strerror}; {remedy}") from error
+        raise _failed(path, error, remedy) from error
+
+
+def _failed(path: str | Path, error: OSError, remedy: str = "name another file") -> InputError:
+    return InputError(f"log {str(path)!r}: {error.strerror}; {remedy}")
 
 
 def read_log(path: str | Path) -> Log:
@@ -372,7 +376,7 @@ class LogFile:
 
     def __init__(self, path: str | Path, header: Header, bytes_max: int | None = None) -> None:
         self._path, self._header, self._bytes_max = path, header, bytes_max
-        self._is_cut = False
+        self._is_live, self._is_cut = header.backend == "live", False
         self._flushed_at = -inf
         self.due = inf
         self.has_begun = False  # Until then, the file has an earlier log.
@@ -391,37 +395,39 @@ class LogFile:
         if self._error is not None or self._is_cut:
             return
         try:
-            self._begin()
+            if not self.has_begun:
+                self._begin()
             self._write(_line_of(now, events, decisions), now)
         except InputError as error:
-            if self._header.backend != "live" or self._bytes_max is not None:
+            if not self._is_live or self._bytes_max is not None:
                 raise
             self._error = error
             logger.warning("slotwise: the run continues without its log: %s", error)
 
     def _begin(self) -> None:
         # Not earlier: a run that fails validation must keep the previous log.
-        if not self.has_begun:
-            with telling(self._path):
-                if self.is_kept:
-                    self._file.truncate(0)
-            self._write(_dumped(self._header.to_plain()))
-            self.has_begun = True
+        with telling(self._path):
+            if self.is_kept:
+                self._file.truncate(0)
+        self._write(codec.dumped(self._header.to_plain()))
+        self.has_begun = True
 
     def _write(self, line: str, now: float = -inf) -> None:
-        with telling(self._path):
-            if self._bytes_max is not None:
-                self._bytes_max -= len(line) + 1
-                if self._bytes_max < 0:
-                    self._is_cut = True
-                    line = '{"is":"Cut","reason":"the limit of the size of the log"}'
+        if self._bytes_max is not None:
+            self._bytes_max -= len(line) + 1
+            if self._bytes_max < 0:
+                self._is_cut = True
+                line = '{"is":"Cut","reason":"the limit of the size of the log"}'
+        try:  # Not `telling`, because each turn comes here.
             self._file.write(line if self._is_cut else line + "\n")
-            if self._header.backend == "live":
+            if self._is_live:
                 if self._bytes_max is None or now - self._flushed_at >= FLUSH_SECONDS:
                     self._file.flush()
                     self._flushed_at, self.due = now, inf
                 else:
                     self.due = self._flushed_at + FLUSH_SECONDS
+        except OSError as error:
+            raise _failed(self._path, error) from error
 
     def flush(self) -> None:
         """Write what is held to the file. InputError if that is impossible."""
@@ -444,7 +450,7 @@ class LogFile:
             if kind is None:
                 raise self._error
             return
-        if kind is None:
+        if kind is None and not self.has_begun:
             self._begin()
         with telling(self._path):
             self._file.close()
@@ -468,23 +474,10 @@ def _open(path: str | Path) -> TextIOWrapper:
 
 def _line_of(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> str:
     """A turn as it is in the file."""
-    parts = (",".join(map(_encoded, entries)) for entries in (events, decisions))
-    at = repr(now) if type(now) is float else _dumped(now)
-    return '{{"now":{},"events":[{}],"decisions":[{}]}}'.format(at, *parts)
+    at = repr(now) if type(now) is float else codec.dumped(now)
+    happened, decided = ",".join(map(_encoded, events)), ",".join(map(_encoded, decisions))
+    return f'{{"now":{at},"events":[{happened}],"decisions":[{decided}]}}'
 
 
 def _encoded(entry: Event | Decision) -> str:
-    return codec.frequent(entry) or _dumped(codec.encode(entry))
-
-
-def _number(value: object) -> float:
-    """A number of another type, such as one of NumPy, as it is written in JSON."""
-    if isinstance(value, WHOLE):
-        return int(value)
-    if isinstance(value, NUMBER):
-        return float(value)
-    raise TypeError(f"a log cannot hold {value!r}")
-
-
-_dumped = json.JSONEncoder(separators=(",", ":"), default=_number).encode
-"""A plain value as it is in the file."""
+    return codec.frequent(entry) or codec.dumped(codec.encode(entry))

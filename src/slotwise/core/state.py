@@ -209,10 +209,10 @@ class State(Snapshot):
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         self._group(job.id)
         self._begin(admitted)
-        for name in sorted(job.after_each):
-            for before in self._jobs.phases_of(name):
-                before.followers.append(self._jobs.phases_of(job.id)[0])
         if job.after_each:
+            for name in sorted(job.after_each):
+                for before in self._jobs.phases_of(name):
+                    before.followers.append(self._jobs.phases_of(job.id)[0])
             self._feed(self._jobs.phases_of(job.id)[0])
         for follower in self._jobs.waits_for_each(job.id):
             self._jobs.phases_of(job.id)[0].followers.append(follower)

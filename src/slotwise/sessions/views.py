@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from slotwise.core.decisions import Decision, Launch
 from slotwise.core.events import (
@@ -45,6 +46,38 @@ class _Life:
     reason: str = ""
 
 
+class _Ending(NamedTuple):
+    """How a job ended. Texts are made when they are shown: most are not."""
+
+    job: str
+    life: _Life
+    at: float
+    why: str | None  # it failed
+
+    @property
+    def state(self) -> str:
+        return "completed" if self.why is None else "failed"
+
+    def row(self) -> SessionJob:
+        life = self.life
+        tasks = life.done if self.why is None else max(life.done, life.tasks)
+        return SessionJob(
+            *(self.job, life.pool, self.state, tasks, life.done, 0, 0, None),
+            reason=in_short(self.why or ""),
+            response=self.at - life.arrival,
+        )
+
+    def text(self) -> str:
+        life = self.life
+        response, begun = self.at - life.arrival, life.started
+        waited = (self.at if begun is None else begun) - life.arrival
+        text = (
+            f"over: {self.state} at {seconds(self.at)}, {seconds(response)} after its arrival"
+        )
+        text += f"; it waited {seconds(waited)} for its first slot"
+        return text + (f": {life.reason}" if life.reason else "")
+
+
 class SessionViews:
     """Follows the jobs of a session for its displays. It belongs to the thread of the loop.
 
@@ -54,7 +87,7 @@ class SessionViews:
     def __init__(self, loop: LoopThread) -> None:
         self._loop, self._state = loop, loop.state
         self._lives: dict[str, _Life] = {}
-        self._ended: dict[str, tuple[SessionJob, str]] = {}
+        self._ended: dict[str, _Ending] = {}
         self._over = 0
 
     def on_turn(
@@ -63,15 +96,18 @@ class SessionViews:
         """Note what arrived, began and ended in a turn."""
         lives, arrived = self._lives, []
         for event in events:
-            if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
+            if isinstance(event, TaskFinished):
                 if life := lives.get(event.phase.job):
                     life.idle_since = event.at
-                    life.done += isinstance(event, TaskFinished)
+                    life.done += 1
             elif isinstance(event, JobArrived):
                 job = event.job
-                tasks = sum(phase.tasks.count for phase in job.phases)
+                tasks = sum([phase.tasks.count for phase in job.phases])
                 lives[job.id] = _Life(job.pool, tasks, job.arrival, job.arrival)
                 arrived.append(job.id)
+            elif isinstance(event, TaskFailed | TaskKilled):
+                if life := lives.get(event.phase.job):
+                    life.idle_since = event.at
             elif isinstance(event, JobChanged) and (life := lives.get(event.job)):
                 life.pool = event.pool
             elif isinstance(event, TasksAdded) and (life := lives.get(event.phase.job)):
@@ -86,32 +122,21 @@ class SessionViews:
                 cause, _ = limit_of(self._state, name, self._loop.scheduler_name, False)
                 lives[name].reason = cause.reason
         for name, at in self._state.completed.items():
-            self._end(name, at, "completed", "")
+            self._end(name, at, None)
         for name, why in self._state.failed.items():
-            self._end(name, now, "failed", in_short(why))
+            self._end(name, now, why)
 
-    def _end(self, name: str, at: float, state: str, why: str) -> None:
-        life = self._lives.pop(name, None)
-        if life is None:
-            return
-        waited = (at if life.started is None else life.started) - life.arrival
-        tasks = life.done if state == "completed" else max(life.done, life.tasks)
-        response = at - life.arrival
-        row = SessionJob(name, life.pool, state, tasks, life.done, 0, 0, None, why, response)
-        text = f"over: {state} at {seconds(at)}, {seconds(response)} after its arrival"
-        text += f"; it waited {seconds(waited)} for its first slot"
-        text += f": {life.reason}" if life.reason else ""
-        self._over += 1
-        self._ended[name] = row, text
-        if len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+    def _end(self, name: str, at: float, why: str | None) -> None:
+        if life := self._lives.pop(name, None):
+            self._over += 1
+            self._ended[name] = _Ending(name, life, at, why)
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
 
     def ending(self, job: str) -> tuple[str, str]:
         """The pool of a job that is over, and how it ended; "over" if that is forgotten."""
-        if job not in self._ended:
-            return "", "over"
-        row, text = self._ended[job]
-        return row.pool, text
+        ended = self._ended.get(job)
+        return ("", "over") if ended is None else (ended.life.pool, ended.text())
 
     def explained(self, job: str) -> Explanation:
         """The slots that a job holds, and why."""
@@ -147,7 +172,7 @@ class SessionViews:
         free = sum(sum(state.free(kind).values()) for kind in kinds)
         # A job that was given up may still hold slots.
         left = [job for job in left if job.id not in self._ended]
-        ended = (row for row, _ in reversed(self._ended.values()))
+        ended = (one.row() for one in reversed(self._ended.values()))
         return SessionJobs(
             *(self._loop.scheduler_name, is_open, now, slots, max(0, slots - free)),
             rows=(
