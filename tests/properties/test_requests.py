@@ -188,16 +188,19 @@ def _assert_in_order(jobs: Sequence[Job], log: Log, given_up: set[str]) -> None:
     """No task began before the jobs, or the tasks, that it waits for were over."""
     over: dict[str, int] = {}
     ended: dict[tuple[str, int], int] = {}
+    gone: set[str] = set()
     by_id = {job.id: job for job in jobs}
     for number, one in enumerate(log.turns):
         for event in one.events:
             if isinstance(event, TaskFinished):
-                over[event.phase.job] = ended[event.phase.job, event.task] = number
-            elif isinstance(event, PhaseClosed):
+                ended[event.phase.job, event.task] = number
+            # What a job that was cancelled still does holds back no other.
+            if isinstance(event, TaskFinished | PhaseClosed) and event.phase.job not in gone:
                 over[event.phase.job] = number
         for decision in one.decisions:
             if isinstance(decision, GiveUp):
                 over[decision.job] = number
+                gone.add(decision.job)
     for number, one in enumerate(log.turns):
         for decision in one.decisions:
             if isinstance(decision, Launch):
