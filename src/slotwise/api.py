@@ -297,9 +297,8 @@ def _run(
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
-        sized = [execution for execution in executions if execution.program]
-        programs = {one.job.id: (one.program, one.sizes) for one in sized}
-        listeners.append(HistoryWriter(history, programs, cluster))
+        runs = {execution.job.id: execution for execution in executions}
+        listeners.append(HistoryWriter(history, runs, cluster))
     jobs = tuple(execution.job for execution in executions)
     parameters: dict[str, Any] = {"shuffle": source.shuffle and asdict(source.shuffle)}
     believed = source.believed(cluster)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -15,10 +16,19 @@ from slotwise.core.decisions import Launch, Locality
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.history import HistoryWriter, append_history, read_history
-from slotwise.core.job import Observation, PhaseId
+from slotwise.core.job import Observation, PhaseId, Sizes
 
 CLUSTER = Cluster((Host("h1", {"task": 2}), Host("h2", {"task": 2}, speed=0.5)))
-PROGRAMS = {"j": ("wc", {"map": (100, 200), "reduce": 50})}
+
+
+class Runs(NamedTuple):
+    """The program of a job, and the bytes of its tasks."""
+
+    program: str
+    sizes: Mapping[str, Sizes]
+
+
+PROGRAMS = {"j": Runs("wc", {"map": (100, 200), "reduce": 50})}
 MAP, REDUCE, COPY = (PhaseId("j", name) for name in ("map", "reduce", "reduce-copy"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import slotwise
 from slotwise.core.errors import InputError
 from slotwise.core.events import TaskFailed
+from slotwise.core.history import read_history
 from slotwise.core.log import Log
 from slotwise.core.log_validation import LogValidator
 from slotwise.insight.replay import replay_log
@@ -47,6 +49,20 @@ def test_a_program_reads_what_a_command_writes(tmp_path: Path) -> None:
     assert Path(shown, "task-00000.out").read_text() == "a\t2\nb\t4\n"
     assert result.jobs["words"]["arrival"] == 0
     assert_sound(result.log)
+
+
+def test_a_program_that_waits_is_in_the_history(tmp_path: Path) -> None:
+    """Like any other, in runs and in sessions."""
+    made, history = str(tmp_path / "made"), tmp_path / "history.db"
+    make = command("echo b a b", made, id="make")
+    count = mapreduce("wordcount", made, tmp_path / "words", id="words", after="make")
+    slotwise.run([make, count], slots=1, history=history)
+    with slotwise.Session(1, history=history) as session:
+        first = session.command("echo b", tmp_path / "again")
+        later = mapreduce("wordcount", str(tmp_path / "again"), tmp_path / "b", after=first.job)
+        session.run(later).result()
+    seen = Counter((one.program, one.phase) for one in read_history(history))
+    assert seen["wordcount", "map"] == 2
 
 
 def test_a_program_whose_input_is_missing_fails_alone(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from stat import S_ISREG
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from uuid import uuid4
 
 from slotwise.core.cluster import Cluster
@@ -289,8 +289,20 @@ def _damaged(path: str | Path, fault: str) -> str:
 WRITE_SECONDS = 2.0
 """The interval of writes, and so the most observations, in seconds, that a kill may lose."""
 
-Programs = Mapping[str, tuple[str, Mapping[str, Sizes]]]
-"""For each job: the name of its program, and the bytes of its tasks by phase."""
+
+class Program(Protocol):
+    """What a job runs. It is asked for each attempt, because a plan may come with the job."""
+
+    @property
+    def program(self) -> str:
+        """The name in other runs; empty if it says nothing about durations."""
+        ...
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of its tasks, by phase."""
+        ...
+
 
 AttemptKey = tuple[PhaseId, int, int]
 
@@ -304,7 +316,10 @@ class HistoryWriter:
     InputError at the start if the path cannot hold a history.
     """
 
-    def __init__(self, path: str | Path, programs: Programs, cluster: Cluster) -> None:
+    def __init__(
+        self, path: str | Path, programs: Mapping[str, Program], cluster: Cluster
+    ) -> None:
+        """`programs` has what each job runs."""
         self._path = path
         self._programs = programs
         self._speeds = {host.name: host.speed for host in cluster.hosts}
@@ -326,7 +341,10 @@ class HistoryWriter:
             with self._lock:
                 self._waiting += seen
         for decision in decisions:
-            if isinstance(decision, Launch) and decision.phase.job in self._programs:
+            if not isinstance(decision, Launch):
+                continue
+            runs = self._programs.get(decision.phase.job)
+            if runs is not None and runs.program:
                 attempt = (decision.phase, decision.task, decision.attempt)
                 self._hosts[attempt] = decision.host
 
@@ -355,14 +373,14 @@ class HistoryWriter:
                 self._helped.add((phase, task))
             if not isinstance(event, TaskFinished) or host is None:
                 continue
-            program, phases = self._programs[phase.job]
-            sizes = phases.get(phase.phase)
-            if sizes is not None and (phase, task) not in self._helped:
+            runs = self._programs.get(phase.job)  # None if its job has failed before.
+            sizes = None if runs is None else runs.sizes.get(phase.phase)
+            if runs is not None and sizes is not None and (phase, task) not in self._helped:
                 size = sizes if isinstance(sizes, int) else sizes[task]
                 # Waits, measured separately, may exceed the whole by rounding.
                 seconds = max(0.0, event.seconds)
                 speed = self._speeds[host]
-                yield Observation(program, phase.phase, size, host, speed, seconds)
+                yield Observation(runs.program, phase.phase, size, host, speed, seconds)
 
     def _write_often(self) -> None:
         while not self._is_over.wait(WRITE_SECONDS):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from slotwise.core.errors import InputChanged, InputError
-from slotwise.core.job import Job
+from slotwise.core.job import Job, Sizes
 from slotwise.jobs.execution import Execution
 
 
@@ -46,6 +46,16 @@ class DeferredExecution(Execution):
     def result(self) -> object:
         """The result of the job."""
         return super().result if self._planned is None else self._planned.result
+
+    @property
+    def program(self) -> str:
+        """The name of the program once it is planned."""
+        return "" if self._planned is None else self._planned.program
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of the tasks once they are known."""
+        return {} if self._planned is None else self._planned.sizes
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Raise InputChanged: further attempts would fail, too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import InputError, SlotwiseError, check_name, suggestion
 from slotwise.core.events import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
 from slotwise.core.history import HistoryWriter, read_history
-from slotwise.core.job import Job, PhaseId, Sizes
+from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree
@@ -394,19 +394,19 @@ class ProgramHistory:
 
     def __init__(self, history: str | Path | None, cluster: Cluster) -> None:
         """InputError for a history that cannot be read."""
-        self._programs: dict[str, tuple[str, Mapping[str, Sizes]]] = {}
+        self._running: dict[str, Execution] = {}
         self.rates = Rates()
         self.record: HistoryWriter | None = None
         if earlier := existing(history):
             self.rates = estimate_rates(read_history(earlier))
         if history is not None:
-            self.record = HistoryWriter(history, self._programs, cluster)
+            self.record = HistoryWriter(history, self._running, cluster)
 
     def begin(self, execution: Execution) -> None:
         """Record the finished tasks of a job that is about to arrive."""
-        if self.record is not None and execution.program:
-            self._programs[execution.job.id] = (execution.program, execution.sizes)
+        if self.record is not None:
+            self._running[execution.job.id] = execution
 
     def end(self, job: str) -> None:
         """Forget a job that is over."""
-        self._programs.pop(job, None)
+        self._running.pop(job, None)
