@@ -29,12 +29,25 @@ class FakeTask:
     processing_on: Any = None
 
 
+class FakeGate(Gate):
+    """A gate with the clock of its scheduler."""
+
+    @property
+    def now(self) -> float:
+        """Seconds that have passed for the test."""
+        return float(self._scheduler.now)
+
+
 @dataclass(eq=False)
 class FakeDask:
-    """Tasks without dependencies on workers that end them when the test says so."""
+    """Tasks without dependencies on workers that end them when the test says so.
+
+    Time passes only while `finish` lets tasks end, and when the test moves the clock.
+    """
 
     options: dict[str, Any]
     workers: int = 4
+    now: float = 0.0
     tasks: dict[Hashable, FakeTask] = field(default_factory=dict)
     plugins: dict[str, Any] = field(default_factory=dict)
     client_comms: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +73,7 @@ class FakeDask:
         self.loop = SimpleNamespace(
             add_callback=self._calls.append, call_later=lambda seconds, call, *args: None
         )
-        self.gate = Gate(GateOptions.of_mapping({"ahead": 0, **self.options}))
+        self.gate = FakeGate(GateOptions.of_mapping({"ahead": 0, **self.options}))
         self.plugins["slotwise"] = self.gate
         asyncio.run(self.gate.start(self))
 
@@ -119,7 +132,8 @@ class FakeDask:
             call()
 
     def finish(self, seconds: float = 1.0) -> None:
-        """All tasks that run end, and their results are forgotten."""
+        """All tasks that run end after this time, and their results are forgotten."""
+        self.now += seconds
         for worker in self.running:
             for task in list(worker.processing):
                 times = [{"action": "compute", "start": 0.0, "stop": seconds}]

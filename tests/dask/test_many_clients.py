@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -47,7 +46,7 @@ def test_pools_that_are_not_configured_share_fairly() -> None:
         dask.submit("Client-x", [f"f-{number}"], pool=f"pool{number}")
         dask.turns()
         dask.finish()
-    time.sleep(2 * REST_SECONDS)  # So that slots are allocated anew.
+    dask.now += 2 * REST_SECONDS  # So that slots are allocated anew.
     for number in range(5):
         dask.submit("Client-a", [f"g-{number}-{task}" for task in range(8)], pool="many")
     dask.submit("Client-b", [f"h-{task}" for task in range(8)], pool="one")
@@ -66,7 +65,6 @@ def test_a_computation_of_ten_prefixes_weighs_as_one_of_one(scheduler: str) -> N
     dask.turns()
     dask.submit("Client-a", [f"f{task % 10}-{task}" for task in range(40)])
     dask.submit("Client-b", [f"g-{task}" for task in range(40)])
-    time.sleep(2 * REST_SECONDS)  # So that slots are allocated anew.
     dask.finish()
     for _ in range(3):
         running = [task.key[0] for worker in dask.running for task in worker.processing]
