@@ -1,7 +1,8 @@
 """The settings of the site that `scripts/docs` builds from the Markdown pages.
 
 The pages hold no syntax of Sphinx. The lists of `docs/index.md` become the table of contents.
-Each name that an item of `docs/reference.md` begins with gets its signature and docstring.
+Each name that an item of `docs/reference.md` begins with gets its signature and docstring,
+with all public methods, or those that the item calls its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ myst_heading_anchors = 4  # As GitHub makes them.
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True}
 maximum_signature_line_length = 88
 suppress_warnings = ["misc.highlighting_failure"]
 
@@ -63,9 +63,11 @@ def with_docstrings(text: str) -> str:
     """The reference page, and below each list the docstrings of the names in it."""
 
     def directive(match: re.Match[str]) -> str:
-        name = match[1]
+        name, item = match[1], match[0]
         kind = "autoclass" if inspect.isclass(getattr(slotwise, name)) else "autofunction"
-        return f"```{{eval-rst}}\n.. {kind}:: slotwise.{name}\n```\n"
+        methods = ", ".join(re.findall(r"`(\w+)`", item.partition("its own methods are ")[2]))
+        members = f"   :members: {methods}\n" if kind == "autoclass" else ""
+        return f"```{{eval-rst}}\n.. {kind}:: slotwise.{name}\n{members}```\n"
 
     return re.sub(r"^- `(\w+)`.*\n(?:  .*\n)*", directive, text, flags=re.MULTILINE)
 

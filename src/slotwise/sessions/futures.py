@@ -87,7 +87,8 @@ class Future(futures.Future[T], Generic[T]):
     """The result of a call or a job in a session.
 
     It is a `concurrent.futures.Future`, and can be awaited in asyncio. In addition, `cancel`
-    also stops a running call. Each call of `result` unpickles the value again.
+    also stops a running call. Each call of `result` unpickles the value again. The methods from
+    `start` on are for the session.
 
     job   the id of the job in the log; empty while the call waits for the results of others
     task  the number of the task in the job; None for a whole job
