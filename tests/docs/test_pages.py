@@ -16,6 +16,7 @@ RUN_PAGES = (
     "docs/howto/use-from-python.md",
     "docs/howto/sessions.md",
     "docs/howto/read-a-report.md",
+    "docs/howto/ask-why.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/write-a-program.md",
     "docs/howto/history.md",
