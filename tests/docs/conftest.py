@@ -97,21 +97,22 @@ def run_process(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_page(page: Path, run_command: RunCommand) -> Iterator[str]:
+def run_page(page: Path, run_command: RunCommand, *, scripts: bool = False) -> Iterator[str]:
     """Do what a page says in the current directory; yield each output that differs from it.
 
     A block that begins with `# name.yaml` (.py, .txt) is written to that file. Other Python
     blocks run one after another in one namespace, and a text block directly after one is its
     output. So do the commands of `sh` blocks, of which those that end with `&` run until the
-    end of the page. A console block has commands after `$ `, each with its output.
+    end of the page. A console block has commands after `$ `, each with its output. With
+    `scripts` each block of Python has a namespace of its own, as a script has.
     """
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    shared: dict[str, Any] = {"__name__": "__main__"}
     with ExitStack() as stack:
-        yield from _run_blocks(page, run_command, namespace, stack)
+        yield from _run_blocks(page, run_command, None if scripts else shared, stack)
 
 
 def _run_blocks(
-    page: Path, run_command: RunCommand, namespace: dict[str, Any], stack: ExitStack
+    page: Path, run_command: RunCommand, shared: dict[str, Any] | None, stack: ExitStack
 ) -> Iterator[str]:
     printed: str | None = None
     for block in blocks_of(page):
@@ -128,6 +129,7 @@ def _run_blocks(
             Path(named[1]).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             out = io.StringIO()
+            namespace: dict[str, Any] = {"__name__": "__main__"} if shared is None else shared
             with redirect_stdout(out):
                 exec(compile(block.text, where, "exec"), namespace)
             printed = out.getvalue()
@@ -197,18 +199,19 @@ def starts_processes(pytestconfig: pytest.Config) -> bool:
 @pytest.fixture
 def page_faults(
     tmp_path: Path, starts_processes: bool, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], list[str]]:
+) -> Callable[..., list[str]]:
     """Runs a page of the project in an empty directory; returns the outputs that differ.
 
-    By default reports are without the library that draws, which takes seconds to make.
+    `scripts` is that of `run_page`. By default reports are without the library that draws,
+    which takes seconds to make.
     """
     if not starts_processes:
         monkeypatch.setattr("vl_convert.javascript_bundle", str)
 
-    def faults(name: str) -> list[str]:
+    def faults(name: str, *, scripts: bool = False) -> list[str]:
         with chdir(tmp_path):
             run_command = run_as_command if starts_processes else run_in_process
-            return list(run_page(ROOT / name, run_command))
+            return list(run_page(ROOT / name, run_command, scripts=scripts))
 
     return faults
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+
 RUN_PAGES = (
     "README.md",
-    "docs/tutorial.md",
     "docs/workload-file.md",
     "docs/dataflow.md",
     "docs/howto/use-from-python.md",
     "docs/howto/sessions.md",
     "docs/howto/read-a-report.md",
+    "docs/howto/ask-why.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/write-a-program.md",
     "docs/howto/history.md",
@@ -31,7 +34,6 @@ RUN_PAGES = (
     "docs/howto/dask-collections.md",
     "docs/howto/share-a-dask-cluster.md",
     "docs/tutorials/share-a-local-cluster.md",
-    "docs/tutorials/workflow.md",
     pytest.param(
         "docs/tutorials/share-a-team-cluster.md",
         marks=[
@@ -43,6 +45,8 @@ RUN_PAGES = (
     ),
 )
 
+SCRIPT_PAGES = ("docs/tutorial.md", "docs/tutorials/workflow.md")
+
 
 @pytest.mark.parametrize("name", RUN_PAGES)
 def test_a_page_shows_the_real_output(
@@ -50,6 +54,15 @@ def test_a_page_shows_the_real_output(
 ) -> None:
     """Every file, block of Python and command of the page has the output on the page."""
     assert page_faults(name) == []
+
+
+@pytest.mark.parametrize("name", SCRIPT_PAGES)
+def test_each_block_of_a_page_is_a_script(
+    name: str, page_faults: Callable[..., list[str]]
+) -> None:
+    """Its blocks of Python share files only, and the page names the Python that runs them."""
+    assert page_faults(name, scripts=True) == []
+    assert ".venv/bin/python" in (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_dots_match_any_text(matches: Callable[[str, str], bool]) -> None:

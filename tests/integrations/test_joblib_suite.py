@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "howto" / "joblib.md"
+PAGE = HERE.parents[1] / "docs" / "internals" / "sessions.md"
 TIMEOUT_SECONDS = 118
 
 EXCEPTIONS = {

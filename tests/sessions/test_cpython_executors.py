@@ -17,7 +17,7 @@ import pytest
 import test
 
 SCRIPT = Path(__file__).parent / "cpython_executors.py"
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "concurrent-futures.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "sessions.md"
 VARIABLE = "SLOTWISE_CPYTHON_TESTS"
 TIMEOUT_SECONDS = 110
 

@@ -290,7 +290,7 @@ WRITE_SECONDS = 2.0
 """The interval of writes, and so the most observations, in seconds, that a kill may lose."""
 
 
-class Program(Protocol):
+class Recorded(Protocol):
     """What a job runs. It is asked for each attempt, because a plan may come with the job."""
 
     @property
@@ -317,7 +317,7 @@ class HistoryWriter:
     """
 
     def __init__(
-        self, path: str | Path, programs: Mapping[str, Program], cluster: Cluster
+        self, path: str | Path, programs: Mapping[str, Recorded], cluster: Cluster
     ) -> None:
         """`programs` has what each job runs."""
         self._path = path

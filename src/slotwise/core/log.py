@@ -475,9 +475,6 @@ def _open(path: str | Path) -> TextIOWrapper:
 def _line_of(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> str:
     """A turn as it is in the file."""
     at = repr(now) if type(now) is float else codec.dumped(now)
-    happened, decided = ",".join(map(_encoded, events)), ",".join(map(_encoded, decisions))
+    happened = ",".join(map(codec.to_json, events))
+    decided = ",".join(map(codec.to_json, decisions))
     return f'{{"now":{at},"events":[{happened}],"decisions":[{decided}]}}'
-
-
-def _encoded(entry: Event | Decision) -> str:
-    return codec.frequent(entry) or codec.dumped(codec.encode(entry))

@@ -73,21 +73,14 @@ def run(
     """
     while not state.is_done:
         until = state.next_wakeup()
-        if buffer is None:
-            events = backend.wait(until)
+        if buffer is not None and buffer.due < (inf if until is None else until):
+            events = backend.wait(buffer.due)
+            if not events:
+                buffer.flush()
+                continue
         else:
-            events = _wait_and_flush(backend, until, buffer)
+            events = backend.wait(until)
         turn(scheduler, backend, state, record, events)
-
-
-def _wait_and_flush(backend: Backend, until: float | None, buffer: Buffer) -> Sequence[Event]:
-    """The next events; the buffer is flushed if none come before it is due."""
-    end = inf if until is None else until
-    while buffer.due < end:
-        if events := backend.wait(buffer.due):
-            return events
-        buffer.flush()
-    return backend.wait(until)
 
 
 def turn(

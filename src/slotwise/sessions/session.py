@@ -74,9 +74,8 @@ class Session:
     dask_slots      the most slots of each Dask worker; its other threads run tasks of Dask. By
                     default all threads are slots, and tasks of Dask wait until the session ends
     scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
-    pools           the pools with their shares, as a list, or as weights or keys by name; jobs
-                    may also name other pools, with a warning
-                    if any are given here
+    pools           the pools with their shares, as a list, or as weights or keys by name. If
+                    some are given, jobs may still name others, with a warning
     history         a database of earlier runs, created if it is missing. It gives the estimated
                     work of programs, and finished tasks of programs are added to it
     objective       what to minimize: an `Objective`, or the name of a penalty

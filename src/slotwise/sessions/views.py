@@ -47,7 +47,7 @@ class _Life:
 
 
 class _Ending(NamedTuple):
-    """How a job ended. Texts are made when they are shown: most are not."""
+    """How a job ended. It becomes sentences only if it is shown."""
 
     job: str
     life: _Life
