@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import slotwise
+from slotwise.core.decisions import Decision
 from slotwise.core.errors import InputError
+from slotwise.core.events import Event, TaskFinished
 from slotwise.resume import DoneRecord, verdicts
 from slotwise.sources import read_source
 
@@ -111,12 +114,55 @@ def test_a_run_that_is_not_resumed_runs_everything_and_is_recorded(folder: Path)
     assert reasons(folder)["check"] == "not done"
 
 
+def test_a_run_that_is_refused_changes_no_record(folder: Path) -> None:
+    """Here because an output exists, and the run does not replace it."""
+    (folder / "ready").touch()
+    ran(folder)
+    with pytest.raises(slotwise.InputError, match="exists"):
+        slotwise.run(folder / "flow.yaml", slots=2)
+    assert set(reasons(folder).values()) == {"done"}
+
+
+def test_a_run_that_is_interrupted_forgets_only_what_it_began(folder: Path) -> None:
+    """What waits for that runs again, too, although it was completed before."""
+    (folder / "ready").touch()
+    ran(folder)
+    record = DoneRecord(folder / "flow.yaml")
+    shutil.rmtree(folder / "out")
+
+    def stop(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        if any(isinstance(event, TaskFinished) for event in events):
+            raise KeyboardInterrupt
+
+    with pytest.raises(slotwise.RunInterrupted):
+        slotwise.run(folder / "flow.yaml", slots=1, progress=stop)
+    assert record.read().keys() == {"make", "show", "check", "end"}
+    found = reasons(folder)
+    assert (found["make"], found["sort"]) == ("done", "not done")
+    assert found["check"].startswith("after ")
+
+
+def test_a_job_runs_again_after_one_that_ran_again(folder: Path) -> None:
+    """Although nothing that it names has changed."""
+    (folder / "ready").touch()
+    ran(folder)
+    record = DoneRecord(folder / "flow.yaml")
+    made = record.read()["make"]
+    record.append("make", None)
+    assert reasons(folder)["make"] == "not done"
+    record.append("make", made)
+    found = reasons(folder)
+    assert (found["make"], found["sort"]) == ("done", "after make, which ran again")
+
+
 def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
     """Line by line."""
     ran(folder)
     record = DoneRecord(folder / "flow.yaml")
     lines = record.path.read_text().splitlines()
-    record.path.write_text("\n".join([lines[0][:-5], "[]", '{"job": 3}', *lines[1:]]))
+    (made,) = (line for line in lines if line.startswith('{"job":"make","made_from":{'))
+    others = lines[lines.index(made) + 1 :]
+    record.path.write_text("\n".join([made[:-5], "[]", '{"job": 3}', *others]))
     assert record.read().keys() == {"sort", "show"}
 
 

@@ -26,7 +26,7 @@ from slotwise.core.loop import Record
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunStopped
-from slotwise.resume import DoneRecord, DoneRecorder, MadeFrom, remaining, verdicts
+from slotwise.resume import DoneRecord, DoneRecorder, remaining, verdicts
 from slotwise.running import (
     Options,
     RunOptions,
@@ -211,13 +211,10 @@ def _resumed(
     place = source.file if isinstance(resume, bool) else resume
     if not place or (not resume and options.keep is False):
         return source, []
-    record, done = DoneRecord(place), dict[str, MadeFrom]()
-    if resume:
-        done = record.read()
-        found = verdicts(source, done)
-        done = {one.job: done[one.job] for one in found if not one.must_run}
-        source = remaining(source, found)
-    return source, [DoneRecorder(record, source, done)]
+    record = DoneRecord(place)
+    done = record.read()
+    recorder = DoneRecorder(record, source, done)
+    return remaining(source, verdicts(source, done)) if resume else source, [recorder]
 
 
 def _run_on_dask(

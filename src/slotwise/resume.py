@@ -1,8 +1,9 @@
 """Resume: the record of the completed jobs of a workload file, and what must run again.
 
 The record of each workload file is a file in `done` in the state directory (`run_folder.py`),
-with a line for each job that was completed, and what it was made from. A job is up to date if
-nothing of this has changed, its output exists, and the jobs that it waits for are up to date.
+with a line for each job that began, and one when it was completed, with what it was made from.
+A job is up to date if nothing of this has changed, its output exists, and the jobs that it
+waits for are up to date and were not begun after it was completed.
 """
 
 from __future__ import annotations
@@ -77,14 +78,19 @@ class DoneRecord:
         self.path = state_folder() / "done" / f"{name}.jsonl"
 
     def read(self) -> dict[str, MadeFrom]:
-        """What each completed job was made from. Lines that are damaged are left out."""
+        """What each completed job was made from, in the order in which they were completed.
+
+        Lines that are damaged are left out.
+        """
         found: dict[str, MadeFrom] = {}
         with suppress(OSError), self.path.open(encoding="utf-8") as lines:
             for line in lines:
                 with suppress(ValueError, TypeError, KeyError):
                     plain = json.loads(line)
                     made = plain["made_from"]
-                    found[plain["job"]] = {str(key): str(made[key]) for key in made}
+                    found.pop(plain["job"], None)
+                    if made is not None:
+                        found[plain["job"]] = {str(key): str(made[key]) for key in made}
         return found
 
     def rewrite(self, jobs: Mapping[str, MadeFrom]) -> None:
@@ -98,8 +104,8 @@ class DoneRecord:
         except OSError as error:
             warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
 
-    def append(self, job: str, made: MadeFrom) -> None:
-        """Add that a job was completed. Raises OSError."""
+    def append(self, job: str, made: MadeFrom | None) -> None:
+        """Add that a job was completed, or with None that it began. Raises OSError."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(_line(job, made))
 
@@ -114,9 +120,9 @@ class DoneRecorder:
     def __init__(
         self, record: DoneRecord, source: Source, done: Mapping[str, MadeFrom]
     ) -> None:
-        """`done` are the jobs that do not run now, and what they were made from."""
-        record.rewrite(done)
-        self._record, self._workload = record, source.workload
+        """`done` are the jobs that are done, of those that run now until they begin."""
+        self._record, self._workload, self._done = record, source.workload, done
+        self._has_begun = False
         self._written = _outputs(source.workload)
         self._entries = {
             entry.id: entry
@@ -131,24 +137,29 @@ class DoneRecorder:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Note the jobs that begin and that were completed in this turn."""
-        for decision in decisions:
-            if isinstance(decision, Launch) and decision.phase.job not in self._made:
-                self._made[decision.phase.job] = self._made_from(decision.phase.job)
+        if not self._has_begun:  # A run that is refused before changes nothing.
+            self._has_begun = True
+            known = {job: made for job, made in self._done.items() if job in self._entries}
+            self._record.rewrite(known)
         for event in events:
             if isinstance(event, TaskFinished):
                 job = event.phase.job
                 self._left[job] -= 1
                 if not self._left[job] and job in self._entries:
-                    self._append(job)
+                    self._append(job, self._made_by(job))
             elif isinstance(event, JobArrived):
                 phases = event.job.phases
                 self._left[event.job.id] = sum(phase.tasks.count for phase in phases)
             elif isinstance(event, OutputLost):
                 self._left[event.phase.job] += len(event.tasks)
+        for decision in decisions:
+            if isinstance(decision, Launch) and decision.phase.job not in self._made:
+                job = decision.phase.job
+                self._made[job] = self._made_from(job)
+                self._append(job, None)
 
-    def _append(self, job: str) -> None:
-        if self._has_failed:
-            return
+    def _made_by(self, job: str) -> MadeFrom:
+        """What a job was made from that has just been completed, and what it has made."""
         before, after = self._made[job], self._made_from(job)
         made = before | {
             f"{MADE} {path}": version
@@ -158,6 +169,11 @@ class DoneRecorder:
         for name in [name for name in made if f"{MADE} {name.partition(' ')[2]}" in made]:
             if not name.startswith(MADE):
                 del made[name]
+        return made
+
+    def _append(self, job: str, made: MadeFrom | None) -> None:
+        if self._has_failed:
+            return
         try:
             self._record.append(job, made)
         except OSError as error:
@@ -173,11 +189,14 @@ def verdicts(source: Source, done: Mapping[str, MadeFrom]) -> list[Verdict]:
     workload = source.workload
     written = _outputs(workload)
     found: dict[str, Verdict] = {}
+    place = {name: number for number, name in enumerate(done)}
     for entry in in_order([_described(one) for one in workload.jobs]):
-        again = [name for name in sorted(entry.predecessors) if found[name].must_run]
+        before = sorted(entry.predecessors)
         why = _why(entry, workload, written, done.get(entry.id))
-        if not why and again:
+        if not why and (again := [name for name in before if found[name].must_run]):
             why = f"after {again[0]}, which runs"
+        elif not why and (later := [name for name in before if place[name] > place[entry.id]]):
+            why = f"after {later[0]}, which ran again"
         found[entry.id] = Verdict(entry.id, bool(why), why or "done")
     return list(found.values())
 
@@ -372,5 +391,5 @@ def _short(path: str, workload: Workload) -> str:
     return shown if len(shown) <= MAX_SHOWN else f"...{shown[-MAX_SHOWN:]}"
 
 
-def _line(job: str, made: MadeFrom) -> str:
+def _line(job: str, made: MadeFrom | None) -> str:
     return json.dumps({"job": job, "made_from": made}, separators=(",", ":")) + "\n"

@@ -188,9 +188,9 @@ class AttemptOutput:
         """Close the files, before the job removes or moves its own."""
         if self._files is not None:
             for kept in self._files.values():
-                if kept.file is not None:
-                    os.close(kept.file)
-                    kept.file = None
+                file, kept.file = kept.file, None  # Before a signal can interrupt this.
+                if file is not None:
+                    os.close(file)
         if self._linked:
             assert self._logs is not None
             for path, target in self._linked:
