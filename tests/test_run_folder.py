@@ -99,6 +99,18 @@ def test_commands_leave_what_they_print(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_jobs_that_were_cancelled_with_another_have_not_failed() -> None:
+    """They never began."""
+    jobs = [
+        slotwise.command("exit 3", id="a", attempts=1),
+        slotwise.command("true", id="b", after="a"),
+        slotwise.command("true", id="c", after="b"),
+    ]
+    slotwise.run(jobs, slots=1)
+    about = RunFolder.last().about()
+    assert (about["failed"], about["failed_count"]) == (["a"], 1)
+
+
 def test_a_failed_call_names_what_it_printed() -> None:
     """As the cause of its exception; one that printed nothing does not."""
 

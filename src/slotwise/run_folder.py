@@ -31,7 +31,7 @@ from typing import Any, Literal, Self
 from slotwise import __version__
 from slotwise.backends.attempt_logs import AttemptLogs, attempt_files, file_name
 from slotwise.core.decisions import Decision, GiveUp
-from slotwise.core.dependencies import CANCELLED
+from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, SlotwiseWarning, check_path
 from slotwise.core.events import Event
 from slotwise.core.log import Header, LogFile
@@ -182,6 +182,7 @@ class OpenRun:
         self._file: LogFile | None = None
         self._about: dict[str, Any] = {}
         self._failed: dict[str, None] = {}
+        self._cancelling = {CANCELLED}  # The reasons of jobs that were cancelled.
         self._has_warned = False
 
     def __enter__(self) -> Self:
@@ -215,8 +216,10 @@ class OpenRun:
             except InputError as error:
                 self._continue_without(error)
         for one in decisions:
-            if type(one) is GiveUp and one.reason != CANCELLED:
-                self._failed[one.job] = None
+            if type(one) is GiveUp:
+                if one.reason not in self._cancelling:
+                    self._failed[one.job] = None
+                self._cancelling.add(predecessor_failed(one.job))
 
     @property
     def due(self) -> float:

@@ -180,6 +180,14 @@ def test_what_cannot_be_started_is_refused(
         plan(tmp_path, command, **options).open()
 
 
+def test_the_number_of_the_task_is_no_word_of_a_string(tmp_path: Path) -> None:
+    """It would be literal there; a shell variable of this name is another matter."""
+    with pytest.raises(InputError, match=r"in a string, write \$SLOTWISE_TASK"):
+        plan(tmp_path, "train {task}", tasks=2)
+    for other in ("task=3; echo ${task}", "echo '{{task}}'", r"echo \{task}"):
+        assert plan(tmp_path, other, tasks=2).job.phases[0].tasks.count == 2
+
+
 @pytest.mark.parametrize("command", ["", [], ["a", 1], "a\0b"])
 def test_what_is_no_command_is_refused(tmp_path: Path, command: Any) -> None:
     """It is a string or a list of strings."""

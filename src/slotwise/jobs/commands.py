@@ -78,6 +78,9 @@ SET_CHILD_SUBREAPER = 36
 TASK = re.compile(r"\{\{task\}\}|\{task\}")
 """The number of the task in a word of a command; {{task}} stands for the text {task}."""
 
+IN_SHELL = re.compile(r"(?<![{$\\])\{task\}")
+"""The number of the task where it is not replaced, except for the variable `${task}`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ResultOf:
@@ -361,6 +364,11 @@ def plan_commands(
             check_encodable(f"job {job_id!r}: the command", word)
     remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
     check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
+    if tasks > 1 and isinstance(words, str) and IN_SHELL.search(words):
+        raise InputError(
+            f"job {job_id!r}: {{task}} is the number of the task only in a list of words; in a"
+            " string, write $SLOTWISE_TASK"
+        )
     if work is not None:
         remedy = f"give seconds, a number from 0 to {MAX_NUMBER:g}"
         check_range(f"job {job_id!r}: work", work, 0, MAX_NUMBER, remedy)

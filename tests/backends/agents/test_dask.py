@@ -497,7 +497,7 @@ def test_the_command_on_a_cluster_that_ends(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_session_ends_clearly_when_its_cluster_does() -> None:
-    """Without hosts its calls wait; the end of the session cancels them."""
+    """Without hosts its calls wait; they are cancelled, or fail if no host can join."""
     before = agents()
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
     client = Client(cluster, set_as_default=False)
@@ -508,5 +508,5 @@ def test_a_session_ends_clearly_when_its_cluster_does() -> None:
     cluster.close()
     until(lambda: not hosts_of(session))
     session.close(cancels=True)
-    assert call.cancelled()
+    assert call.cancelled() or "no host is left" in str(call.exception())
     until(lambda: agents() <= before)
