@@ -136,7 +136,8 @@ def test_a_run_that_is_interrupted_forgets_only_what_it_began(folder: Path) -> N
 
     with pytest.raises(slotwise.RunInterrupted):
         slotwise.run(folder / "flow.yaml", slots=1, progress=stop)
-    assert record.read().keys() == {"make", "show", "check", "end"}
+    kept = {job for job, one in record.read().items() if one.tasks is None}
+    assert kept == {"make", "show", "check", "end"}
     found = reasons(folder)
     assert (found["make"], found["sort"]) == ("done", "not done")
     assert found["check"].startswith("after ")
@@ -148,11 +149,58 @@ def test_a_job_runs_again_after_one_that_ran_again(folder: Path) -> None:
     ran(folder)
     record = DoneRecord(folder / "flow.yaml")
     made = record.read()["make"]
-    record.append("make", None)
+    record.append(made._replace(tasks=set()).to_plain("make"))
     assert reasons(folder)["make"] == "not done"
-    record.append("make", made)
+    record.append(made.to_plain("make"))
     found = reasons(folder)
     assert (found["make"], found["sort"]) == ("done", "after make, which ran again")
+
+
+ARRAY = """
+slotwise: 1
+jobs:
+  - id: fill
+    command: [sh, -c, "echo x >> ran.$0; test $0 -ne 3 -o -e ready", "{task}"]
+    tasks: 6
+    attempts: 1
+  - {id: each, command: [sh, -c, "echo $0 >> each", "{task}"], tasks: 6, after_each: [fill]}
+"""
+
+
+def lines_of(folder: Path) -> list[int]:
+    """How often each task of the array has run."""
+    files = [folder / f"ran.{task}" for task in range(6)]
+    return [len(file.read_text().split()) if file.exists() else 0 for file in files]
+
+
+def test_tasks_of_an_array_that_are_done_do_not_run_again(folder: Path) -> None:
+    """Until its description changes; tasks of other jobs that wait for them begin."""
+    (folder / "flow.yaml").write_text(ARRAY)
+    slotwise.run(folder / "flow.yaml", slots=1)
+    first = lines_of(folder)
+    assert first[3] == 1
+    done = sum(first) - 1
+    assert reasons(folder)["fill"] == f"{done} of 6 tasks are done"
+    ran(folder)  # It fails again.
+    assert [two - one for one, two in zip(first, lines_of(folder), strict=True)][3] == 1
+    (folder / "ready").touch()
+    result = slotwise.run(folder / "flow.yaml", slots=2, resume=True)
+    assert lines_of(folder) == [1, 1, 1, 3, 1, 1]
+    assert sorted((folder / "each").read_text().split()) == list("012345")
+    assert slotwise.replay(result.log).is_identical
+    assert set(reasons(folder).values()) == {"done"}
+
+
+def test_an_array_that_has_changed_runs_as_a_whole(folder: Path) -> None:
+    """Although some of its tasks were done."""
+    (folder / "flow.yaml").write_text(ARRAY)
+    slotwise.run(folder / "flow.yaml", slots=1)
+    (folder / "flow.yaml").write_text(ARRAY.replace("echo x", "echo y"))
+    assert reasons(folder)["fill"] == "not done"
+    (folder / "ready").touch()
+    before = lines_of(folder)
+    ran(folder)
+    assert [two - one for one, two in zip(before, lines_of(folder), strict=True)] == [1] * 6
 
 
 def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
@@ -160,10 +208,10 @@ def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
     ran(folder)
     record = DoneRecord(folder / "flow.yaml")
     lines = record.path.read_text().splitlines()
-    (made,) = (line for line in lines if line.startswith('{"job":"make","made_from":{'))
+    (made,) = (line for line in lines if '"make"' in line and '"tasks"' not in line)
     others = lines[lines.index(made) + 1 :]
     record.path.write_text("\n".join([made[:-5], "[]", '{"job": 3}', *others]))
-    assert record.read().keys() == {"sort", "show"}
+    assert {job for job, one in record.read().items() if one.tasks is None} == {"sort", "show"}
 
 
 def test_programs_and_jobs_in_python_are_resumed(folder: Path) -> None:

@@ -212,9 +212,10 @@ def _resumed(
     if not place or (not resume and options.keep is False):
         return source, []
     record = DoneRecord(place)
-    done = record.read()
-    recorder = DoneRecorder(record, source, done)
-    return remaining(source, verdicts(source, done)) if resume else source, [recorder]
+    known = record.read()
+    found = verdicts(source, known) if resume else []
+    recorder = DoneRecorder(record, source, known, {one.job: one.kept for one in found})
+    return remaining(source, found) if resume else source, [recorder]
 
 
 def _run_on_dask(

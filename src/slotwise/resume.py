@@ -3,7 +3,8 @@
 The record of each workload file is a file in `done` in the state directory (`run_folder.py`),
 with a line for each job that began, and one when it was completed, with what it was made from.
 A job is up to date if nothing of this has changed, its output exists, and the jobs that it
-waits for are up to date and were not begun after it was completed.
+waits for are up to date and did not run after it. Of an array of commands without an output,
+the tasks that are done have lines, too: under the same conditions only the others run.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slotwise.core.codec import encode_job
 from slotwise.core.decisions import Decision, Launch
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
-from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished
+from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TasksDropped
 from slotwise.core.job import Job
 from slotwise.run_folder import state_folder, warn_of_state
 from slotwise.sources import Source
@@ -60,13 +61,29 @@ MAX_SHOWN = 60
 """The most characters of a path in a reason."""
 
 
+class JobRecord(NamedTuple):
+    """What a job was made from that was completed, or that began: then, with its done tasks."""
+
+    made_from: MadeFrom
+    tasks: set[int] | None = None
+
+    def to_plain(self, job: str) -> dict[str, Any]:
+        """The line of the job in the record."""
+        tasks = {} if self.tasks is None else {"tasks": sorted(self.tasks)}
+        return {"job": job, "made_from": self.made_from, **tasks}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a job must run, and why: the first of several reasons."""
+    """Whether a job must run, and why: the first of several reasons.
+
+    kept  its tasks that are done and need not run again
+    """
 
     job: str
     must_run: bool
     why: str
+    kept: tuple[int, ...] = ()
 
 
 class DoneRecord:
@@ -77,25 +94,29 @@ class DoneRecord:
         name = hashlib.sha256(os.fsencode(self._file)).hexdigest()[:32]
         self.path = state_folder() / "done" / f"{name}.jsonl"
 
-    def read(self) -> dict[str, MadeFrom]:
-        """What each completed job was made from, in the order in which they were completed.
+    def read(self) -> dict[str, JobRecord]:
+        """The jobs that were completed or have begun, in the order in which that happened.
 
         Lines that are damaged are left out.
         """
-        found: dict[str, MadeFrom] = {}
+        found: dict[str, JobRecord] = {}
         with suppress(OSError), self.path.open(encoding="utf-8") as lines:
             for line in lines:
-                with suppress(ValueError, TypeError, KeyError):
+                with suppress(ValueError, TypeError, KeyError, AttributeError):
                     plain = json.loads(line)
-                    made = plain["made_from"]
+                    if "task" in plain:
+                        found[plain["job"]].tasks.add(int(plain["task"]))  # type: ignore[union-attr]
+                        continue
+                    made, tasks = plain["made_from"], plain.get("tasks")
+                    made = {str(key): str(made[key]) for key in made}
+                    record = JobRecord(made, None if tasks is None else {*map(int, tasks)})
                     found.pop(plain["job"], None)
-                    if made is not None:
-                        found[plain["job"]] = {str(key): str(made[key]) for key in made}
+                    found[plain["job"]] = record
         return found
 
-    def rewrite(self, jobs: Mapping[str, MadeFrom]) -> None:
-        """Replace the record by these completed jobs."""
-        lines = [_line(job, made) for job, made in jobs.items()]
+    def rewrite(self, jobs: Mapping[str, JobRecord]) -> None:
+        """Replace the record by that of these jobs."""
+        lines = [_line(record.to_plain(job)) for job, record in jobs.items()]
         partial = self.path.with_suffix(f".{os.getpid()}")
         try:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -104,10 +125,10 @@ class DoneRecord:
         except OSError as error:
             warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
 
-    def append(self, job: str, made: MadeFrom | None) -> None:
-        """Add that a job was completed, or with None that it began. Raises OSError."""
+    def append(self, plain: Mapping[str, Any]) -> None:
+        """Add the line of a job or of a task. Raises OSError."""
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(_line(job, made))
+            file.write(_line(plain))
 
 
 class DoneRecorder:
@@ -118,17 +139,22 @@ class DoneRecorder:
     """
 
     def __init__(
-        self, record: DoneRecord, source: Source, done: Mapping[str, MadeFrom]
+        self,
+        record: DoneRecord,
+        source: Source,
+        known: Mapping[str, JobRecord],
+        kept: Mapping[str, Sequence[int]],
     ) -> None:
-        """`done` are the jobs that are done, of those that run now until they begin."""
-        self._record, self._workload, self._done = record, source.workload, done
-        self._has_begun = False
+        """`known` is the record until now; `kept` are the tasks that do not run again."""
+        self._record, self._workload, self._known = record, source.workload, known
+        self._kept, self._has_begun = kept, False
         self._written = _outputs(source.workload)
         self._entries = {
             entry.id: entry
             for entry in source.workload.jobs
             if isinstance(entry, Job | Described)
         }
+        self._arrays = {name for name, entry in self._entries.items() if _is_array(entry)}
         self._made: dict[str, dict[str, str]] = {}
         self._left: Counter[str] = Counter()
         self._has_failed = False
@@ -139,24 +165,34 @@ class DoneRecorder:
         """Note the jobs that begin and that were completed in this turn."""
         if not self._has_begun:  # A run that is refused before changes nothing.
             self._has_begun = True
-            known = {job: made for job, made in self._done.items() if job in self._entries}
-            self._record.rewrite(known)
+            self._record.rewrite(
+                {
+                    job: one._replace(tasks={*kept}) if (kept := self._kept.get(job)) else one
+                    for job, one in self._known.items()
+                    if job in self._entries
+                }
+            )
         for event in events:
             if isinstance(event, TaskFinished):
                 job = event.phase.job
                 self._left[job] -= 1
                 if not self._left[job] and job in self._entries:
-                    self._append(job, self._made_by(job))
+                    self._append(JobRecord(self._made_by(job)).to_plain(job))
+                elif job in self._arrays:
+                    self._append({"job": job, "task": event.task})
             elif isinstance(event, JobArrived):
                 phases = event.job.phases
                 self._left[event.job.id] = sum(phase.tasks.count for phase in phases)
             elif isinstance(event, OutputLost):
                 self._left[event.phase.job] += len(event.tasks)
+            elif isinstance(event, TasksDropped):
+                self._left[event.phase.job] -= len(event.tasks)
         for decision in decisions:
             if isinstance(decision, Launch) and decision.phase.job not in self._made:
                 job = decision.phase.job
                 self._made[job] = self._made_from(job)
-                self._append(job, None)
+                if not self._kept.get(job):  # Else, it continues.
+                    self._append(JobRecord(self._made[job], set()).to_plain(job))
 
     def _made_by(self, job: str) -> MadeFrom:
         """What a job was made from that has just been completed, and what it has made."""
@@ -171,11 +207,11 @@ class DoneRecorder:
                 del made[name]
         return made
 
-    def _append(self, job: str, made: MadeFrom | None) -> None:
+    def _append(self, plain: Mapping[str, Any]) -> None:
         if self._has_failed:
             return
         try:
-            self._record.append(job, made)
+            self._record.append(plain)
         except OSError as error:
             self._has_failed = True  # One warning is enough.
             warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
@@ -184,26 +220,44 @@ class DoneRecorder:
         return made_from(self._entries[job], self._workload, self._written)
 
 
-def verdicts(source: Source, done: Mapping[str, MadeFrom]) -> list[Verdict]:
+def verdicts(source: Source, known: Mapping[str, JobRecord]) -> list[Verdict]:
     """For each job, whether it must run, each after those that it waits for."""
     workload = source.workload
     written = _outputs(workload)
     found: dict[str, Verdict] = {}
-    place = {name: number for number, name in enumerate(done)}
+    place = {name: number for number, name in enumerate(known)}
     for entry in in_order([_described(one) for one in workload.jobs]):
-        before = sorted(entry.predecessors)
-        why = _why(entry, workload, written, done.get(entry.id))
+        before, record = sorted(entry.predecessors), known.get(entry.id)
+        why = "not done" if record is None else _why(entry, workload, written, record.made_from)
         if not why and (again := [name for name in before if found[name].must_run]):
             why = f"after {again[0]}, which runs"
         elif not why and (later := [name for name in before if place[name] > place[entry.id]]):
             why = f"after {later[0]}, which ran again"
-        found[entry.id] = Verdict(entry.id, bool(why), why or "done")
+        kept: tuple[int, ...] = ()
+        if record is not None and record.tasks is not None:  # It began, and that is all.
+            if not why or why.endswith(", which runs"):
+                kept = _kept(entry, record.tasks, [found[name] for name in before])
+            why = f"{len(kept)} of {_count(entry)} tasks are done" if kept else "not done"
+        found[entry.id] = Verdict(entry.id, bool(why), why or "done", kept)
     return list(found.values())
+
+
+def _kept(
+    entry: Job | Described, tasks: set[int], before: Sequence[Verdict]
+) -> tuple[int, ...]:
+    """The tasks of an unfinished job that need not run again, of those that are done."""
+    if not _is_array(entry):
+        return ()
+    for one in before:
+        if one.must_run:
+            tasks = tasks & {*one.kept} if one.job in entry.after_each else set()
+    return tuple(sorted(tasks))[: _count(entry) - 1]  # The end of a task completes the job.
 
 
 def remaining(source: Source, found: Sequence[Verdict]) -> Source:
     """The source without the jobs that are done; the others replace their earlier output."""
     done = frozenset(one.job for one in found if not one.must_run)
+    kept = {one.job: one.kept for one in found if one.kept}
     jobs: list[Any] = []
     for entry in map(_described, source.workload.jobs):
         if entry.id in done:
@@ -211,6 +265,8 @@ def remaining(source: Source, found: Sequence[Verdict]) -> Source:
         left = replace(entry, after=entry.after - done, after_each=entry.after_each - done)
         if isinstance(left, Described) and left.output:
             left = replace(left, settings={**left.settings, "overwrite": True})
+        elif isinstance(left, Described) and left.id in kept:
+            left = replace(left, settings={**left.settings, "done": kept[left.id]})
         jobs.append(left)
     return replace(source, workload=replace(source.workload, jobs=tuple(jobs)))
 
@@ -236,11 +292,9 @@ def _why(
     entry: Job | Described,
     workload: Workload,
     written: Sequence[str],
-    before: MadeFrom | None,
+    before: MadeFrom,
 ) -> str:
     """Why a job must run, apart from the jobs that it waits for; empty if it need not."""
-    if before is None:
-        return "not done"
     now = made_from(entry, workload, written)
     if now["job"] != before.get("job"):
         return "its description changed"
@@ -261,6 +315,16 @@ def _why(
     if output and "://" not in output and not os.path.isdir(output):
         return f"its output {_short(output, workload)} was removed"
     return ""
+
+
+def _is_array(entry: Job | Described) -> bool:
+    """Whether done tasks of a job need not run again: its commands print to no output."""
+    return isinstance(entry, CommandJob) and not entry.output and _count(entry) > 1
+
+
+def _count(entry: Job | Described) -> int:
+    """The number of tasks of a job of commands; 1 for others."""
+    return (entry.settings.get("tasks") or 1) if isinstance(entry, CommandJob) else 1
 
 
 def _described(entry: Any) -> Job | Described:
@@ -391,5 +455,5 @@ def _short(path: str, workload: Workload) -> str:
     return shown if len(shown) <= MAX_SHOWN else f"...{shown[-MAX_SHOWN:]}"
 
 
-def _line(job: str, made: MadeFrom | None) -> str:
-    return json.dumps({"job": job, "made_from": made}, separators=(",", ":")) + "\n"
+def _line(plain: Mapping[str, Any]) -> str:
+    return json.dumps(plain, separators=(",", ":")) + "\n"

@@ -24,7 +24,9 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def stop(number: int) -> None:
         begun = []
 
-        def interrupted(scheduler: Any, backend: Any, state: Any, record: Any) -> None:
+        def interrupted(
+            scheduler: Any, backend: Any, state: Any, record: Any, buffer: Any
+        ) -> None:
             begun.append(state)
 
             def stopped(now: float, events: Any, decisions: Any) -> None:
@@ -32,7 +34,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                     raise KeyboardInterrupt
                 record(now, events, decisions)
 
-            run_loop(scheduler, backend, state, stopped)
+            run_loop(scheduler, backend, state, stopped, buffer)
 
         monkeypatch.setattr(running, "run_loop", interrupted)
 

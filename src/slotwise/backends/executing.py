@@ -507,7 +507,7 @@ class LiveJob:
         still_open = sum(phase.grows for phase in execution.job.phases)
         return cls(
             execution,
-            sum(counts.values()),
+            sum(counts.values()) - sum(map(len, execution.done_before.values())),
             begun,
             execution.runner_key,
             open=still_open,

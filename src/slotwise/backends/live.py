@@ -28,6 +28,7 @@ from slotwise.core.events import (
     PhaseClosed,
     Request,
     TasksAdded,
+    TasksDropped,
 )
 from slotwise.core.job import PhaseId
 from slotwise.core.retries import exceeded
@@ -217,6 +218,8 @@ class LiveBackend(ABC):
                 if entry.job.id not in self._jobs:
                     self._jobs.add(entry)
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
+                for phase, tasks in entry.done_before.items():
+                    self._events.append(TasksDropped(now, PhaseId(entry.job.id, phase), tasks))
         if self._deferred.waiting:
             self._take_deferred(now)
 

@@ -101,9 +101,10 @@ class TasksBlocked:
 
 @dataclass(frozen=True, slots=True)
 class TasksDropped:
-    """Tasks of a gated phase are not needed any more: they count as done, without work.
+    """Tasks are not needed: they count as done, without work.
 
-    The attempts of those that run continue until they end.
+    Dask does not need their results any more, or an earlier run has done them. The attempts of
+    those that run continue until they end.
     """
 
     at: float

@@ -496,6 +496,10 @@ class PhaseState(ShareNode):
         """Whether a task is done and its output is available."""
         return self._status[task] == DONE
 
+    def counts_as_done(self, task: int) -> bool:
+        """Whether a task is done or not needed."""
+        return self._status[task] in (DONE, DROPPED)
+
     def note_stopped(self, task: int, attempt: int, now: float) -> None:
         """An attempt ends because it was asked to stop; it matters if that was for a pool."""
         entry = self.launches.get(task)

@@ -443,6 +443,8 @@ class State(Snapshot):
         if phase is None:
             return
         phase.drop(event.tasks)
+        for follower in phase.followers:
+            self._feed(follower, event.tasks)
         if phase.has_tasks or phase.blocked:
             self._settle_gated(phase)
         else:
@@ -565,7 +567,7 @@ class State(Snapshot):
                 alive.append(phases[0])
         if tasks is None:
             tasks = range(job.phases[0].tasks.count)
-        fed = [task for task in tasks if all(before.is_done(task) for before in alive)]
+        fed = [task for task in tasks if all(before.counts_as_done(task) for before in alive)]
         if fed:
             follower.release(fed)
             for before in alive:

@@ -208,9 +208,16 @@ class Commands(Execution):
     ending_seconds = ENDING_SECONDS
 
     def __init__(
-        self, job: Job, runner: CommandRunner, output: str | None, *, overwrite: bool = False
+        self,
+        job: Job,
+        runner: CommandRunner,
+        output: str | None,
+        *,
+        overwrite: bool = False,
+        done: Sequence[int] = (),
     ) -> None:
         self.job = job
+        self.done_before = {PHASE: tuple(done)} if done else {}
         self.runner: Callable[..., object] = runner
         self._command = runner
         self._lacks_results = any(isinstance(word, ResultOf) for word in runner.command)
@@ -341,13 +348,14 @@ def plan_commands(
     slots_min: int = 0,
     slots_max: int | None = None,
     no_retry: Sequence[int] = (),
+    done: Sequence[int] = (),
     base_dir: str | Path | None = None,
     **about: Any,
 ) -> Commands:
     """Check a job of commands and prepare it to run. Nothing is written yet.
 
     Without an output, what the commands print is only kept in the folder of the run. Only
-    `resume.py` reads `inputs`.
+    `resume.py` reads `inputs`. The tasks in `done` do not run.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -389,7 +397,8 @@ def plan_commands(
     runner = CommandRunner(
         job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)
     )
-    return Commands(Job(job_id, (phase,), **about), runner, place, overwrite=overwrite)
+    job = Job(job_id, (phase,), **about)
+    return Commands(job, runner, place, overwrite=overwrite, done=done)
 
 
 def _check_env(job_id: str, env: object) -> None:

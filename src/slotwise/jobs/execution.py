@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from slotwise.core.job import Job, Sizes
@@ -39,6 +40,9 @@ class Execution(ABC):
 
     ending_seconds = 0.0
     """Seconds in which an attempt may end by itself after its time limit; then it is killed."""
+
+    done_before: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    """The tasks, by phase, that an earlier run has done."""
 
     unpickles = False
     """Whether results are unpickled in this process. If not, `finished` gets the bytes that a
