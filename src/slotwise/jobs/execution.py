@@ -55,6 +55,11 @@ class Execution(ABC):
         return ""
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """All folders that it writes to; of most jobs, `output` if there is one."""
+        return (self.output,) if self.output else ()
+
+    @property
     def result(self) -> object:
         """The result of the job in a session: the place of its output by default, or None."""
         return self.output or None
@@ -63,6 +68,11 @@ class Execution(ABC):
     def folder(self) -> str:
         """The name of its folder on each host with its own; empty if it needs none."""
         return ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The names of all its folders on each such host; of most jobs, `folder`."""
+        return (self.folder,) if self.folder else ()
 
     @property
     def program(self) -> str:
