@@ -228,7 +228,7 @@ class Source:
             PhaseId(one.job.id, name)
             for one in map(self._inspected, programs)
             for name in one.sizes
-            if (one.program, name) not in self.rates.by_phase
+            if one.known_as(name) not in self.rates.by_phase
         ]
 
     def pools(self, cluster: Cluster) -> PoolTree:
@@ -401,7 +401,7 @@ def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
 def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where known."""
     if execution.program:
-        job = rates.job(execution.job, execution.program, execution.sizes)
+        job = execution.estimated(rates)
         if execution.program.startswith(COMMAND_MARK):
             return job  # Jobs with the same command may still do different things.
         return replace(job, program=execution.program)
@@ -426,7 +426,7 @@ def _deferred(
 ) -> DeferredExecution:
     """The job with a placeholder for its phases, and when to plan it."""
     is_program = isinstance(entry, ProgramJob)
-    slots = (entry.settings.get("slots") or 1) if is_program else 1
+    slots = (isinstance(entry, ProgramJob) and entry.settings.get("slots")) or 1
     phase = Phase("map" if is_program else "run", Tasks(1), slots=slots)
     if is_program:
         phase = replace(phase, kind="map")
@@ -527,13 +527,15 @@ def _part(
 def overwriting(entry: Described) -> Described:
     """The job that replaces outputs which exist."""
     if isinstance(entry, PhasedJob):
-        return replace(entry, phases=tuple(map(overwriting, entry.phases)))
+        phases: Any = tuple(map(overwriting, entry.phases))
+        return replace(entry, phases=phases)
     return replace(entry, settings={**entry.settings, "overwrite": True})
 
 
 def _with_suffix(entry: Entry, suffix: str) -> Entry:
     if isinstance(entry, PhasedJob):
-        return replace(entry, phases=tuple(_with_suffix(one, suffix) for one in entry.phases))
+        phases: Any = tuple(_with_suffix(one, suffix) for one in entry.phases)
+        return replace(entry, phases=phases)
     if isinstance(entry, Job) or (isinstance(entry, Described) and entry.output is None):
         return entry
     if isinstance(entry, Described):

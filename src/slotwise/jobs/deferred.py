@@ -64,6 +64,11 @@ class DeferredExecution(Execution):
         """The bytes of the tasks once they are known."""
         return {} if self._planned is None else self._planned.sizes
 
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The names of a phase in histories, once it is planned."""
+        own = super().known_as(phase)
+        return own if self._planned is None else self._planned.known_as(phase)
+
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Raise InputChanged: further attempts would fail, too."""
         raise InputChanged(self._obstacle)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from slotwise.core.rates import Rates
+
 
 class Execution(ABC):
     """One job on a live backend: the code of its tasks, and the handling of their results.
@@ -83,6 +85,14 @@ class Execution(ABC):
     def sizes(self) -> Mapping[str, Sizes]:
         """The bytes of the tasks of a program, for each phase in which they are known."""
         return {}
+
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The program and the phase by which histories know the tasks of a phase."""
+        return self.program, phase
+
+    def estimated(self, rates: Rates) -> Job:
+        """The job with estimates of the work of its tasks where `rates` have them."""
+        return rates.job(self.job, self.program, self.sizes)
 
     def expect(self, job: Job) -> None:
         """Replace the job by one that differs only in its estimates of work."""

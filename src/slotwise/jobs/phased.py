@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slotwise.core.job import Job, Phase, Sizes
-from slotwise.core.rates import COMMAND_MARK
+from slotwise.core.rates import COMMAND_MARK, Rates
 from slotwise.jobs.commands import ENDING_SECONDS, PHASE
 from slotwise.jobs.execution import Execution, LostInputError
 
@@ -77,12 +77,8 @@ class PhasedExecution(Execution):
 
     @property
     def program(self) -> str:
-        """The names of the parts, with their commands and programs."""
-        texts = (
-            f"{name}: {part.program.removeprefix(COMMAND_MARK)}"
-            for name, part in self._parts.items()
-        )
-        return f"{COMMAND_MARK}{'; '.join(texts)}"
+        """The names of the parts. Histories know each part as if it were a job of its own."""
+        return f"{COMMAND_MARK}{', '.join(self._parts)}"
 
     @property
     def sizes(self) -> Mapping[str, Sizes]:
@@ -92,6 +88,18 @@ class PhasedExecution(Execution):
             for name, part in self._parts.items()
             for phase, sizes in part.sizes.items()
         }
+
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The command or the program of the part, and the name of the phase in it."""
+        part, name = self._of(phase)
+        return part.known_as(name)
+
+    def estimated(self, rates: Rates) -> Job:
+        """The job with the estimates of its parts."""
+        known = {name: part.estimated(rates).by_name for name, part in self._parts.items()}
+        places = ((phase, *self._places[phase.name]) for phase in self.job.phases)
+        phases = (replace(one, tasks=known[part][name].tasks) for one, part, name in places)
+        return replace(self.job, phases=tuple(phases))
 
     def open(self) -> None:
         """Open all parts, or none."""
@@ -170,8 +178,8 @@ def plan_phases(
 ) -> PhasedExecution:
     """Join the executions of commands and programs to one job. Nothing is written yet.
 
-    `before` has the parts that each part waits for. `about` holds the other fields of the `Job`.
-    Raises InputError if two phases have the same name.
+    `before` has the parts that each part waits for. `about` holds the other fields of the
+    `Job`. Raises InputError if two phases have the same name.
     """
     last = {name: _last_phases(name, part.job) for name, part in parts.items()}
     phases: list[Phase] = []

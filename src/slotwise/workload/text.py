@@ -171,11 +171,11 @@ def real_path(steps: Path, data: Any, is_missing: bool = False) -> Path:
     not in the file.
     """
     path: list[str | int] = []
-    for step in steps:
+    for number, step in enumerate(steps, 1):
         is_mapping = isinstance(data, dict)
         if is_mapping and step not in data and isinstance(step, int) and step < len(data):
             step = list(data)[step]
-        if is_mapping and (step in data or is_missing):
+        if is_mapping and (step in data or (is_missing and number == len(steps))):
             path.append(step)
             data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int) and step < len(data):
@@ -297,8 +297,13 @@ def _keys_at(steps: Sequence[str], model: type[BaseModel]) -> list[str]:
     for step in steps:
         if step in models[0].model_fields:
             models = list(_models_in(models[0].model_fields[step].annotation)) or models
-    fields = (item for one in models for item in one.model_fields.items())
-    return list(dict.fromkeys(field.alias or name for name, field in fields))
+    found: dict[str, None] = {}
+    for one in models:  # First what only it has.
+        own = sorted(
+            one.model_fields, key=lambda name, one=one: name not in one.__annotations__
+        )  # type: ignore[misc]
+        found |= dict.fromkeys(one.model_fields[name].alias or name for name in own)
+    return list(found)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
