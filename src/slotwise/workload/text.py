@@ -298,11 +298,10 @@ def _keys_at(steps: Sequence[str], model: type[BaseModel]) -> list[str]:
         if step in models[0].model_fields:
             models = list(_models_in(models[0].model_fields[step].annotation)) or models
     found: dict[str, None] = {}
-    for one in models:  # First what only it has.
-        own = sorted(
-            one.model_fields, key=lambda name, one=one: name not in one.__annotations__
-        )  # type: ignore[misc]
-        found |= dict.fromkeys(one.model_fields[name].alias or name for name in own)
+    for one in models:
+        own = [name for name in one.model_fields if name in one.__annotations__]
+        names = [*own, *one.model_fields]
+        found |= dict.fromkeys(one.model_fields[name].alias or name for name in names)
     return list(found)
 
 
