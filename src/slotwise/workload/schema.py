@@ -399,7 +399,7 @@ class WorkEntry(Entry):
     @model_validator(mode="after")
     def _one_kind_of_work(self) -> Self:
         stated = [key for key in KEYS_OF if getattr(self, key, None) is not None]
-        (kind, *others) = stated or [""]
+        kind, *others = stated or [""]
         if not kind:
             raise ValueError("expected either phases or a program or a command or a dataflow")
         if others:
