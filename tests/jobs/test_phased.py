@@ -14,6 +14,8 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import TaskFailed
 from slotwise.core.history import read_history
 from slotwise.core.log import Log
+from slotwise.jobs.execution import LostInputError
+from slotwise.jobs.phased import PhasedRunner
 from slotwise.sources import read_source
 from slotwise.workload.writer import write_workload
 
@@ -118,6 +120,17 @@ def test_two_programs_keep_their_intermediate_files_apart(folder: Path) -> None:
     pair = [slotwise.mapreduce("wordcount", logs, folder / id, id=id) for id in ("a", "b")]
     assert slotwise.run(slotwise.phases(pair, id="both"), slots=2).failed == {}
     assert content(folder / "a") == content(folder / "b") != {}
+
+
+def test_lost_output_is_reported_by_the_phase_of_the_job() -> None:
+    """A task of a program knows only the phases of the program."""
+
+    def lose() -> None:
+        raise LostInputError("map", ((0, 1),), "place")
+
+    with pytest.raises(LostInputError) as lost:
+        PhasedRunner({"count": lose})("count")
+    assert (lost.value.phase, lost.value.outputs) == ("count.map", ((0, 1),))
 
 
 def test_a_history_knows_each_phase_as_a_job_of_its_own(folder: Path) -> None:
