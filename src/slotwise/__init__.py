@@ -68,11 +68,13 @@ if TYPE_CHECKING:
     from slotwise.workload.file import read_workload as read_workload
     from slotwise.workload.workload import CommandJob as CommandJob
     from slotwise.workload.workload import DataflowJob as DataflowJob
+    from slotwise.workload.workload import PhasedJob as PhasedJob
     from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
     from slotwise.workload.workload import Workload as Workload
     from slotwise.workload.workload import command as command
     from slotwise.workload.workload import mapreduce as mapreduce
+    from slotwise.workload.workload import phases as phases
 
 # Names are imported on first use: a worker process that runs a user's map does not need the
 # planner, and starts in a fraction of the time.
@@ -88,8 +90,10 @@ _NAMES = {
         "ProgramJob",
         "CommandJob",
         "DataflowJob",
+        "PhasedJob",
         "mapreduce",
         "command",
+        "phases",
         "Placement",
     ),
     "slotwise.workload.file": ("read_workload",),

@@ -14,7 +14,7 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,8 +27,15 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TasksDropped
 from slotwise.core.job import Job
 from slotwise.run_folder import state_folder, warn_of_state
-from slotwise.sources import Source
-from slotwise.workload.workload import CommandJob, Described, ProgramJob, Workload
+from slotwise.sources import Source, overwriting
+from slotwise.workload.workload import (
+    CommandJob,
+    Described,
+    PhasedJob,
+    ProgramJob,
+    Workload,
+    parts_of,
+)
 
 MadeFrom = Mapping[str, str]
 """What a job was made from: the digest of its command, and the version of each file."""
@@ -148,7 +155,7 @@ class DoneRecorder:
         """`known` is the record until now; `kept` are the tasks that do not run again."""
         self._record, self._workload, self._known = record, source.workload, known
         self._kept, self._has_begun = kept, False
-        self._written = _outputs(source.workload)
+        self._written = _outputs(source.workload.jobs, source.workload)
         self._entries = {
             entry.id: entry
             for entry in source.workload.jobs
@@ -223,7 +230,7 @@ class DoneRecorder:
 def verdicts(source: Source, known: Mapping[str, JobRecord]) -> list[Verdict]:
     """For each job, whether it must run, each after those that it waits for."""
     workload = source.workload
-    written = _outputs(workload)
+    written = _outputs(workload.jobs, workload)
     found: dict[str, Verdict] = {}
     place = {name: number for number, name in enumerate(known)}
     for entry in in_order([_described(one) for one in workload.jobs]):
@@ -263,10 +270,10 @@ def remaining(source: Source, found: Sequence[Verdict]) -> Source:
         if entry.id in done:
             continue
         left = replace(entry, after=entry.after - done, after_each=entry.after_each - done)
-        if isinstance(left, Described) and left.output:
-            left = replace(left, settings={**left.settings, "overwrite": True})
-        elif isinstance(left, Described) and left.id in kept:
-            left = replace(left, settings={**left.settings, "done": kept[left.id]})
+        if isinstance(left, Described):
+            left = overwriting(left)
+            if left.id in kept:
+                left = replace(left, settings={**left.settings, "done": kept[left.id]})
         jobs.append(left)
     return replace(source, workload=replace(source.workload, jobs=tuple(jobs)))
 
@@ -311,9 +318,9 @@ def _why(
             if not now.get(name):
                 change = "was removed"
             return f"{what} {_short(path, workload)} {change}"
-    output = _output(entry, workload)
-    if output and "://" not in output and not os.path.isdir(output):
-        return f"its output {_short(output, workload)} was removed"
+    for output in _outputs([entry], workload):
+        if "://" not in output and not os.path.isdir(output):
+            return f"its output {_short(output, workload)} was removed"
     return ""
 
 
@@ -337,6 +344,8 @@ def _stated(entry: Job | Described) -> Any:
     """What a description states of the work, as plain data."""
     if isinstance(entry, Job):
         return encode_job(entry)["phases"]
+    if isinstance(entry, PhasedJob):
+        return [[one.id, sorted(one.after), _stated(one)] for one in entry.phases]
     settings = {
         name: value
         for name, value in entry.settings.items()
@@ -367,6 +376,10 @@ def _digest(plain: Any) -> str:
 def _files(entry: Described, workload: Workload) -> Iterator[tuple[str, str]]:
     """The files that a job is made from, each with its kind."""
     folder = workload.folder
+    if isinstance(entry, PhasedJob):
+        for part in entry.phases:
+            yield from _files(part, workload)
+        return
     if isinstance(entry, CommandJob):
         cwd = os.path.join(folder, entry.settings.get("cwd") or "")
         for word in _words(entry.command):
@@ -431,14 +444,13 @@ def _version(path: str) -> str:
     return ""
 
 
-def _outputs(workload: Workload) -> list[str]:
-    """The folders that the jobs write to."""
-    found = [_output(entry, workload) for entry in workload.jobs]
-    return [folder for folder in found if folder]
+def _outputs(jobs: Iterable[Any], workload: Workload) -> list[str]:
+    """The folders that these jobs write to."""
+    parts = (one for entry in jobs if isinstance(entry, Described) for one in parts_of(entry))
+    return [folder for one in parts if (folder := _output(one.output, workload))]
 
 
-def _output(entry: Any, workload: Workload) -> str:
-    output = entry.output if isinstance(entry, Described) else ""
+def _output(output: object, workload: Workload) -> str:
     if not output or "://" in str(output):
         return str(output or "")
     return os.path.abspath(os.path.join(workload.folder, os.path.expanduser(str(output))))

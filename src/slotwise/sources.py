@@ -44,8 +44,10 @@ from slotwise.workload.workload import (
     PROPERTIES,
     CommandJob,
     DataflowJob,
+    PhasedJob,
     ProgramJob,
     Workload,
+    parts_of,
 )
 from slotwise.workload.workload import Described as Described
 
@@ -53,6 +55,9 @@ from slotwise.workload.workload import Described as Described
 
 Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
+
+Planned = ProgramJob | DataflowJob | PhasedJob
+"""A job whose input is examined before it begins."""
 
 
 Slots = int | Mapping[str, int]
@@ -95,7 +100,7 @@ class Source:
         check_path("history", history)
         jobs: Iterable[Any] = self.workload.jobs
         if overwrite:
-            jobs = [_overwriting(job) if isinstance(job, Described) else job for job in jobs]
+            jobs = [overwriting(job) if isinstance(job, Described) else job for job in jobs]
         if output_suffix:
             jobs = [_with_suffix(job, output_suffix) for job in jobs]
         asked = {"retry_delay": retry_delay, "time_limit": time_limit}
@@ -121,7 +126,7 @@ class Source:
         return tuple(self._job(entry, cluster) for entry in self.workload.jobs)
 
     def executions(
-        self, cluster: Cluster, outputs: Mapping[str, str] | None = None
+        self, cluster: Cluster, outputs: Mapping[str, Sequence[str]] | None = None
     ) -> list[Execution]:
         """The jobs as live backends run them on this cluster.
 
@@ -131,11 +136,11 @@ class Source:
         executions = [
             self._execution(one, cluster, outputs or {}) for one in self.workload.jobs
         ]
-        _check_outputs([one for one in executions if one.output])
+        _check_outputs([(one.job.id, path) for one in executions for path in one.outputs])
         return executions
 
     def _execution(
-        self, entry: Entry, cluster: Cluster, outputs: Mapping[str, str]
+        self, entry: Entry, cluster: Cluster, outputs: Mapping[str, Sequence[str]]
     ) -> Execution:
         """The execution of a job, with estimates of its work where known."""
 
@@ -145,26 +150,25 @@ class Source:
                 execution.expect(_expected(execution, self.rates))
             return execution
 
-        if isinstance(entry, ProgramJob | DataflowJob) and self._reads_output(entry, outputs):
+        if isinstance(entry, Planned) and self._reads_output(entry, outputs):
             return _deferred(entry, self.workload, plan)
         return plan()
 
-    def _reads_output(
-        self, entry: ProgramJob | DataflowJob, outputs: Mapping[str, str]
-    ) -> bool:
+    def _reads_output(self, entry: Planned, outputs: Mapping[str, Sequence[str]]) -> bool:
         """Whether a job may read what a job before it writes."""
         by_id = {_stated(one).id: one for one in self.workload.jobs}
-        names, found = list(entry.predecessors), dict[str, str]()
+        names, found = list(entry.predecessors), dict[str, Sequence[str]]()
         for name in names:  # It grows.
             before = by_id.get(name)
             if name in found or (before is None and name not in outputs):
                 continue
-            found[name] = outputs[name] if before is None else _folder(before, self.workload)
+            found[name] = outputs[name] if before is None else _folders(before, self.workload)
             names += () if before is None else _stated(before).predecessors
-        folders = [folder for folder in found.values() if folder]
+        folders = [folder for written in found.values() for folder in written]
         if isinstance(entry, DataflowJob):
             return bool(folders)
-        paths = [_folder(path, self.workload) for path in entry.inputs]
+        programs = [one for one in parts_of(entry) if isinstance(one, ProgramJob)]
+        paths = [_place(path, self.workload) for one in programs for path in one.inputs]
         return any(_is_within(path, folder) for path in paths for folder in folders)
 
     def unknown_hosts(self, cluster: Cluster, changes: Iterable[HostChange] = ()) -> str:
@@ -224,7 +228,7 @@ class Source:
             PhaseId(one.job.id, name)
             for one in map(self._inspected, programs)
             for name in one.sizes
-            if (one.program, name) not in self.rates.by_phase
+            if one.known_as(name) not in self.rates.by_phase
         ]
 
     def pools(self, cluster: Cluster) -> PoolTree:
@@ -274,7 +278,7 @@ class Source:
         if isinstance(entry, Execution):
             return entry
         # Nothing is written, so an output may exist.
-        return _planned(_overwriting(entry), self.workload, cluster)
+        return _planned(overwriting(entry), self.workload, cluster)
 
 
 WorkloadLike = Workload | str | Path | Entry | Iterable[Entry] | Source
@@ -383,8 +387,8 @@ def _stated(entry: Entry) -> Job | Described:
 def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
     """The hosts that a job states for each path of its input."""
     tables: list[Any] = []
-    if isinstance(entry, ProgramJob):
-        tables = [entry.settings.get("input_hosts")]
+    if isinstance(entry, ProgramJob | PhasedJob):
+        tables = [one.settings.get("input_hosts") for one in parts_of(entry)]
     elif isinstance(entry, DataflowJob):
         from slotwise.jobs.dataflow.loading import tables_of
 
@@ -397,7 +401,7 @@ def _tables(entry: Entry) -> Iterator[tuple[str, Sequence[str]]]:
 def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where known."""
     if execution.program:
-        job = rates.job(execution.job, execution.program, execution.sizes)
+        job = execution.estimated(rates)
         if execution.program.startswith(COMMAND_MARK):
             return job  # Jobs with the same command may still do different things.
         return replace(job, program=execution.program)
@@ -410,37 +414,40 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
         from slotwise.jobs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
-        if entry.settings.get("overwrite") and entry.output is not None:
-            check_overwritten(absolute(entry.output, workload.folder))
+        for one in parts_of(entry):
+            if one.settings.get("overwrite") and one.output is not None:
+                check_overwritten(absolute(one.output, workload.folder))
         return planned
     return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry
 
 
 def _deferred(
-    entry: ProgramJob | DataflowJob, workload: Workload, plan: Callable[[], Execution]
+    entry: Planned, workload: Workload, plan: Callable[[], Execution]
 ) -> DeferredExecution:
     """The job with a placeholder for its phases, and when to plan it."""
     is_program = isinstance(entry, ProgramJob)
-    slots = entry.settings.get("slots") or 1
+    slots = (isinstance(entry, ProgramJob) and entry.settings.get("slots")) or 1
     phase = Phase("map" if is_program else "run", Tasks(1), slots=slots)
     if is_program:
         phase = replace(phase, kind="map")
     about = {name: getattr(entry, name) for name in PROPERTIES}
-    return DeferredExecution(Job(entry.id, (phase,), **about), _folder(entry, workload), plan)
+    return DeferredExecution(Job(entry.id, (phase,), **about), _folders(entry, workload), plan)
 
 
-def _folder(entry: Entry | str, workload: Workload) -> str:
-    """The folder that a job writes to, or a path, without relative parts; empty without one."""
+def _folders(entry: Entry, workload: Workload) -> tuple[str, ...]:
+    """The folders that a job writes to, without relative parts."""
     if isinstance(entry, Job):
-        return ""
+        return ()
     if isinstance(entry, Execution):
-        return entry.output
-    output = entry if isinstance(entry, str) else entry.output
-    if not output:
-        return ""
+        return entry.outputs
+    return tuple(_place(one.output, workload) for one in parts_of(entry) if one.output)
+
+
+def _place(path: str, workload: Workload) -> str:
+    """A path without relative parts."""
     from slotwise.jobs.formats.files import absolute
 
-    return absolute(output, workload.folder).rstrip("/")
+    return absolute(path, workload.folder).rstrip("/")
 
 
 def _is_within(path: str, folder: str) -> bool:
@@ -456,6 +463,13 @@ def _without_copying(job: Job) -> Job:
 
 def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
     about = {name: getattr(entry, name) for name in PROPERTIES}
+    if isinstance(entry, PhasedJob):
+        from slotwise.jobs.phased import plan_phases
+
+        parts = {one.id: _part(entry, one, workload, cluster) for one in entry.phases}
+        return plan_phases(
+            entry.id, parts, {one.id: one.after for one in entry.phases}, **about
+        )
     about |= {"base_dir": workload.folder, **entry.settings}
     for name, least in ("slots_min", 0), ("slots_max", 1):
         share = share_of(f"job {entry.id!r}: {name}", about.get(name))
@@ -488,11 +502,40 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
         raise InputError(where + str(error).removeprefix(where)) from None
 
 
-def _overwriting(entry: Described) -> Described:
+def _part(
+    job: PhasedJob, part: CommandJob | ProgramJob, workload: Workload, cluster: Cluster | None
+) -> Execution:
+    """The execution of a phase that is a command or a program, in the name of its job."""
+    where = f"job {job.id!r}, phase {part.id!r}: "
+    apart = "make the program a job of its own, with `after`"
+    for path in part.inputs if isinstance(part, ProgramJob) else ():
+        for other in job.phases:
+            folder = _place(other.output, workload) if other.output else ""
+            if folder and other is not part and _is_within(_place(path, workload), folder):
+                raise InputError(
+                    f"{where}phase {other.id!r} writes its input {path!r}, which is examined"
+                    f" when the job begins; {apart}"
+                )
+    try:
+        return _planned(replace(part, id=job.id, after=frozenset()), workload, cluster)
+    except InputError as error:
+        text = str(error).removeprefix(f"job {job.id!r}: ")
+        hint = f"; if another phase writes it, {apart}" if text.startswith("input ") else ""
+        raise InputError(f"{where}{text}{hint}") from None
+
+
+def overwriting(entry: Described) -> Described:
+    """The job that replaces outputs which exist."""
+    if isinstance(entry, PhasedJob):
+        phases: Any = tuple(map(overwriting, entry.phases))
+        return replace(entry, phases=phases)
     return replace(entry, settings={**entry.settings, "overwrite": True})
 
 
 def _with_suffix(entry: Entry, suffix: str) -> Entry:
+    if isinstance(entry, PhasedJob):
+        phases: Any = tuple(_with_suffix(one, suffix) for one in entry.phases)
+        return replace(entry, phases=phases)
     if isinstance(entry, Job) or (isinstance(entry, Described) and entry.output is None):
         return entry
     if isinstance(entry, Described):
@@ -503,15 +546,23 @@ def _with_suffix(entry: Entry, suffix: str) -> Entry:
     )
 
 
-def _check_outputs(writers: Sequence[Execution]) -> None:
-    """Raise InputError for outputs that cannot be written, and for nested or equal ones."""
+def _check_outputs(writers: Sequence[tuple[str, str]]) -> None:
+    """Raise InputError for outputs that cannot be written, and for nested or equal ones.
+
+    Each output is given with the job that writes it.
+    """
     if writers:
         from slotwise.jobs.commit import check_writable
 
-        for writer in writers:
-            check_writable(writer)
-    places = sorted((*_real(writer.output).split("/"), "", writer.job.id) for writer in writers)
+        for job, output in writers:
+            check_writable(job, output)
+    places = sorted((*_real(output).split("/"), "", job) for job, output in writers)
     for (*outer, _, one), (*inner, _, other) in pairwise(places):
+        if inner[: len(outer)] == outer and one == other:
+            raise InputError(
+                f"job {one!r}: two phases write to the same output {'/'.join(inner)!r}, or one"
+                " into the other's; give each one of its own"
+            )
         if inner[: len(outer)] == outer:
             raise InputError(
                 f"jobs {one!r} and {other!r} write to the same output {'/'.join(inner)!r}, or"

@@ -97,6 +97,27 @@ def test_show_draws_jobs_that_wait_for_others(slotwise: Show, folder: Path) -> N
     assert {"top", "left", "right", "end"} <= set(texts)
 
 
+def test_show_draws_phases_that_are_commands(slotwise: Show, folder: Path) -> None:
+    """Below their job, each after those that it waits for."""
+    (folder / "nightly.yaml").write_text(
+        "slotwise: 1\njobs:\n"
+        "  - id: nightly\n"
+        "    phases:\n"
+        "      - {name: mail, command: date, after: [count]}\n"
+        "      - {name: count, program: wordcount, inputs: x, output: y}\n"
+    )
+    assert slotwise("show", "nightly.yaml").stdout.splitlines() == [
+        "nightly   2 phases",
+        "  count   program wordcount",
+        "    mail  1 task             after count",
+    ]
+    (shown,) = json.loads(slotwise("show", "nightly.yaml", "--json").stdout)["jobs"]
+    assert [(one["id"], one["after"]) for one in shown["phases"]] == [
+        ("count", []),
+        ("mail", ["count"]),
+    ]
+
+
 def test_show_prints_json(slotwise: Show, app: Path) -> None:
     """An object for each dataflow of a workload file."""
     done = slotwise("show", "dataflows.yaml", "--json")

@@ -27,6 +27,10 @@ class Runs(NamedTuple):
     program: str
     sizes: Mapping[str, Sizes]
 
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The names of a phase in histories."""
+        return self.program, phase
+
 
 PROGRAMS = {"j": Runs("wc", {"map": (100, 200), "reduce": 50})}
 MAP, REDUCE, COPY = (PhaseId("j", name) for name in ("map", "reduce", "reduce-copy"))

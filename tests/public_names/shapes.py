@@ -69,9 +69,10 @@ def schema(root: Mapping[str, Any]) -> list[str]:
 
     def choices(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         node = resolved(node)
-        if "anyOf" not in node:
+        several = node.get("anyOf") or node.get("oneOf")
+        if several is None:
             return [node]
-        return [choice for one in node["anyOf"] for choice in choices(one)]
+        return [choice for one in several for choice in choices(one)]
 
     def kind(node: Mapping[str, Any]) -> str:
         limits = [f"{name} {json.dumps(node[name])}" for name in CONSTRAINTS if name in node]

@@ -78,8 +78,8 @@ class Executing:
     now      the clock of the backend
     report   is called with each event
     wake     ends the wait of the backend, from any thread, so that it calls `finish_commits`
-    forget   is called with the key of a runner that is not needed any more, and the name of the
-             folder of its job on hosts with their own folders
+    forget   is called with the key of a runner that is not needed any more, and the names of
+             the folders of its job on hosts with their own folders
     logs     where the output of attempts is kept, or None
     """
 
@@ -88,7 +88,7 @@ class Executing:
         now: Callable[[], float],
         report: Callable[[Event], None],
         wake: Callable[[], None],
-        forget: Callable[[str, str], None],
+        forget: Callable[[str, tuple[str, ...]], None],
         logs: AttemptLogs | None = None,
     ) -> None:
         self._logs = logs
@@ -419,7 +419,7 @@ class Executing:
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
         live.begun[name][task] = DONE + launch.attempt
-        if live.folder:
+        if live.folders:
             live.places[name, task] = launch.host
         live.kept.pop((name, task), None)
         self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
@@ -441,7 +441,7 @@ class Executing:
         job = live.execution.job.id
         del self._jobs[job]
         if live.runner_key == job:
-            self._forget_runner(job, live.folder)
+            self._forget_runner(job, live.folders)
 
 
 def _with_output(reason: str, output: AttemptOutput) -> str:
@@ -479,7 +479,7 @@ class LiveJob:
     kept     the values kept by stopped attempts of tasks that are not done, by phase and number
     open     the number of phases that may still get tasks
     broken   for each broken gang, its last attempt that does not count
-    folder   the name of its folder on each host with its own; empty if it needs none
+    folders  the names of its folders on each host with its own
     writes   whether it has an output, which is committed in a thread
     places   the host that stores the output of each done task, by phase and number
     later    during the commit of the output, the attempts to discard afterwards; else None
@@ -494,7 +494,7 @@ class LiveJob:
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
     open: int = 0
     broken: dict[str, int] = field(default_factory=dict)
-    folder: str = ""
+    folders: tuple[str, ...] = ()
     writes: bool = False
     places: dict[tuple[str, int], str] = field(default_factory=dict)
     later: list[Launch] | None = None
@@ -511,8 +511,8 @@ class LiveJob:
             begun,
             execution.runner_key,
             open=still_open,
-            folder=execution.folder,
-            writes=bool(execution.output),
+            folders=execution.folders,
+            writes=bool(execution.outputs),
         )
 
     @property

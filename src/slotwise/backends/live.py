@@ -184,8 +184,8 @@ class LiveBackend(ABC):
                 events, self._events = self._events, []
                 return events
 
-    def _forget(self, key: str, folder: str) -> None:
-        """Drop the runner of a job that is over, and remove its folder on hosts."""
+    def _forget(self, key: str, folders: tuple[str, ...]) -> None:
+        """Drop the runner of a job that is over, and remove its folders on hosts."""
         self._workers.forget(key)
 
     def _take_arrivals(self, now: float) -> None:

@@ -22,7 +22,7 @@ from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
 from slotwise.run_folder import RunFolder
 from slotwise.sources import read_source
-from slotwise.workload.workload import DataflowJob, Described
+from slotwise.workload.workload import DataflowJob, Described, PhasedJob
 
 if TYPE_CHECKING:
     from slotwise.jobs.dataflow.stages import StagedGraph
@@ -300,11 +300,12 @@ def show_dataflow(
 
 
 def _dependent_jobs(what: str) -> list[Job | Described]:
-    """The jobs of a workload file if some of them wait for others; otherwise none."""
+    """The jobs of a workload file if some of them or their phases wait; otherwise none."""
     if not what.endswith((".yaml", ".yml", ".json")):
         return []
     jobs = read_source(what, is_live=True).workload.jobs
-    return list(jobs) if any(job.predecessors for job in jobs) else []
+    is_drawn = any(job.predecessors or isinstance(job, PhasedJob) for job in jobs)
+    return list(jobs) if is_drawn else []
 
 
 def _show_workflow(

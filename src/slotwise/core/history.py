@@ -303,6 +303,10 @@ class Recorded(Protocol):
         """The bytes of its tasks, by phase."""
         ...
 
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The program and the phase by which histories know the tasks of a phase."""
+        ...
+
 
 AttemptKey = tuple[PhaseId, int, int]
 
@@ -380,7 +384,8 @@ class HistoryWriter:
                 # Waits, measured separately, may exceed the whole by rounding.
                 seconds = max(0.0, event.seconds)
                 speed = self._speeds[host]
-                yield Observation(runs.program, phase.phase, size, host, speed, seconds)
+                known = runs.known_as(phase.phase)
+                yield Observation(*known, size, host, speed, seconds)
 
     def _write_often(self) -> None:
         while not self._is_over.wait(WRITE_SECONDS):

@@ -27,7 +27,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from slotwise.core.errors import InputError
-from slotwise.jobs.execution import Execution
 from slotwise.jobs.formats.files import (
     absolute,
     as_os_errors,
@@ -471,15 +470,15 @@ class Layout:
 # Checks before a run whether several processes can write to an output.
 
 
-def check_writable(job: Execution) -> None:
-    """Raise InputError for an output that tasks could not write.
+def check_writable(job: str, output: str) -> None:
+    """Raise InputError for an output of a job that tasks could not write.
 
     Some causes, such as a full disk, are found only when they write.
     """
-    fs, path = file_system(job.output, "output")
+    fs, path = file_system(output, "output")
     reason = _local_obstacle(path) if isinstance(fs, LocalFileSystem) else _obstacle(fs)
     if reason:
-        raise InputError(f"job {job.job.id!r}: output {job.output!r} {reason}")
+        raise InputError(f"job {job!r}: output {output!r} {reason}")
 
 
 def _obstacle(fs: Any) -> str:

@@ -16,10 +16,12 @@ class DeferredExecution(Execution):
     it fails for that reason.
     """
 
-    def __init__(self, job: Job, output: str, plan: Callable[[], Execution]) -> None:
+    def __init__(
+        self, job: Job, outputs: tuple[str, ...], plan: Callable[[], Execution]
+    ) -> None:
         """`plan` returns the execution of the job. It may raise InputError."""
         self.job = job
-        self._output, self._plan = output, plan
+        self._outputs, self._plan = outputs, plan
         self._planned: Execution | None = None
         self._obstacle = "its input was not examined"
 
@@ -39,13 +41,18 @@ class DeferredExecution(Execution):
 
     @property
     def output(self) -> str:
-        """The folder that the job will write to."""
-        return self._output if self._planned is None else self._planned.output
+        """The folder that the job writes to, once it is planned."""
+        return "" if self._planned is None else self._planned.output
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The folders that the job will write to."""
+        return self._outputs
 
     @property
     def result(self) -> object:
-        """The result of the job."""
-        return super().result if self._planned is None else self._planned.result
+        """The result of the job, once it is planned."""
+        return None if self._planned is None else self._planned.result
 
     @property
     def program(self) -> str:
@@ -56,6 +63,11 @@ class DeferredExecution(Execution):
     def sizes(self) -> Mapping[str, Sizes]:
         """The bytes of the tasks once they are known."""
         return {} if self._planned is None else self._planned.sizes
+
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The names of a phase in histories, once it is planned."""
+        own = super().known_as(phase)
+        return own if self._planned is None else self._planned.known_as(phase)
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Raise InputChanged: further attempts would fail, too."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from slotwise.core.rates import Rates
+
 
 class Execution(ABC):
     """One job on a live backend: the code of its tasks, and the handling of their results.
@@ -59,6 +61,11 @@ class Execution(ABC):
         return ""
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """All folders that it writes to; of most jobs, `output` if there is one."""
+        return (self.output,) if self.output else ()
+
+    @property
     def result(self) -> object:
         """The result of the job in a session: the place of its output by default, or None."""
         return self.output or None
@@ -69,6 +76,11 @@ class Execution(ABC):
         return ""
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """The names of all its folders on each such host; of most jobs, `folder`."""
+        return (self.folder,) if self.folder else ()
+
+    @property
     def program(self) -> str:
         """The name of the program in other runs; empty if it says nothing about durations."""
         return ""
@@ -77,6 +89,14 @@ class Execution(ABC):
     def sizes(self) -> Mapping[str, Sizes]:
         """The bytes of the tasks of a program, for each phase in which they are known."""
         return {}
+
+    def known_as(self, phase: str) -> tuple[str, str]:
+        """The program and the phase by which histories know the tasks of a phase."""
+        return self.program, phase
+
+    def estimated(self, rates: Rates) -> Job:
+        """The job with estimates of the work of its tasks where `rates` have them."""
+        return rates.job(self.job, self.program, self.sizes)
 
     def expect(self, job: Job) -> None:
         """Replace the job by one that differs only in its estimates of work."""

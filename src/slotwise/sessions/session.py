@@ -295,7 +295,7 @@ class Session:
         cluster = intake.state.cluster
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
             warn_user(f"{wrong}: no task is near that input")
-        outputs = {name: one.output for name, (_, one) in list(intake.jobs.items())}
+        outputs = {name: one.outputs for name, (_, one) in list(intake.jobs.items())}
         (execution,) = source.executions(cluster, outputs)
         return intake.run(execution, waited)
 

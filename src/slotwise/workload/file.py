@@ -41,8 +41,10 @@ from slotwise.workload.schema import (
     InputHosts,
     JobEntry,
     ObjectiveEntry,
+    PartEntry,
     PhaseEntry,
     PoolEntry,
+    WorkEntry,
     WorkloadEntry,
 )
 from slotwise.workload.text import (
@@ -60,6 +62,8 @@ from slotwise.workload.workload import (
     CommandJob,
     DataflowJob,
     Described,
+    Part,
+    PhasedJob,
     Placement,
     ProgramJob,
     Workload,
@@ -203,7 +207,10 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
             )
         for place_of, phase in enumerate(job.phases or []):
             where = ("jobs", number, "phases", place_of)
-            yield from _phase_faults(phase, where, names)
+            if isinstance(phase, PartEntry):
+                yield from _host_faults(phase.input_hosts, where, names)
+            else:
+                yield from _phase_faults(phase, where, names)
         yield from _host_faults(job.input_hosts, ("jobs", number), names)
         nodes = (job.dataflow and job.dataflow.nodes) or []
         for place_of, node in enumerate(nodes):
@@ -285,6 +292,7 @@ def build(
         phases = tuple(
             _at((*where, "phases", at), lines, lambda one=one: _phase(one, served, block_bytes))
             for at, one in enumerate(job.phases or ())
+            if isinstance(one, PhaseEntry)
         )
         made = _at(where, lines, lambda job=job, phases=phases: _job(job, phases, served))
         jobs.append(made)
@@ -419,6 +427,12 @@ def _job(
 ) -> Job | Described:
     if phases:
         return Job(phases=phases, **_properties(entry))
+    parts = [one for one in entry.phases or () if isinstance(one, PartEntry)]
+    if cluster is not None and any(one.command is not None for one in (entry, *parts)):
+        cluster.slot_kind(ANY_KIND)
+    if parts:
+        made = (_part_of(one, {"id": one.name, "after": frozenset(one.after)}) for one in parts)
+        return PhasedJob(phases=tuple(made), **_properties(entry))
     if entry.dataflow is not None:
         given = {key: getattr(entry, key) for key in DATAFLOW_KEYS}
         given = {key: value for key, value in given.items() if value is not None}
@@ -428,17 +442,20 @@ def _job(
         return DataflowJob(
             flow=flow, output=given.pop("output"), settings=given, **_properties(entry)
         )
+    return _part_of(entry, _properties(entry))
+
+
+def _part_of(entry: WorkEntry, properties: dict[str, Any]) -> Part:
+    """The command or the program of a job or a phase."""
     keys = PROGRAM_KEYS if entry.command is None else COMMAND_KEYS
     given = {key: getattr(entry, key) for key in keys if getattr(entry, key) is not None}
     if entry.command is not None:
-        if cluster is not None:
-            cluster.slot_kind(ANY_KIND)
         command = entry.command if isinstance(entry.command, str) else tuple(entry.command)
         return CommandJob(
             command=command,
             output=given.pop("output", None),
             settings=given,
-            **_properties(entry),
+            **properties,
         )
     inputs = given.pop("inputs", [])
     return ProgramJob(
@@ -446,7 +463,7 @@ def _job(
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
         output=given.pop("output"),
         settings=given,
-        **_properties(entry),
+        **properties,
     )
 
 

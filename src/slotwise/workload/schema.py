@@ -11,7 +11,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -370,27 +372,11 @@ Priority = Literal["very_high", "high", "normal", "low", "very_low"]
 assert set(get_args(Priority)) == set(PRIORITIES), "the schema lists all priorities"
 
 
-class JobEntry(Entry):
-    """A job: phases, a program with its input and output, a command, or a dataflow."""
+class WorkEntry(Entry):
+    """What a job or a phase runs: a program with its input and output, or a command."""
 
-    id: Name
-    arrival: Arrival = 0.0
-    pool: Name = "default"
-    weight: Positive = 1.0
-    deadline: Due | None = None
-    steps: list[tuple[Due, Cost]] = Field(default_factory=list)
-    penalty: str | None = None
-    priority: Priority = "normal"
-    after: list[Name] = Field(default_factory=list)
-    after_each: list[Name] = Field(default_factory=list)
-    after_failed: AfterFailed = "cancel"
-    attempts: Attempts | None = None
-    retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
-    time_limit: Annotated[TimeLimit, _with(duration)] | None = None
-    phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None
-    dataflow: DataflowEntry | None = None
     tasks: Annotated[int, Field(ge=1, le=MAX_COMMANDS)] | None = None
     env: dict[Variable, Word] | None = None
     cwd: Place | None = None
@@ -409,6 +395,66 @@ class JobEntry(Entry):
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
     no_retry: list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind_of_work(self) -> Self:
+        stated = [key for key in KEYS_OF if getattr(self, key, None) is not None]
+        kind, *others = stated or [""]
+        if not kind:
+            raise ValueError("expected either phases or a program or a command or a dataflow")
+        if others:
+            one = kind if kind == "phases" else f"a {kind}"
+            raise ValueError(f"expected either {one} or a {others[0]}")
+        foreign = {key: one for one, keys in KEYS_OF.items() for key in keys}
+        for key, one in foreign.items():
+            if key not in KEYS_OF[kind] and getattr(self, key) is not None:
+                where = "phases" if isinstance(self, PartEntry) else "jobs"
+                raise ValueError(f"{key} is for {where} with a {one}, not {kind}; remove it")
+        if kind in ("program", "dataflow") and self.output is None:
+            raise ValueError(f"a {kind} needs an output; name a folder")
+        if self.output is None and self.overwrite is not None:
+            raise ValueError("overwrite is for a command with an output; remove it")
+        return self
+
+
+class PartEntry(WorkEntry):
+    """A phase that is a program or a command."""
+
+    name: Name
+    after: list[Name] = Field(default_factory=list)
+
+
+def _kind_of_phase(value: Any) -> str:
+    is_part = isinstance(value, Mapping) and ("command" in value or "program" in value)
+    return "(part)" if is_part or isinstance(value, PartEntry) else "(work)"
+
+
+AnyPhaseEntry = Annotated[
+    Annotated[PhaseEntry, Tag("(work)")] | Annotated[PartEntry, Tag("(part)")],
+    Discriminator(_kind_of_phase),
+]
+"""A phase of stated work, or one that is a program or a command."""
+
+
+class JobEntry(WorkEntry):
+    """A job: phases, a program with its input and output, a command, or a dataflow."""
+
+    id: Name
+    arrival: Arrival = 0.0
+    pool: Name = "default"
+    weight: Positive = 1.0
+    deadline: Due | None = None
+    steps: list[tuple[Due, Cost]] = Field(default_factory=list)
+    penalty: str | None = None
+    priority: Priority = "normal"
+    after: list[Name] = Field(default_factory=list)
+    after_each: list[Name] = Field(default_factory=list)
+    after_failed: AfterFailed = "cancel"
+    attempts: Attempts | None = None
+    retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
+    time_limit: Annotated[TimeLimit, _with(duration)] | None = None
+    phases: Annotated[list[AnyPhaseEntry], Field(min_length=1)] | None = None
+    dataflow: DataflowEntry | None = None
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -434,21 +480,13 @@ class JobEntry(Entry):
         return None if value is None else known_penalty(value)
 
     @model_validator(mode="after")
-    def _one_kind_of_work(self) -> Self:
-        (kind, *others) = [key for key in KEYS_OF if getattr(self, key) is not None] or [""]
-        if not kind:
-            raise ValueError("expected either phases or a program or a command or a dataflow")
-        if others:
-            one = kind if kind == "phases" else f"a {kind}"
-            raise ValueError(f"expected either {one} or a {others[0]}")
-        foreign = {key: one for one, keys in KEYS_OF.items() for key in keys}
-        for key, one in foreign.items():
-            if key not in KEYS_OF[kind] and getattr(self, key) is not None:
-                raise ValueError(f"{key} is for jobs with a {one}, not {kind}; remove it")
-        if kind in ("program", "dataflow") and self.output is None:
-            raise ValueError(f"a {kind} needs an output; name a folder")
-        if self.output is None and self.overwrite is not None:
-            raise ValueError("overwrite is for a command with an output; remove it")
+    def _one_kind_of_phases(self) -> Self:
+        kinds = {type(phase) for phase in self.phases or ()}
+        if len(kinds) > 1:
+            raise ValueError(
+                "phases of stated work do not mix with commands and programs; give each phase a"
+                " command or a program, or make them jobs of their own, with `after`"
+            )
         return self
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any, get_args
@@ -171,11 +171,11 @@ def real_path(steps: Path, data: Any, is_missing: bool = False) -> Path:
     not in the file.
     """
     path: list[str | int] = []
-    for step in steps:
+    for number, step in enumerate(steps, 1):
         is_mapping = isinstance(data, dict)
         if is_mapping and step not in data and isinstance(step, int) and step < len(data):
             step = list(data)[step]
-        if is_mapping and (step in data or is_missing):
+        if is_mapping and (step in data or (is_missing and number == len(steps))):
             path.append(step)
             data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int) and step < len(data):
@@ -240,10 +240,13 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
     kind, value = fault["type"], _at(path, data)
     keys = [step for step in path if isinstance(step, str)]
     if kind == "extra_forbidden":
-        return _unknown_key(str(path[-1]), _keys_at(keys[:-1], model))
+        known = _keys_at(keys[:-1], model)
+        if path[-1] in known:
+            return f"{path[-1]} is not for this kind of phase; remove it"
+        return _unknown_key(str(path[-1]), known)
     if kind == "model_type":
-        known = ", ".join(_keys_at(keys, model))
-        return f"expected keys and values, in braces {{ }}; known keys: {known}"
+        names = ", ".join(_keys_at(keys, model))
+        return f"expected keys and values, in braces {{ }}; known keys: {names}"
     if kind == "string_type":
         scalar = isinstance(value, bool | int | float)
         return "expected a string, in quotes" if scalar else "expected a string"
@@ -290,17 +293,20 @@ def _unknown_key(key: str, known: Sequence[str]) -> str:
 
 def _keys_at(steps: Sequence[str], model: type[BaseModel]) -> list[str]:
     """The keys that the schema allows below these keys."""
+    models = [model]
     for step in steps:
-        if step in model.model_fields:
-            model = _model_in(model.model_fields[step].annotation) or model
-    return [field.alias or name for name, field in model.model_fields.items()]
+        if step in models[0].model_fields:
+            models = list(_models_in(models[0].model_fields[step].annotation)) or models
+    found: dict[str, None] = {}
+    for one in models:
+        own = [name for name in one.model_fields if name in one.__annotations__]
+        names = [*own, *one.model_fields]
+        found |= dict.fromkeys(one.model_fields[name].alias or name for name in names)
+    return list(found)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
+        yield annotation
     for argument in get_args(annotation):
-        found = _model_in(argument)
-        if found:
-            return found
-    return None
+        yield from _models_in(argument)

@@ -21,7 +21,7 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.events import HostAdded, HostChange
-from slotwise.core.job import AfterFailed, Bytes, Job, Shuffle, names_of
+from slotwise.core.job import AfterFailed, Bytes, Job, Phase, Shuffle, Tasks, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
 from slotwise.core.pools import Pool, Preemption, check_kinds, pools_of
@@ -178,6 +178,38 @@ class DataflowJob(JobProperties):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+Part = CommandJob | ProgramJob
+"""What a phase of a `PhasedJob` may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhasedJob(JobProperties):
+    """A job whose phases are commands and programs, which may wait for each other.
+
+    The id of each is the name of the phase, and its `after` names phases. Raises InputError for
+    other properties of a phase, and for dependencies that a job cannot have.
+    """
+
+    id: str
+    phases: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        defaults = JobProperties()
+        for part in self.phases:
+            check_type(f"job {self.id!r}: a phase", part, Part, PARTS_REMEDY)
+            for name in PROPERTIES:
+                if name != "after" and getattr(part, name) != getattr(defaults, name):
+                    raise InputError(
+                        f"job {self.id!r}, phase {part.id!r}: {name} is not for a phase; state"
+                        " it for the job"
+                    )
+        # The rules of names and dependencies are those of any job.
+        Job(self.id, tuple(Phase(one.id, Tasks(1), after=one.after) for one in self.phases))
+
+
+PARTS_REMEDY = "expected slotwise.command(...) or slotwise.mapreduce(...)"
+
+
 Replicas = Annotated[int, Limits(1, inf, "expected a whole number >= 1", whole=True)]
 
 
@@ -201,8 +233,13 @@ class Placement:
 USUAL_KINDS = ("map", "reduce", "copy")
 """The kinds of the phases of programs."""
 
-Described = ProgramJob | CommandJob | DataflowJob
+Described = ProgramJob | CommandJob | DataflowJob | PhasedJob
 """A job that is described by what it runs, with its output; phases are determined later."""
+
+
+def parts_of(entry: Described) -> tuple[ProgramJob | CommandJob | DataflowJob, ...]:
+    """The phases of a job of commands and programs; any other job itself."""
+    return entry.phases if isinstance(entry, PhasedJob) else (entry,)
 
 
 @dataclass(frozen=True)
@@ -369,6 +406,18 @@ def command(
         },
         **properties_of("command", id, properties),
     )
+
+
+def phases(parts: Iterable[Part], *, id: str, **properties: Unpack[Properties]) -> PhasedJob:
+    """Describe a job whose phases are commands and programs: one deadline, one response time.
+
+    `parts` are `slotwise.command(...)` and `slotwise.mapreduce(...)`. The id of each is the
+    name of the phase, and its `after` names the phases before it. `properties` are the fields
+    of `JobProperties`, for the whole job. Raises InputError for a part that states others.
+    """
+    if not isinstance(parts, Iterable):
+        raise InputError(f"job {id!r}: parts is {shown(parts)}; expected a list of parts")
+    return PhasedJob(id=id, phases=tuple(parts), **properties_of("phases", id, properties))
 
 
 def _paths(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:

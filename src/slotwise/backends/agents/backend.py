@@ -120,9 +120,9 @@ class AgentsBackend(LiveBackend):
         remedy = lacking(error_line(reason), host)
         return f"on host {host}: {reason}" + (f"; {remedy}" if remedy else "")
 
-    def _forget(self, key: str, folder: str) -> None:
-        super()._forget(key, folder)
-        if folder:
+    def _forget(self, key: str, folders: tuple[str, ...]) -> None:
+        super()._forget(key, folders)
+        for folder in folders:
             self._agents.clean(folder)
 
     def _remove(self, host: str, why: str = "was removed") -> None:

@@ -9,7 +9,7 @@ from slotwise.core.dependencies import in_order
 from slotwise.core.job import Job
 from slotwise.insight.report.dataflow.layout import laid_out, single
 from slotwise.insight.report.dataflow.svg import svg_of_drawing
-from slotwise.workload.workload import CommandJob, Described, ProgramJob
+from slotwise.workload.workload import CommandJob, Described, PhasedJob, ProgramJob
 
 Stated = Job | Described
 """A job in the form in which it is stated."""
@@ -17,14 +17,21 @@ Stated = Job | Described
 
 def workflow_lines(jobs: Sequence[Stated]) -> Iterator[str]:
     """Yield a line for each job, after those that it waits for, indented by its level."""
-    rows = [(2 * level * " " + job.id, _size(job), _waits(job)) for job, level in _levels(jobs)]
+    rows = list(_rows(jobs, 0))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, size, waits in rows:
         yield f"{name:{widths[0]}}  {size:{widths[1]}}  {waits}".rstrip()
 
 
+def _rows(jobs: Sequence[Stated], outer: int) -> Iterator[tuple[str, str, str]]:
+    for job, level in _levels(jobs):
+        yield 2 * (outer + level) * " " + job.id, _size(job), _waits(job)
+        if isinstance(job, PhasedJob):
+            yield from _rows(job.phases, outer + level + 1)
+
+
 def workflow_plain(jobs: Sequence[Stated]) -> list[dict[str, Any]]:
-    """The jobs and what they wait for, as data for JSON."""
+    """The jobs and what they wait for, as data for JSON; with phases that are commands."""
     return [
         {
             "id": job.id,
@@ -34,6 +41,7 @@ def workflow_plain(jobs: Sequence[Stated]) -> list[dict[str, Any]]:
             "after_failed": job.after_failed,
             "level": level,
         }
+        | ({"phases": workflow_plain(job.phases)} if isinstance(job, PhasedJob) else {})
         for job, level in _levels(jobs)
     ]
 
@@ -69,6 +77,8 @@ def _tasks(job: Stated) -> int | None:
 def _size(job: Stated) -> str:
     if isinstance(job, ProgramJob):
         return f"program {job.program}" if isinstance(job.program, str) else "program"
+    if isinstance(job, PhasedJob):
+        return f"{len(job.phases)} phase{'s' * (len(job.phases) > 1)}"
     tasks = _tasks(job)
     return "dataflow" if tasks is None else f"{tasks} task{'s' * (tasks > 1)}"
 
