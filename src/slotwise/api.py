@@ -8,7 +8,7 @@ starts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
@@ -26,7 +26,14 @@ from slotwise.core.loop import Record
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunStopped
-from slotwise.resume import DoneRecord, DoneRecorder, MadeFrom, remaining, verdicts
+from slotwise.resume import (
+    DoneRecord,
+    DoneRecorder,
+    KeptStage,
+    MadeFrom,
+    remaining,
+    verdicts,
+)
 from slotwise.running import (
     Options,
     RunOptions,
@@ -45,6 +52,7 @@ from slotwise.sources import (
     processors,
     read_source,
 )
+from slotwise.workload.workload import ProgramJob
 
 if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.attempt_logs import AttemptLogs
@@ -52,6 +60,7 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.intervals import JobExplained, WorstWaits
     from slotwise.insight.replay import Replay
+    from slotwise.stages import Stages
 
 
 def simulate(
@@ -177,7 +186,7 @@ def run(
     given = RunOptions.of(options)
     given.check_files(history)
     source = _source(workload, given, existing(history), is_live=True)
-    source, recorders = _resumed(source, resume, given)
+    source, recorders, stages = _resumed(source, resume, given, is_local=dask is None)
     if dask is not None:
         if slots is not None or emulate_hosts:
             raise InputError(
@@ -193,14 +202,26 @@ def run(
             f" {option_name('dask')}, too"
         )
     cluster = _live_cluster(source, slots, emulate_hosts)
-    with source.locating():
-        return _run(source, scheduler, cluster, emulate_hosts, history, given, more=recorders)
+    with source.locating(), closing(stages) if stages is not None else nullcontext():
+        return _run(
+            source,
+            scheduler,
+            cluster,
+            emulate_hosts,
+            history,
+            given,
+            more=recorders,
+            stages=stages,
+        )
 
 
 def _resumed(
-    source: Source, resume: bool | str | Path, options: RunOptions
-) -> tuple[Source, list[Record]]:
-    """What is left to run, and the record of what is completed, if there is one."""
+    source: Source, resume: bool | str | Path, options: RunOptions, *, is_local: bool
+) -> tuple[Source, list[Record], Stages | None]:
+    """What is left to run, and the records of what is completed, if there are any.
+
+    Stages are kept only of local runs.
+    """
     if not isinstance(resume, bool):
         check_file("resume", resume)
     elif resume and not source.file:
@@ -210,14 +231,22 @@ def _resumed(
         )
     place = source.file if isinstance(resume, bool) else resume
     if not place or (not resume and options.keep is False):
-        return source, []
-    record, done = DoneRecord(place), dict[str, MadeFrom]()
+        return source, [], None
+    record, done, kept = DoneRecord(place), dict[str, MadeFrom](), dict[str, KeptStage]()
+    full = source
     if resume:
         done = record.read()
-        found = verdicts(source, done)
+        found = verdicts(source, done, record.kept() if is_local else None)
         done = {one.job: done[one.job] for one in found if not one.must_run}
+        kept = {one.job: one.kept for one in found if one.kept is not None}
         source = remaining(source, found)
-    return source, [DoneRecorder(record, source, done)]
+    recorder = DoneRecorder(record, source, done, kept)
+    if not is_local or not any(isinstance(job, ProgramJob) for job in source.workload.jobs):
+        return source, [recorder], None
+    from slotwise.stages import Stages
+
+    stages = Stages(record, full.workload, kept)
+    return replace(source, stages=stages), [recorder], stages
 
 
 def _run_on_dask(
@@ -285,6 +314,7 @@ def _run(
     options: RunOptions,
     backend: Callable[[Sequence[Execution], AttemptLogs | None], LiveBackend] | None = None,
     more: Sequence[Record] = (),
+    stages: Stages | None = None,
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
@@ -317,7 +347,13 @@ def _run(
         return spec.run(lambda logs: backend(executions, logs), more)
     slots = sum(cluster.capacity.values())
     with enter(slots, processors(), warn_user, reports=True):
-        return spec.run(lambda logs: LocalBackend(executions, cluster, logs=logs), more)
+
+        def local(logs: AttemptLogs | None) -> LocalBackend:
+            if stages is not None and logs is not None:
+                stages.begin(logs.folder.parent)
+            return LocalBackend(executions, cluster, logs=logs)
+
+        return spec.run(local, more)
 
 
 def compare(

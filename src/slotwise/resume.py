@@ -16,17 +16,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from slotwise import __version__
 from slotwise.core.codec import encode_job
 from slotwise.core.decisions import Decision, Launch
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished
 from slotwise.core.job import Job
+from slotwise.jobs.work_folder import remove_kept
 from slotwise.run_folder import state_folder, warn_of_state
 from slotwise.sources import Source
 from slotwise.workload.workload import CommandJob, Described, ProgramJob, Workload
+
+if TYPE_CHECKING:
+    from slotwise.jobs.mapreduce.kept import KeptMaps
 
 MadeFrom = Mapping[str, str]
 """What a job was made from: the digest of its command, and the version of each file."""
@@ -66,6 +71,16 @@ class Verdict:
     job: str
     must_run: bool
     why: str
+    kept: KeptStage | None = None
+    """What is not done again of a job that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStage:
+    """The maps of a job that did not complete, and what they were made from."""
+
+    made_from: MadeFrom
+    maps: KeptMaps
 
 
 class DoneRecord:
@@ -87,9 +102,33 @@ class DoneRecord:
                     found[plain["job"]] = {str(key): str(made[key]) for key in made}
         return found
 
-    def rewrite(self, jobs: Mapping[str, MadeFrom]) -> None:
-        """Replace the record by these completed jobs."""
+    def kept(self) -> dict[str, KeptStage]:
+        """The maps of each job that did not complete. Damaged lines are left out."""
+        found: dict[str, KeptStage] = {}
+        with suppress(OSError), self.path.open(encoding="utf-8") as lines:
+            for line in lines:
+                with suppress(ValueError, TypeError, KeyError, AttributeError):
+                    plain = json.loads(line)
+                    if "kept" not in plain:
+                        found.pop(plain["job"], None)
+                        continue
+                    from slotwise.jobs.mapreduce.kept import KeptMaps  # Slow to load.
+
+                    made = {str(key): str(one) for key, one in plain["from"].items()}
+                    found[str(plain["kept"])] = KeptStage(made, KeptMaps.of(plain["maps"]))
+        return found
+
+    def rewrite(
+        self, jobs: Mapping[str, MadeFrom], kept: Mapping[str, KeptStage] | None = None
+    ) -> None:
+        """Replace the record by these completed jobs and kept stages; remove other stages."""
+        kept = kept or {}
+        stay = {stage.maps.folder for stage in kept.values()}
+        for stage in self.kept().values():
+            if stage.maps.folder not in stay:
+                remove_kept(stage.maps.folder)
         lines = [_line(job, made) for job, made in jobs.items()]
+        lines += [_kept_line(job, stage) for job, stage in kept.items()]
         partial = self.path.with_suffix(f".{os.getpid()}")
         try:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -103,6 +142,11 @@ class DoneRecord:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(_line(job, made))
 
+    def keep(self, job: str, stage: KeptStage) -> None:
+        """Add that the maps of a job are done. Raises OSError."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(_kept_line(job, stage))
+
 
 class DoneRecorder:
     """A record for the loop: writes down which jobs are completed, and from what.
@@ -112,10 +156,14 @@ class DoneRecorder:
     """
 
     def __init__(
-        self, record: DoneRecord, source: Source, done: Mapping[str, MadeFrom]
+        self,
+        record: DoneRecord,
+        source: Source,
+        done: Mapping[str, MadeFrom],
+        kept: Mapping[str, KeptStage],
     ) -> None:
-        """`done` are the jobs that do not run now, and what they were made from."""
-        record.rewrite(done)
+        """`done` are the jobs that do not run now; `kept` has the stages that do not."""
+        self._done, self._kept, self._has_begun = done, kept, False
         self._record, self._workload = record, source.workload
         self._written = _outputs(source.workload)
         self._entries = {
@@ -130,7 +178,13 @@ class DoneRecorder:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Note the jobs that begin and that were completed in this turn."""
+        """Note the jobs that begin and that were completed in this turn.
+
+        The first turn replaces the record, so a run that is refused leaves it as it is.
+        """
+        if not self._has_begun:
+            self._has_begun = True
+            self._record.rewrite(self._done, self._kept)
         for decision in decisions:
             if isinstance(decision, Launch) and decision.phase.job not in self._made:
                 self._made[decision.phase.job] = self._made_from(decision.phase.job)
@@ -168,8 +222,13 @@ class DoneRecorder:
         return made_from(self._entries[job], self._workload, self._written)
 
 
-def verdicts(source: Source, done: Mapping[str, MadeFrom]) -> list[Verdict]:
-    """For each job, whether it must run, each after those that it waits for."""
+def verdicts(
+    source: Source, done: Mapping[str, MadeFrom], kept: Mapping[str, KeptStage] | None = None
+) -> list[Verdict]:
+    """For each job, whether it must run, each after those that it waits for.
+
+    `kept` are the stages of jobs that did not complete.
+    """
     workload = source.workload
     written = _outputs(workload)
     found: dict[str, Verdict] = {}
@@ -179,7 +238,25 @@ def verdicts(source: Source, done: Mapping[str, MadeFrom]) -> list[Verdict]:
         if not why and again:
             why = f"after {again[0]}, which runs"
         found[entry.id] = Verdict(entry.id, bool(why), why or "done")
+        if why and kept and (stage := kept.get(entry.id)):
+            found[entry.id] = _continued(entry, workload, stage, again)
     return list(found.values())
+
+
+def _continued(
+    entry: Job | Described, workload: Workload, stage: KeptStage, again: Sequence[str]
+) -> Verdict:
+    """The verdict of a job with a kept stage, which may not be usable."""
+    now = made_from(entry, workload, ())
+    why = f"{again[0]} runs" if again else ""
+    if not why and stage.made_from.get("slotwise") != __version__:
+        why = "another version of slotwise made it"
+    before = {name: one for name, one in stage.made_from.items() if name != "slotwise"}
+    if why := why or _change(now, before, workload) or stage.maps.damage():
+        return Verdict(entry.id, True, f"map runs again: {why}")
+    count = len(stage.maps.maps)
+    tasks = f"{count} task{'s' * (count != 1)}"
+    return Verdict(entry.id, True, f"resumes after map ({tasks} kept)", stage)
 
 
 def remaining(source: Source, found: Sequence[Verdict]) -> Source:
@@ -223,6 +300,16 @@ def _why(
     if before is None:
         return "not done"
     now = made_from(entry, workload, written)
+    if why := _change(now, before, workload):
+        return why
+    output = _output(entry, workload)
+    if output and "://" not in output and not os.path.isdir(output):
+        return f"its output {_short(output, workload)} was removed"
+    return ""
+
+
+def _change(now: dict[str, str], before: MadeFrom, workload: Workload) -> str:
+    """What differs from that from which something was made; empty if nothing does."""
     if now["job"] != before.get("job"):
         return "its description changed"
     for name in sorted(before):
@@ -238,9 +325,6 @@ def _why(
             if not now.get(name):
                 change = "was removed"
             return f"{what} {_short(path, workload)} {change}"
-    output = _output(entry, workload)
-    if output and "://" not in output and not os.path.isdir(output):
-        return f"its output {_short(output, workload)} was removed"
     return ""
 
 
@@ -370,6 +454,11 @@ def _short(path: str, workload: Workload) -> str:
     folder = os.path.abspath(workload.folder)
     shown = os.path.relpath(path, folder) if _is_in(path, folder) else path
     return shown if len(shown) <= MAX_SHOWN else f"...{shown[-MAX_SHOWN:]}"
+
+
+def _kept_line(job: str, stage: KeptStage) -> str:
+    plain = {"kept": job, "from": stage.made_from, "maps": stage.maps.plain()}
+    return json.dumps(plain, separators=(",", ":")) + "\n"
 
 
 def _line(job: str, made: MadeFrom) -> str:
