@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import slotwise
+from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, TaskFinished
 from slotwise.resume import DoneRecord, verdicts
 from slotwise.run_folder import RunFolder
@@ -217,4 +218,52 @@ def test_the_command_shows_what_is_kept(folder: Path) -> None:
     command = [sys.executable, "-m", "slotwise", "run", "flow.yaml", "--resume", "--dry-run"]
     shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert KEPT in shown.stdout
+    assert why(folder) == KEPT
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "shuffle: {slow_start: 0.5}",
+        "shuffle: {split: true, slow_start: 0.5}",
+    ],
+)
+def test_copying_begins_with_kept_maps(folder: Path, more: str) -> None:
+    """With and without slots of its own."""
+    (folder / "flow.yaml").write_text(FLOW + more + "\n")
+    assert run(folder) == ALL_LINES
+    assert [run(folder, repaired=True), counts(folder)] == [0, ["x\t1", "y\t2", "z\t1"]]
+
+
+def test_a_sample_is_not_done_again(folder: Path) -> None:
+    """The maps have used its result."""
+    (folder / "words.py").write_text(
+        PROGRAM.replace("MapReduce):\n", "MapReduce):\n    total_order = True\n\n")
+    )
+    assert run(folder) > ALL_LINES
+    assert [run(folder, repaired=True), counts(folder)] == [0, ["x\t1", "y\t2", "z\t1"]]
+
+
+def test_maps_that_vanish_during_a_continued_run_fail_the_job(folder: Path) -> None:
+    """At once, with the remedy, since nothing in the run can make them again."""
+    run(folder)
+    (folder / "broken").unlink()
+
+    def lose(now: float, events: object, decisions: object) -> None:
+        for path in map_files(folder):
+            path.unlink()
+
+    result = slotwise.run(folder / "flow.yaml", slots=2, resume=True, progress=lose)
+    assert "run again with --resume" in str(result.failed)
+    assert why(folder).startswith("map runs again: ")
+    assert [run(folder), counts(folder)] == [ALL_LINES, ["x\t1", "y\t2", "z\t1"]]
+
+
+def test_a_refused_run_removes_nothing(folder: Path) -> None:
+    """For example because its output exists."""
+    run(folder)
+    (folder / "out/words").mkdir(parents=True, exist_ok=True)
+    (folder / "out/words/part").touch()
+    with pytest.raises(InputError):
+        run(folder, resume=False)
     assert why(folder) == KEPT

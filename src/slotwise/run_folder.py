@@ -163,9 +163,9 @@ class RunFolder:
                     folder.rmdir()
         with suppress(OSError):
             self.path.rmdir()  # Only if nothing else is in it.
-        for folder in kept:
+        for one in kept:
             with suppress(OSError):
-                sweep(os.path.dirname(folder))
+                sweep(os.path.dirname(one))
 
     def keeps(self, folder: str) -> Path:
         """Note a work folder that is kept as long as this run. Raises OSError.
