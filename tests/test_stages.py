@@ -15,6 +15,7 @@ import pytest
 import slotwise
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.jobs.work_folder import sweep
 from slotwise.resume import DoneRecord, verdicts
 from slotwise.run_folder import RunFolder
 from slotwise.sources import read_source
@@ -267,3 +268,32 @@ def test_a_refused_run_removes_nothing(folder: Path) -> None:
     with pytest.raises(InputError):
         run(folder, resume=False)
     assert why(folder) == KEPT
+
+
+def test_other_jobs_leave_what_is_kept(folder: Path) -> None:
+    """Although they remove the work folders of processes that have ended."""
+    run(folder)
+    sweep(folder / "work")
+    assert why(folder) == KEPT
+
+
+def test_a_job_that_waits_for_others_is_continued_unless_these_run_again(folder: Path) -> None:
+    """It reads what a command has written."""
+    command = '  - {id: make, command: "cat a.txt", output: out/made}\n'
+    flow = FLOW.replace("jobs:\n", f"jobs:\n{command}").replace("b.txt", "out/made")
+    (folder / "flow.yaml").write_text(f"{flow}    after: [make]\n")
+
+    def whys() -> list[str]:
+        record = DoneRecord(folder / "flow.yaml")
+        found = verdicts(read_source(folder / "flow.yaml"), record.read(), record.kept())
+        return [one.why for one in found]
+
+    assert run(folder) == ALL_LINES
+    assert whys() == ["done", KEPT]
+    assert run(folder) == 0
+    (folder / "flow.yaml").write_text(f"{flow}    after: [make]\n".replace("cat a", "cat b"))
+    assert whys() == ["its description changed", "map runs again: make runs"]
+    assert [run(folder, repaired=True), counts(folder)] == [
+        ALL_LINES,
+        ["x\t1", "y\t2", "z\t1"],
+    ]
