@@ -110,7 +110,8 @@ class DoneRecord:
                 with suppress(ValueError, TypeError, KeyError, AttributeError):
                     plain = json.loads(line)
                     if "kept" not in plain:
-                        found.pop(plain["job"], None)
+                        if plain["made_from"] is not None:  # It was completed.
+                            found.pop(plain["job"], None)
                         continue
                     from slotwise.jobs.mapreduce.kept import KeptMaps  # Slow to load.
 
