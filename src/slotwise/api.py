@@ -8,7 +8,7 @@ starts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
@@ -45,6 +45,7 @@ from slotwise.sources import (
     processors,
     read_source,
 )
+from slotwise.workload.workload import ProgramJob
 
 if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.attempt_logs import AttemptLogs
@@ -52,6 +53,7 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.intervals import JobExplained, WorstWaits
     from slotwise.insight.replay import Replay
+    from slotwise.stages import Stages
 
 
 def simulate(
@@ -177,7 +179,7 @@ def run(
     given = RunOptions.of(options)
     given.check_files(history)
     source = _source(workload, given, existing(history), is_live=True)
-    source, recorders = _resumed(source, resume, given)
+    source, recorders, stages = _resumed(source, resume, given, is_local=dask is None)
     if dask is not None:
         if slots is not None or emulate_hosts:
             raise InputError(
@@ -193,14 +195,26 @@ def run(
             f" {option_name('dask')}, too"
         )
     cluster = _live_cluster(source, slots, emulate_hosts)
-    with source.locating():
-        return _run(source, scheduler, cluster, emulate_hosts, history, given, more=recorders)
+    with source.locating(), closing(stages) if stages is not None else nullcontext():
+        return _run(
+            source,
+            scheduler,
+            cluster,
+            emulate_hosts,
+            history,
+            given,
+            more=recorders,
+            stages=stages,
+        )
 
 
 def _resumed(
-    source: Source, resume: bool | str | Path, options: RunOptions
-) -> tuple[Source, list[Record]]:
-    """What is left to run, and the record of what is completed, if there is one."""
+    source: Source, resume: bool | str | Path, options: RunOptions, *, is_local: bool
+) -> tuple[Source, list[Record], Stages | None]:
+    """What is left to run, and the records of what is completed, if there are any.
+
+    Stages are kept only of local runs.
+    """
     if not isinstance(resume, bool):
         check_file("resume", resume)
     elif resume and not source.file:
@@ -210,12 +224,20 @@ def _resumed(
         )
     place = source.file if isinstance(resume, bool) else resume
     if not place or (not resume and options.keep is False):
-        return source, []
+        return source, [], None
     record = DoneRecord(place)
     known = record.read()
-    found = verdicts(source, known) if resume else []
-    recorder = DoneRecorder(record, source, known, {one.job: one.kept for one in found})
-    return remaining(source, found) if resume else source, [recorder]
+    found = verdicts(source, known, record.stages() if is_local else None) if resume else []
+    continued = {one.job: one.stage for one in found if one.stage is not None}
+    kept = {one.job: one.kept for one in found}
+    recorder = DoneRecorder(record, source, known, kept, continued)
+    left = remaining(source, found) if resume else source
+    if not is_local or not any(isinstance(job, ProgramJob) for job in left.workload.jobs):
+        return left, [recorder], None
+    from slotwise.stages import Stages
+
+    stages = Stages(record, source.workload, continued)
+    return replace(left, stages=stages), [recorder], stages
 
 
 def _run_on_dask(
@@ -283,6 +305,7 @@ def _run(
     options: RunOptions,
     backend: Callable[[Sequence[Execution], AttemptLogs | None], LiveBackend] | None = None,
     more: Sequence[Record] = (),
+    stages: Stages | None = None,
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
@@ -315,7 +338,13 @@ def _run(
         return spec.run(lambda logs: backend(executions, logs), more)
     slots = sum(cluster.capacity.values())
     with enter(slots, processors(), warn_user, reports=True):
-        return spec.run(lambda logs: LocalBackend(executions, cluster, logs=logs), more)
+
+        def local(logs: AttemptLogs | None) -> LocalBackend:
+            if stages is not None and logs is not None:
+                stages.begin(logs.folder.parent)
+            return LocalBackend(executions, cluster, logs=logs)
+
+        return spec.run(local, more)
 
 
 def compare(

@@ -18,14 +18,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from slotwise import __version__
 from slotwise.core.codec import encode_job
 from slotwise.core.decisions import Decision, Launch
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TasksDropped
 from slotwise.core.job import Job
+from slotwise.jobs.work_folder import remove_kept
 from slotwise.run_folder import state_folder, warn_of_state
 from slotwise.sources import Source, overwriting
 from slotwise.workload.workload import (
@@ -36,6 +38,9 @@ from slotwise.workload.workload import (
     Workload,
     parts_of,
 )
+
+if TYPE_CHECKING:
+    from slotwise.jobs.mapreduce.kept import KeptMaps
 
 MadeFrom = Mapping[str, str]
 """What a job was made from: the digest of its command, and the version of each file."""
@@ -84,13 +89,27 @@ class JobRecord(NamedTuple):
 class Verdict:
     """Whether a job must run, and why: the first of several reasons.
 
-    kept  its tasks that are done and need not run again
+    kept   its tasks that are done and need not run again
+    stage  its maps that are done and need not run again
     """
 
     job: str
     must_run: bool
     why: str
     kept: tuple[int, ...] = ()
+    stage: KeptStage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStage:
+    """The maps of a job that did not complete, and what they were made from."""
+
+    made_from: MadeFrom
+    maps: KeptMaps
+
+    def to_plain(self, job: str) -> dict[str, Any]:
+        """The line of the stage in the record."""
+        return {"kept": job, "from": self.made_from, "maps": self.maps.plain()}
 
 
 class DoneRecord:
@@ -121,9 +140,34 @@ class DoneRecord:
                     found[plain["job"]] = record
         return found
 
-    def rewrite(self, jobs: Mapping[str, JobRecord]) -> None:
-        """Replace the record by that of these jobs."""
+    def stages(self) -> dict[str, KeptStage]:
+        """The maps of each job that did not complete. Damaged lines are left out."""
+        found: dict[str, KeptStage] = {}
+        with suppress(OSError), self.path.open(encoding="utf-8") as lines:
+            for line in lines:
+                with suppress(ValueError, TypeError, KeyError, AttributeError):
+                    plain = json.loads(line)
+                    if "kept" not in plain:
+                        if "made_from" in plain and "tasks" not in plain:  # It was completed.
+                            found.pop(plain["job"], None)
+                        continue
+                    from slotwise.jobs.mapreduce.kept import KeptMaps  # Slow to load.
+
+                    made = {str(key): str(one) for key, one in plain["from"].items()}
+                    found[str(plain["kept"])] = KeptStage(made, KeptMaps.of(plain["maps"]))
+        return found
+
+    def rewrite(
+        self, jobs: Mapping[str, JobRecord], stages: Mapping[str, KeptStage] | None = None
+    ) -> None:
+        """Replace the record by that of these jobs and stages; remove other stages."""
+        stages = stages or {}
+        stay = {stage.maps.folder for stage in stages.values()}
+        for stage in self.stages().values():
+            if stage.maps.folder not in stay:
+                remove_kept(stage.maps.folder)
         lines = [_line(record.to_plain(job)) for job, record in jobs.items()]
+        lines += [_line(stage.to_plain(job)) for job, stage in stages.items()]
         partial = self.path.with_suffix(f".{os.getpid()}")
         try:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -136,6 +180,11 @@ class DoneRecord:
         """Add the line of a job or of a task. Raises OSError."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(_line(plain))
+
+    def keep(self, job: str, stage: KeptStage) -> None:
+        """Add that the maps of a job are done. Raises OSError."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(_line(stage.to_plain(job)))
 
 
 class DoneRecorder:
@@ -151,10 +200,11 @@ class DoneRecorder:
         source: Source,
         known: Mapping[str, JobRecord],
         kept: Mapping[str, Sequence[int]],
+        stages: Mapping[str, KeptStage],
     ) -> None:
-        """`known` is the record until now; `kept` are the tasks that do not run again."""
+        """`known` is the record until now; tasks in `kept` and `stages` do not run again."""
         self._record, self._workload, self._known = record, source.workload, known
-        self._kept, self._has_begun = kept, False
+        self._kept, self._stages, self._has_begun = kept, stages, False
         self._written = _outputs(source.workload.jobs, source.workload)
         self._entries = {
             entry.id: entry
@@ -169,16 +219,18 @@ class DoneRecorder:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Note the jobs that begin and that were completed in this turn."""
-        if not self._has_begun:  # A run that is refused before changes nothing.
+        """Note the jobs that begin and that were completed in this turn.
+
+        The first turn replaces the record, so a run that is refused leaves it as it is.
+        """
+        if not self._has_begun:
             self._has_begun = True
-            self._record.rewrite(
-                {
-                    job: one._replace(tasks={*kept}) if (kept := self._kept.get(job)) else one
-                    for job, one in self._known.items()
-                    if job in self._entries
-                }
-            )
+            jobs = {
+                job: one._replace(tasks={*kept}) if (kept := self._kept.get(job)) else one
+                for job, one in self._known.items()
+                if job in self._entries
+            }
+            self._record.rewrite(jobs, self._stages)
         for event in events:
             if isinstance(event, TaskFinished):
                 job = event.phase.job
@@ -227,8 +279,15 @@ class DoneRecorder:
         return made_from(self._entries[job], self._workload, self._written)
 
 
-def verdicts(source: Source, known: Mapping[str, JobRecord]) -> list[Verdict]:
-    """For each job, whether it must run, each after those that it waits for."""
+def verdicts(
+    source: Source,
+    known: Mapping[str, JobRecord],
+    stages: Mapping[str, KeptStage] | None = None,
+) -> list[Verdict]:
+    """For each job, whether it must run, each after those that it waits for.
+
+    `stages` are those of jobs that did not complete.
+    """
     workload = source.workload
     written = _outputs(workload.jobs, workload)
     found: dict[str, Verdict] = {}
@@ -246,6 +305,9 @@ def verdicts(source: Source, known: Mapping[str, JobRecord]) -> list[Verdict]:
                 kept = _kept(entry, record.tasks, [found[name] for name in before])
             why = f"{len(kept)} of {_count(entry)} tasks are done" if kept else "not done"
         found[entry.id] = Verdict(entry.id, bool(why), why or "done", kept)
+        if why and stages and (stage := stages.get(entry.id)):
+            again = [name for name in before if found[name].must_run]
+            found[entry.id] = _continued(entry, workload, stage, again)
     return list(found.values())
 
 
@@ -261,6 +323,22 @@ def _kept(
     return tuple(sorted(tasks))[: _count(entry) - 1]  # The end of a task completes the job.
 
 
+def _continued(
+    entry: Job | Described, workload: Workload, stage: KeptStage, again: Sequence[str]
+) -> Verdict:
+    """The verdict of a job with a kept stage, which may not be usable."""
+    now = made_from(entry, workload, ())
+    why = f"{again[0]} runs" if again else ""
+    if not why and stage.made_from.get("slotwise") != __version__:
+        why = "another version of slotwise made it"
+    before = {name: one for name, one in stage.made_from.items() if name != "slotwise"}
+    if why := why or _change(now, before, workload) or stage.maps.damage():
+        return Verdict(entry.id, True, f"map runs again: {why}")
+    count = len(stage.maps.maps)
+    tasks = f"{count} task{'s' * (count != 1)}"
+    return Verdict(entry.id, True, f"resumes after map ({tasks} kept)", (), stage)
+
+
 def remaining(source: Source, found: Sequence[Verdict]) -> Source:
     """The source without the jobs that are done; the others replace their earlier output."""
     done = frozenset(one.job for one in found if not one.must_run)
@@ -272,7 +350,7 @@ def remaining(source: Source, found: Sequence[Verdict]) -> Source:
         left = replace(entry, after=entry.after - done, after_each=entry.after_each - done)
         if isinstance(left, Described):
             left = overwriting(left)
-            if left.id in kept:
+            if isinstance(left, CommandJob) and left.id in kept:
                 left = replace(left, settings={**left.settings, "done": kept[left.id]})
         jobs.append(left)
     return replace(source, workload=replace(source.workload, jobs=tuple(jobs)))
@@ -303,6 +381,16 @@ def _why(
 ) -> str:
     """Why a job must run, apart from the jobs that it waits for; empty if it need not."""
     now = made_from(entry, workload, written)
+    if why := _change(now, before, workload):
+        return why
+    for output in _outputs([entry], workload):
+        if "://" not in output and not os.path.isdir(output):
+            return f"its output {_short(output, workload)} was removed"
+    return ""
+
+
+def _change(now: dict[str, str], before: MadeFrom, workload: Workload) -> str:
+    """What differs from that from which something was made; empty if nothing does."""
     if now["job"] != before.get("job"):
         return "its description changed"
     for name in sorted(before):
@@ -318,9 +406,6 @@ def _why(
             if not now.get(name):
                 change = "was removed"
             return f"{what} {_short(path, workload)} {change}"
-    for output in _outputs([entry], workload):
-        if "://" not in output and not os.path.isdir(output):
-            return f"its output {_short(output, workload)} was removed"
     return ""
 
 

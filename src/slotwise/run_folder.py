@@ -6,6 +6,7 @@ XDG specification: `$XDG_STATE_HOME/slotwise`, by default `~/.local/state/slotwi
     run.json                     what was run, when, and how it ended
     log.jsonl                    the log, up to `LOG_BYTES_MAX`
     logs/JOB/TASK.ATTEMPT.out    what an attempt printed; `.err` is its stderr
+    kept                         the work folders that its jobs have left for `--resume`
     lock                         locked while the run is live
 
 All of it is best effort: without a usable state directory a run only warns.
@@ -35,7 +36,7 @@ from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, SlotwiseWarning, check_path
 from slotwise.core.events import Event
 from slotwise.core.log import Header, LogFile
-from slotwise.jobs.work_folder import FileLock, HeldError, holder
+from slotwise.jobs.work_folder import FileLock, HeldError, holder, sweep
 
 LOG_BYTES_MAX = 64 << 20
 """The size at which the log of a run in its folder ends."""
@@ -47,6 +48,9 @@ BYTES_VARIABLE, BYTES_MAX = "SLOTWISE_RUNS_BYTES_MAX", 1 << 30
 """The environment variable for the size of all runs that are kept, and its default."""
 
 ABOUT, LOG, LOGS, LOCK = "run.json", "log.jsonl", "logs", "lock"
+
+KEPT = "kept"
+"""The file with the paths of work folders that are kept as long as the run, by line."""
 
 ABOUT_BYTES = 4095
 """The least size of `run.json`."""
@@ -146,7 +150,11 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the files that slotwise wrote, unless the run is live. Errors are ignored."""
+        kept: list[str] = []
         with suppress(OSError, HeldError), FileLock(self.path / LOCK, tries=1):
+            with suppress(OSError):
+                text = (self.path / KEPT).read_text("utf-8", "surrogateescape")
+                kept = text.splitlines()
             for path in self._files():
                 with suppress(OSError):
                     path.unlink()
@@ -155,10 +163,22 @@ class RunFolder:
                     folder.rmdir()
         with suppress(OSError):
             self.path.rmdir()  # Only if nothing else is in it.
+        for one in kept:
+            with suppress(OSError):
+                sweep(os.path.dirname(one))
+
+    def keeps(self, folder: str) -> Path:
+        """Note a work folder that is kept as long as this run. Raises OSError.
+
+        Returns the file while which exists it must be kept.
+        """
+        with (self.path / KEPT).open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{folder}\n")
+        return self.path / ABOUT
 
     def _files(self) -> Iterator[Path]:
         yield from (one.path for one in attempt_files(self.path / LOGS))
-        yield from (self.path / LOG, self.path / ABOUT)
+        yield from (self.path / LOG, self.path / KEPT, self.path / ABOUT)
 
 
 class OpenRun:

@@ -70,12 +70,14 @@ class Source:
 
     history  the database that the rates are from, which is read once
     file     the path of the workload, or empty if it is not from a file
+    stages   continues the planned execution of a job from stages of an earlier run, if any
     """
 
     workload: Workload
     rates: Rates = field(default_factory=Rates)
     history: str | Path | None = None
     file: str = ""
+    stages: Callable[[Any, Execution], Execution] | None = None
 
     def with_options(
         self,
@@ -146,6 +148,8 @@ class Source:
 
         def plan() -> Execution:
             execution = _execution(entry, self.workload, cluster)
+            if self.stages is not None:
+                execution = self.stages(entry, execution)
             if execution.program:
                 execution.expect(_expected(execution, self.rates))
             return execution

@@ -220,6 +220,12 @@ class Executing:
         name, task = launch.phase.phase, launch.task
         output, lacks_input = live.end_output(launch), False
         lost = lost or isinstance(reason, LostAttemptError)
+        if isinstance(reason, LostInputError) and reason.phase not in live.begun:
+            # An earlier run has made it, and no phase of this job can make it again.
+            remedy = "run again with --resume, which makes it again"
+            reason = InputChanged(
+                f"{reason.place}, kept from an earlier run, is lost; {remedy}"
+            )
         if isinstance(reason, LostInputError):
             try:
                 lacks_input, lost = self._lacks(live, reason), True

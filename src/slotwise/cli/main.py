@@ -261,7 +261,10 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
-    resumed, defaults = Resumed(file, is_wanted=resume), Defaults.of(file)
+    resumed, defaults = (
+        Resumed(file, is_wanted=resume, is_local=dask is None),
+        Defaults.of(file),
+    )
     if dry_run:
         source = read_source(file, is_live=True, defaults=defaults.workload)
         resumed.show_dry_run(source, as_json=output.as_json)
@@ -279,7 +282,10 @@ def _run(
             given = defaults.slots_for(source, given)
         note = cluster_left_out(source, emulate_hosts, dask)
         show_defaults(defaults)
-        with Progress(errors(), f"{scheduler}, live", note=note) as progress:
+        with (
+            resumed.showing_kept(),
+            Progress(errors(), f"{scheduler}, live", note=note) as progress,
+        ):
             options["progress"] = progress
             result = api.run(
                 source.with_options(overwrite=overwrite),

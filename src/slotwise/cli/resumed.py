@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -17,25 +18,27 @@ from slotwise.sources import Source
 class Resumed:
     """Shows what a run of a workload file leaves out, because it is done."""
 
-    def __init__(self, file: Path, *, is_wanted: bool) -> None:
-        """Unless it `is_wanted`, all jobs run."""
+    def __init__(self, file: Path, *, is_wanted: bool, is_local: bool) -> None:
+        """Unless it `is_wanted`, all jobs run. Only local runs keep stages of jobs."""
         self._is_wanted = is_wanted
-        self._done = DoneRecord(file).read() if is_wanted else {}
+        self._record = DoneRecord(file)
+        self._done = self._record.read() if is_wanted else {}
+        self._stages = self._record.stages() if is_wanted and is_local else {}
 
     def show(self, source: Source) -> bool:
         """Say which jobs run, and why; whether there are any."""
         if not self._is_wanted:
             return True
-        found = verdicts(source, self._done)
+        found = verdicts(source, self._done, self._stages)
         show_message(f"slotwise: {_summary(found)}")
         left = [one for one in found if one.must_run]
-        if 0 < len(left) < len(found):
+        if 0 < len(left) < len(found) or self._stages:
             errors().print(_table(left))
         return bool(left)
 
     def show_dry_run(self, source: Source, *, as_json: bool) -> None:
         """Print which jobs would run, and why. Nothing is run or written."""
-        found = verdicts(source, self._done)
+        found = verdicts(source, self._done, self._stages)
         if as_json:
             print_json(
                 {"jobs": [{"id": v.job, "runs": v.must_run, "why": v.why} for v in found]}
@@ -43,6 +46,24 @@ class Resumed:
             return
         print(_summary(found))
         Console(soft_wrap=True).print(_table(found))
+
+    @contextmanager
+    def showing_kept(self) -> Iterator[None]:
+        """Say at the end of a run what it has left for the next one with `--resume`, if any."""
+        try:
+            yield
+        finally:
+            self._show_kept()
+
+    def _show_kept(self) -> None:
+        kept = self._record.stages()
+        if kept:
+            size = sum(sum(stage.maps.sizes) for stage in kept.values())
+            folders = ", ".join(sorted({printable(s.maps.folder) for s in kept.values()}))
+            show_message(
+                f"slotwise: kept for --resume: the maps of {', '.join(map(printable, kept))}"
+                f" ({size / 1e6:.1f} MB in {folders}); a run without --resume removes them"
+            )
 
 
 def _summary(found: Sequence[Verdict]) -> str:

@@ -64,6 +64,7 @@ class StagedExecution(Execution):
         self._work_folder = WorkFolder(layout.work_dir)
         self._done: dict[str, dict[int, Done]] = {name: {} for name in job.by_name}
         self._is_open = self._has_begun = self._is_closed = False
+        self._has_succeeded = False
 
     @property
     def output(self) -> str:
@@ -146,7 +147,7 @@ class StagedExecution(Execution):
             for part in self.parts(phase, task):
                 self._output.discard(self._layout.staged(part, attempt))
         if self._is_closed:
-            self._work_folder.remove()
+            self._end_folder()
 
     def close(self, succeeded: bool) -> None:
         """Commit the parts, or remove everything that the job created.
@@ -165,12 +166,12 @@ class StagedExecution(Execution):
                     for part in self.parts(phase, task)
                 }
             )
-            self._is_closed = True
+            self._is_closed = self._has_succeeded = True
         try:
             if self._is_open and not succeeded:
                 self._output.abort()
         finally:
-            self._work_folder.remove()
+            self._end_folder()
         self._is_closed = self._is_open
 
     # What the kinds of jobs differ in.
@@ -199,6 +200,17 @@ class StagedExecution(Execution):
     def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
         """Return the tasks whose files are no longer read once this task is done."""
         return ()
+
+    def kept_names(self) -> Collection[str]:
+        """Return the names in the work folder that a later run needs to continue the job."""
+        return ()
+
+    def _end_folder(self) -> None:
+        """Remove the work folder, except what a later run needs of a job without success."""
+        if names := () if self._has_succeeded else self.kept_names():
+            self._work_folder.leave(names)
+        else:
+            self._work_folder.remove()
 
     def _open(self) -> None:
         if self._is_open:

@@ -9,8 +9,9 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,9 @@ NAME = re.compile("slotwise-[0-9a-f]{16}")
 
 LOCK = "lock"
 """The name of the lock file in the folder; the manager of the job holds the lock."""
+
+KEPT = "kept"
+"""A file in a folder that outlives its job: the path of a file; while it exists, both stay."""
 
 
 OF_FOLDER = frozenset(
@@ -152,8 +156,11 @@ class WorkFolder:
     def open(self, job: str) -> None:
         """Create the folder with mode 0700 and lock it. Raises OSError.
 
-        First removes the folders next to it whose owners have ended.
+        First removes the folders next to it whose owners have ended. A folder that `adopt` has
+        locked is used as it is.
         """
+        if self._lock is not None:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sweep(self.path.parent)
         self.path.mkdir(mode=0o700)
@@ -163,6 +170,23 @@ class WorkFolder:
                 self._lock = FileLock(self.path / LOCK, owner_of(job))
                 return
             self.path.mkdir(mode=0o700, exist_ok=True)
+
+    def adopt(self, job: str) -> None:
+        """Lock a folder that was left, or whose owner was killed. Raises OSError, HeldError."""
+        self._lock = FileLock(self.path / LOCK, owner_of(job), create=False)
+
+    def keep_while(self, path: str | Path) -> None:
+        """Let the folder outlive its job while a file exists. Raises OSError."""
+        partial = self.path / f"{KEPT}-partial"
+        partial.write_text(str(path), "utf-8", "surrogateescape")
+        os.replace(partial, self.path / KEPT)
+
+    def leave(self, names: Collection[str]) -> None:
+        """Unlock the folder, if it is locked, and keep only the contents with these names."""
+        if self._lock is not None:
+            _clear(self.path, {*names, LOCK, KEPT})
+            self._lock.leave()
+            self._lock = None
 
     def remove(self) -> None:
         """Remove the folder and its contents; errors are ignored.
@@ -179,28 +203,61 @@ class WorkFolder:
 def sweep(root: str | Path, tries: int = 1) -> None:
     """Remove the work folders of this user under `root` whose owners have ended.
 
-    A folder whose lock is free has no owner. A folder without a lock is removed only if it is
-    empty. Errors of removal are ignored. By default this does not wait for locks, since most
-    owners live long: a folder whose lock another process holds briefly is left to the next
-    sweep. With more `tries` it waits a little for each lock, because a process that has just
-    been started holds the locks of its parent for a moment.
+    A folder whose lock is free has no owner. A folder that is kept stays while the file exists
+    for which it is. A folder without a lock is removed only if it is empty. Errors of removal
+    are ignored. By default this does not wait for locks, since most owners live long: a folder
+    whose lock another process holds briefly is left to the next sweep. With more `tries` it
+    waits a little for each lock, because a process that has just been started holds the locks
+    of its parent for a moment.
     """
     with os.scandir(root) as entries:
         folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
     for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()  # Only if it is empty.
-        with suppress(OSError, HeldError):
-            with FileLock(folder / LOCK, create=False, tries=tries):
-                _clear(folder)
-            folder.rmdir()
+        if not _stays(folder):
+            _remove_left(folder, tries)
 
 
-def _clear(folder: Path) -> None:
-    """Remove everything in a folder except its lock; errors are ignored."""
+def is_private(folder: str | Path) -> bool:
+    """Whether this is a work folder of this user, in which nobody else may write."""
+    with suppress(OSError):
+        status = os.lstat(folder)
+        is_own = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
+        is_folder = stat.S_ISDIR(status.st_mode)
+        return is_own and is_folder and NAME.fullmatch(Path(folder).name) is not None
+    return False
+
+
+def remove_kept(folder: str | Path) -> None:
+    """Remove a work folder that was kept, unless a process uses it; errors are ignored."""
+    if is_private(folder) and (Path(folder) / KEPT).is_file():
+        _remove_left(Path(folder), TRIES)
+
+
+def _stays(folder: Path) -> bool:
+    """Whether a folder is kept, and that for which it is still exists."""
+    with suppress(OSError):
+        owner = (folder / KEPT).read_text("utf-8", "surrogateescape")
+        return os.path.isfile(owner)
+    return False
+
+
+def _remove_left(folder: Path, tries: int) -> None:
+    with suppress(OSError):
+        folder.rmdir()  # Only if it is empty.
+    with suppress(OSError, HeldError):
+        with FileLock(folder / LOCK, create=False, tries=tries):
+            _clear(folder)
+        folder.rmdir()
+
+
+def _clear(folder: Path, names: Collection[str] = (LOCK,)) -> None:
+    """Remove everything in a folder except these names, its lock by default.
+
+    Errors are ignored.
+    """
     with suppress(OSError):
         for path in folder.iterdir():
-            if path.name == LOCK:
+            if path.name in names:
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
@@ -278,6 +335,10 @@ class FileLock:
         with suppress(OSError):
             if self._is_in_place():
                 os.unlink(self._path)
+        os.close(self._file)
+
+    def leave(self) -> None:
+        """Release the lock; the file stays."""
         os.close(self._file)
 
     def _lock(self, tries: int) -> None:
