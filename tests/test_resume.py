@@ -156,6 +156,47 @@ def test_a_job_runs_again_after_one_that_ran_again(folder: Path) -> None:
     assert (found["make"], found["sort"]) == ("done", "after make, which ran again")
 
 
+def test_files_are_found_in_any_command(folder: Path) -> None:
+    """Between signs of the shell, too. An output is looked at, and must be of this file."""
+    (folder / "flow.yaml").write_text(
+        """
+slotwise: 1
+jobs:
+  - {id: two, command: "sh make.sh data.csv x.csv;cat extra.txt", output: out/two}
+  - {id: read, command: "wc -l <data.csv", output: out/read}
+  - {id: write, command: "cat data.csv>e.txt"}
+"""
+    )
+    ran(folder)
+    (folder / "extra.txt").write_text("changed")
+    assert reasons(folder) | {"two": ""} == {"two": "", "read": "done", "write": "done"}
+    assert reasons(folder)["two"] == "file extra.txt changed"
+    (folder / "e.txt").unlink()
+    assert reasons(folder)["write"] == "file e.txt was removed"
+    (folder / "out/read/task-00000.out").unlink()
+    assert reasons(folder)["read"] == "its output out/read changed"
+    other = folder / "other.yaml"
+    other.write_text(
+        '{"slotwise": 1, "jobs": [{"id": "x", "command": "true", "output": "out/two"}]}'
+    )
+    with pytest.raises(slotwise.InputError, match="exists"):
+        slotwise.run(other, slots=1, resume=True)
+
+
+def test_input_that_other_tasks_write_meanwhile_is_no_change(folder: Path) -> None:
+    """A task begins before the others of the array that it waits for have written."""
+    (folder / "flow.yaml").write_text(
+        """
+slotwise: 1
+jobs:
+  - {id: gen, command: "sleep 0.$SLOTWISE_TASK; echo > part.$SLOTWISE_TASK", tasks: 3}
+  - {id: use, command: "cat part.*", tasks: 3, after_each: [gen], inputs: ["part.*"]}
+"""
+    )
+    ran(folder)
+    assert set(reasons(folder).values()) == {"done"}
+
+
 ARRAY = """
 slotwise: 1
 jobs:

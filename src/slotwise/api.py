@@ -231,7 +231,7 @@ def _resumed(
     continued = {one.job: one.stage for one in found if one.stage is not None}
     kept = {one.job: one.kept for one in found}
     recorder = DoneRecorder(record, source, known, kept, continued)
-    left = remaining(source, found) if resume else source
+    left = remaining(source, found, known) if resume else source
     if not is_local or not any(isinstance(job, ProgramJob) for job in left.workload.jobs):
         return left, [recorder], None
     from slotwise.stages import Stages

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shlex
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -255,7 +256,9 @@ class DoneRecorder:
 
     def _made_by(self, job: str) -> MadeFrom:
         """What a job was made from that has just been completed, and what it has made."""
-        before, after = self._made[job], self._made_from(job)
+        entry, before, after = self._entries[job], self._made[job], self._made_from(job)
+        if entry.after_each:  # Others may have written its input after it began.
+            before = before | {n: one for n, one in after.items() if n.startswith(f"{INPUT} ")}
         made = before | {
             f"{MADE} {path}": version
             for name, version in after.items()
@@ -264,7 +267,9 @@ class DoneRecorder:
         for name in [name for name in made if f"{MADE} {name.partition(' ')[2]}" in made]:
             if not name.startswith(MADE):
                 del made[name]
-        return made
+        return made | {
+            f"{MADE} {one}": _version(one) for one in _outputs([entry], self._workload)
+        }
 
     def _append(self, plain: Mapping[str, Any]) -> None:
         if self._has_failed:
@@ -339,7 +344,9 @@ def _continued(
     return Verdict(entry.id, True, f"resumes after map ({tasks} kept)", (), stage)
 
 
-def remaining(source: Source, found: Sequence[Verdict]) -> Source:
+def remaining(
+    source: Source, found: Sequence[Verdict], known: Mapping[str, JobRecord]
+) -> Source:
     """The source without the jobs that are done; the others replace their earlier output."""
     done = frozenset(one.job for one in found if not one.must_run)
     kept = {one.job: one.kept for one in found if one.kept}
@@ -349,7 +356,8 @@ def remaining(source: Source, found: Sequence[Verdict]) -> Source:
             continue
         left = replace(entry, after=entry.after - done, after_each=entry.after_each - done)
         if isinstance(left, Described):
-            left = overwriting(left)
+            if entry.id in known:  # Else, its output is of another one.
+                left = overwriting(left)
             if isinstance(left, CommandJob) and left.id in kept:
                 left = replace(left, settings={**left.settings, "done": kept[left.id]})
         jobs.append(left)
@@ -380,13 +388,14 @@ def _why(
     before: MadeFrom,
 ) -> str:
     """Why a job must run, apart from the jobs that it waits for; empty if it need not."""
-    now = made_from(entry, workload, written)
-    if why := _change(now, before, workload):
-        return why
-    for output in _outputs([entry], workload):
-        if "://" not in output and not os.path.isdir(output):
+    outputs = _outputs([entry], workload)
+    for output in outputs:
+        if f"{MADE} {output}" in before and "://" not in output and not os.path.isdir(output):
             return f"its output {_short(output, workload)} was removed"
-    return ""
+    for output in outputs:
+        if before.get(f"{MADE} {output}", _version(output)) != _version(output):
+            return f"its output {_short(output, workload)} changed"
+    return _change(made_from(entry, workload, written), before, workload)
 
 
 def _change(now: dict[str, str], before: MadeFrom, workload: Workload) -> str:
@@ -505,8 +514,10 @@ def _words(command: Any) -> Sequence[str]:
     """The words of a command; those of a string as the shell would split it, if it can be."""
     if not isinstance(command, str):
         return [word for word in command if isinstance(word, str)]
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
     try:
-        return shlex.split(command, comments=True)
+        return list(words)
     except ValueError:
         return command.split()
 
@@ -520,12 +531,18 @@ def _modules(place: Any, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _version(path: str) -> str:
-    """The size and the time of change of a file; empty if there is none."""
+    """The size and the time of change of a file or of those in a folder; empty without any."""
     if "://" in path:
         return path
     with suppress(OSError):
         status = os.stat(path)
-        return f"{status.st_size} {status.st_mtime_ns}"
+        if not stat.S_ISDIR(status.st_mode):
+            return f"{status.st_size} {status.st_mtime_ns}"
+        with os.scandir(path) as entries:
+            found = sorted(
+                (one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in entries
+            )
+        return _digest(found) if found else ""
     return ""
 
 

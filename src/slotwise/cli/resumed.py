@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from slotwise.cli.terminal import errors, print_json, show_message
@@ -78,5 +79,6 @@ def _table(found: Sequence[Verdict]) -> Table:
     for heading in ("job", "", "why"):
         table.add_column(heading, no_wrap=heading != "why")
     for one in found:
-        table.add_row(printable(one.job), "runs" if one.must_run else "", printable(one.why))
+        runs = "runs" if one.must_run else ""
+        table.add_row(escape(printable(one.job)), runs, escape(printable(one.why)))
     return table
