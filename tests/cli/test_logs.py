@@ -67,15 +67,26 @@ def test_one_file_is_printed_as_it_is(slotwise: Any, ran: RunFolder) -> None:
     assert slotwise("logs", "train", "7").stdout_bytes == b"\x1b[31m\xff\n"
 
 
-def test_a_job_without_output_is_named(slotwise: Any, ran: RunFolder) -> None:
-    """With those that have some; a wrong run is named, too."""
+def test_a_job_or_task_without_output_says_so(slotwise: Any, ran: RunFolder) -> None:
+    """An unknown job, task or run is refused."""
     done = slotwise("logs", "quiet")
-    assert (done.exit_code, done.stderr) == (
-        2,
-        f"slotwise: job 'quiet' has printed nothing in run {ran.id}; those that did: train\n",
-    )
+    silent = f"slotwise: job 'quiet' has printed nothing in run {ran.id}\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", silent)
+    done = slotwise("logs", "trian")
+    assert (done.exit_code, "did you mean 'train'" in done.stderr) == (2, True)
+    done = slotwise("logs", "train", "7")
+    assert (done.exit_code, "has no task 7; name one from 0 to 1" in done.stderr) == (2, True)
     done = slotwise("logs", "--run", "2001")
     assert (done.exit_code, done.stdout) == (2, "")
+
+
+def test_a_job_with_a_long_name_is_found(slotwise: Any, tmp_path: Path) -> None:
+    """Although its folder has a shorter one."""
+    name = "é" * 110
+    jobs = [{"id": name, "command": "echo long"}, {"id": "b", "command": "echo b"}]
+    (tmp_path / "w.yaml").write_text(json.dumps({"slotwise": 1, "jobs": jobs}))
+    slotwise("run", str(tmp_path / "w.yaml"), "--slots", "1")
+    assert slotwise("logs", name).stdout == "long\n"
 
 
 def test_files_and_runs_as_json(slotwise: Any, ran: RunFolder) -> None:

@@ -7,15 +7,19 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files
+from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files, file_name
 from slotwise.cli.options import Json
-from slotwise.cli.terminal import print_json
-from slotwise.core.errors import InputError
+from slotwise.cli.terminal import print_json, show_message
+from slotwise.core.dependencies import MAX_NAMES
+from slotwise.core.errors import InputError, suggestion
+from slotwise.core.events import JobArrived
+from slotwise.core.log import following
 from slotwise.insight.report.text import MISSING, printable, seconds
 from slotwise.run_folder import LOGS, RunFolder
 
@@ -62,7 +66,7 @@ def show_logs(
 
     def is_chosen(file: AttemptFile) -> bool:
         return (
-            job in (None, file.job)
+            (job is None or file.path.parent.name == file_name(job))
             and task in (None, file.task)
             and attempt in (None, file.attempt)
             and (out == err or out == (file.stream == OUT))
@@ -77,7 +81,7 @@ def show_logs(
         return
     files = _files(folder, is_chosen)
     if not files and job is not None:
-        _refuse_unknown(folder, job)
+        show_message(f"slotwise: {_silent(folder, job, task)}")
     shown = LogPrinter(has_headers=len(files) > 1)
     for file in files:
         shown.show(file)
@@ -148,12 +152,25 @@ def _plain(file: AttemptFile) -> dict[str, Any]:
     return {**found, "bytes": file.path.stat().st_size if file.path.exists() else 0}
 
 
-def _refuse_unknown(folder: RunFolder, job: str) -> None:
-    """InputError for a job that has no file at all in this run."""
-    known = sorted({file.job for file in attempt_files(folder.path / LOGS)})
-    if job not in known:
-        names = f"those that did: {', '.join(known)}" if known else "and so has no other"
-        raise InputError(f"job {job!r} has printed nothing in run {folder.id}; {names}")
+def _silent(folder: RunFolder, job: str, task: int | None) -> str:
+    """The message for a job that has printed nothing. InputError if the run has no such task.
+
+    O(entries of the log), which says what the run had.
+    """
+    with following(folder.log) as log:
+        events = (event for turn in log.turns for event in turn.events)
+        arrived = {one.job.id: one.job for one in events if isinstance(one, JobArrived)}
+    if job not in arrived:
+        more = f" and {len(arrived) - MAX_NAMES} more" if len(arrived) > MAX_NAMES else ""
+        known = f"its jobs are {', '.join(islice(arrived, MAX_NAMES))}{more}"
+        remedy = suggestion(job, arrived, known if arrived else "no job has arrived")
+        raise InputError(f"job {job!r} is not in run {folder.id}; {remedy}")
+    phases = arrived[job].phases
+    count = max(phase.tasks.count for phase in phases)
+    if task is not None and not any(phase.grows for phase in phases) and not 0 <= task < count:
+        raise InputError(f"job {job!r} has no task {task}; name one from 0 to {count - 1}")
+    what = f"job {job!r}" if task is None else f"task {task} of job {job!r}"
+    return f"{what} has printed nothing in run {folder.id}"
 
 
 def _list_runs(as_json: bool) -> None:
