@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,30 @@ def test_jobs_are_those_not_over_then_those_that_ended(tmp_path: Path) -> None:
             assert jobs.left == sum(state not in ("completed", "failed") for state in states)
             assert f"{jobs.left} jobs not over" in str(jobs).splitlines()[0]
             assert f"{jobs.left} jobs not over" in jobs._repr_html_()
+
+
+def test_calls_that_raise_and_jobs_that_are_cancelled_are_not_completed() -> None:
+    """Their tasks are done; the future has the error."""
+    with Session(1, "fifo") as session:
+        two = session.executor(name="two")
+        futures = [two.submit(int, "x"), two.submit(int, "3")]
+        two.shutdown()
+        session.submit(int, "y").exception(PATIENCE)
+        held = session.submit(time.sleep, 60.0)
+        until(held.running)
+        waiting = session.run(Job("j", (Phase("p", Tasks(1, 0.0)),)))
+        call = session.submit(abs, held)
+        assert "waits for the results of other calls" in str(call.explain())
+        until(lambda: "j" in {job.job for job in session.jobs()})
+        waiting.cancel()
+        until(lambda: session.jobs().over == 3)
+        found = {job.job: (job.state, job.reason) for job in session.jobs()}
+        assert found["two"] == ("failed", "1 of 2 calls raised")
+        assert ("failed", "the call raised") in found.values()
+        assert found["j"][0] == "cancelled"
+        assert "over: cancelled" in str(waiting.explain())
+        assert futures[1].result() == 3
+        session.close(cancels=True)
 
 
 def test_a_job_is_listed_before_it_has_arrived() -> None:

@@ -222,7 +222,8 @@ class SessionCore:
         if isinstance(job, Future) and not job.is_of(self):
             raise InputError("this future is of another session; call its own `explain`")
         name = job.job if isinstance(job, Future) else job
-        check_name("job", name)
+        if not isinstance(job, Future):  # One that waits for others has no job yet.
+            check_name("job", name)
 
         def explain() -> Explanation:
             found = self.views.explained(name)
@@ -312,8 +313,11 @@ class SessionCore:
     ) -> None:
         """Settle the futures of what ended in a turn, after new tasks were started."""
         self.turns += 1
-        self.views.on_turn(now, events, decisions)
         settled, self._settled = self._settled, []
+        for future, result in settled:
+            if not result.is_value:
+                self.views.raised(future.job)
+        self.views.on_turn(now, events, decisions)
         for future, result in settled:
             future.settle(result)
         for event in events:

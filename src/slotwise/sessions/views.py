@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from slotwise.core.decisions import Decision, Launch
+from slotwise.core.dependencies import CANCELLED
 from slotwise.core.events import (
     Event,
     JobArrived,
@@ -43,6 +44,7 @@ class _Life:
     idle_since: float
     started: float | None = None
     done: int = 0
+    raised: int = 0
     reason: str = ""
 
 
@@ -56,14 +58,21 @@ class _Ending(NamedTuple):
 
     @property
     def state(self) -> str:
-        return "completed" if self.why is None else "failed"
+        if self.why == CANCELLED:
+            return "cancelled"
+        return "completed" if self.why is None and not self.life.raised else "failed"
 
     def row(self) -> SessionJob:
         life = self.life
         tasks = life.done if self.why is None else max(life.done, life.tasks)
+        reason = in_short(self.why or "")
+        if life.raised and self.why is None:
+            reason = (
+                f"{life.raised} of {tasks} calls raised" if tasks > 1 else "the call raised"
+            )
         return SessionJob(
             *(self.job, life.pool, self.state, tasks, life.done, 0, 0, None),
-            reason=in_short(self.why or ""),
+            reason=reason,
             response=self.at - life.arrival,
         )
 
@@ -89,6 +98,11 @@ class SessionViews:
         self._lives: dict[str, _Life] = {}
         self._ended: dict[str, _Ending] = {}
         self._over = 0
+
+    def raised(self, job: str) -> None:
+        """Note that a call of a job has raised; it counts as a task that is done."""
+        if life := self._lives.get(job):
+            life.raised += 1
 
     def on_turn(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]

@@ -17,7 +17,7 @@ MAX_ROWS = 20
 MAX_ENDED = 5
 """The maximum number of jobs that ended there."""
 
-OVER = ("completed", "failed")
+OVER = ("completed", "failed", "cancelled")
 """The states of jobs that are over."""
 
 DONE, RUNNING, WAITING, FAILED, IDLE = "#009e73", "#56b4e9", "#e69f00", "#d55e00", "#888888"
@@ -30,6 +30,7 @@ _COLOURS = {
     "done": DONE,
     "completed": DONE,
     "failed": FAILED,
+    "cancelled": IDLE,
 }
 _TABLE = "border-collapse: collapse; margin: 0; color: inherit; font-size: inherit"
 _CELL = "padding: 4px 14px 4px 0; text-align: left; vertical-align: middle"
@@ -42,7 +43,7 @@ class SessionJob:
     """A job of a session at an instant. Times are in seconds since the session began.
 
     state     "waiting", "running", "idle" if all its tasks are done and more may come,
-              "completed" or "failed"
+              "completed", "failed", also if a call has raised, or "cancelled"
     tasks     the number of its tasks; `done` and `running` of them
     slots     the slots that it holds
     since     since when none of its tasks runs, if it waits
