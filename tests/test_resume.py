@@ -13,7 +13,8 @@ import slotwise
 from slotwise.core.decisions import Decision
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, TaskFinished
-from slotwise.resume import DoneRecord, verdicts
+from slotwise.done_record import DoneRecord
+from slotwise.resume import verdicts
 from slotwise.sources import read_source
 
 WORKFLOW = """

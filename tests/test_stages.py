@@ -15,8 +15,9 @@ import pytest
 import slotwise
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.done_record import DoneRecord
 from slotwise.jobs.work_folder import sweep
-from slotwise.resume import DoneRecord, verdicts
+from slotwise.resume import verdicts
 from slotwise.run_folder import RunFolder
 from slotwise.sources import read_source
 from waiting import until

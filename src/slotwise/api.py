@@ -23,10 +23,11 @@ from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
 from slotwise.core.loop import Record
+from slotwise.done_record import DoneRecord
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunStopped
-from slotwise.resume import DoneRecord, DoneRecorder, remaining, verdicts
+from slotwise.resume import DoneRecorder, remaining, verdicts
 from slotwise.running import (
     Options,
     RunOptions,

@@ -1,10 +1,9 @@
-"""Resume: the record of the completed jobs of a workload file, and what must run again.
+"""Resume: what of a workload file must run again, by its record (`done_record.py`).
 
-The record of each workload file is a file in `done` in the state directory (`run_folder.py`),
-with a line for each job that began, and one when it was completed, with what it was made from.
 A job is up to date if nothing of this has changed, its output exists, and the jobs that it
-waits for are up to date and did not run after it. Of an array of commands without an output,
-the tasks that are done have lines, too: under the same conditions only the others run.
+waits for are up to date and did not run after it. Of an array of commands without an output
+only the tasks run that are not done, under the same conditions; of a MapReduce job whose maps
+are done, only the reduces.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from slotwise import __version__
 from slotwise.core.codec import encode_job
@@ -28,8 +27,8 @@ from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TasksDropped
 from slotwise.core.job import Job
-from slotwise.jobs.work_folder import remove_kept
-from slotwise.run_folder import state_folder, warn_of_state
+from slotwise.done_record import DoneRecord, JobRecord, KeptStage, MadeFrom
+from slotwise.run_folder import warn_of_state
 from slotwise.sources import Source, overwriting
 from slotwise.workload.workload import (
     CommandJob,
@@ -39,12 +38,6 @@ from slotwise.workload.workload import (
     Workload,
     parts_of,
 )
-
-if TYPE_CHECKING:
-    from slotwise.jobs.mapreduce.kept import KeptMaps
-
-MadeFrom = Mapping[str, str]
-"""What a job was made from: the digest of its command, and the version of each file."""
 
 SCHEDULING = (
     *("slots_min", "slots_max", "slots", "work", "overwrite", "memory_bytes"),
@@ -74,18 +67,6 @@ MAX_SHOWN = 60
 """The most characters of a path in a reason."""
 
 
-class JobRecord(NamedTuple):
-    """What a job was made from that was completed, or that began: then, with its done tasks."""
-
-    made_from: MadeFrom
-    tasks: set[int] | None = None
-
-    def to_plain(self, job: str) -> dict[str, Any]:
-        """The line of the job in the record."""
-        tasks = {} if self.tasks is None else {"tasks": sorted(self.tasks)}
-        return {"job": job, "made_from": self.made_from, **tasks}
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether a job must run, and why: the first of several reasons.
@@ -99,93 +80,6 @@ class Verdict:
     why: str
     kept: tuple[int, ...] = ()
     stage: KeptStage | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KeptStage:
-    """The maps of a job that did not complete, and what they were made from."""
-
-    made_from: MadeFrom
-    maps: KeptMaps
-
-    def to_plain(self, job: str) -> dict[str, Any]:
-        """The line of the stage in the record."""
-        return {"kept": job, "from": self.made_from, "maps": self.maps.plain()}
-
-
-class DoneRecord:
-    """The record of a workload file. Writing it is best effort, like the folder of a run."""
-
-    def __init__(self, file: str | Path) -> None:
-        self._file = os.path.realpath(file)
-        name = hashlib.sha256(os.fsencode(self._file)).hexdigest()[:32]
-        self.path = state_folder() / "done" / f"{name}.jsonl"
-
-    def read(self) -> dict[str, JobRecord]:
-        """The jobs that were completed or have begun, in the order in which that happened.
-
-        Lines that are damaged are left out.
-        """
-        found: dict[str, JobRecord] = {}
-        with suppress(OSError), self.path.open(encoding="utf-8") as lines:
-            for line in lines:
-                with suppress(ValueError, TypeError, KeyError, AttributeError):
-                    plain = json.loads(line)
-                    if "task" in plain:
-                        found[plain["job"]].tasks.add(int(plain["task"]))  # type: ignore[union-attr]
-                        continue
-                    made, tasks = plain["made_from"], plain.get("tasks")
-                    made = {str(key): str(made[key]) for key in made}
-                    record = JobRecord(made, None if tasks is None else {*map(int, tasks)})
-                    found.pop(plain["job"], None)
-                    found[plain["job"]] = record
-        return found
-
-    def stages(self) -> dict[str, KeptStage]:
-        """The maps of each job that did not complete. Damaged lines are left out."""
-        found: dict[str, KeptStage] = {}
-        with suppress(OSError), self.path.open(encoding="utf-8") as lines:
-            for line in lines:
-                with suppress(ValueError, TypeError, KeyError, AttributeError):
-                    plain = json.loads(line)
-                    if "kept" not in plain:
-                        if "made_from" in plain and "tasks" not in plain:  # It was completed.
-                            found.pop(plain["job"], None)
-                        continue
-                    from slotwise.jobs.mapreduce.kept import KeptMaps  # Slow to load.
-
-                    made = {str(key): str(one) for key, one in plain["from"].items()}
-                    found[str(plain["kept"])] = KeptStage(made, KeptMaps.of(plain["maps"]))
-        return found
-
-    def rewrite(
-        self, jobs: Mapping[str, JobRecord], stages: Mapping[str, KeptStage] | None = None
-    ) -> None:
-        """Replace the record by that of these jobs and stages; remove other stages."""
-        stages = stages or {}
-        stay = {stage.maps.folder for stage in stages.values()}
-        for stage in self.stages().values():
-            if stage.maps.folder not in stay:
-                remove_kept(stage.maps.folder)
-        lines = [_line(record.to_plain(job)) for job, record in jobs.items()]
-        lines += [_line(stage.to_plain(job)) for job, stage in stages.items()]
-        partial = self.path.with_suffix(f".{os.getpid()}")
-        try:
-            self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
-            partial.write_text("".join(lines), "utf-8")
-            os.replace(partial, self.path)
-        except OSError as error:
-            warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
-
-    def append(self, plain: Mapping[str, Any]) -> None:
-        """Add the line of a job or of a task. Raises OSError."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(_line(plain))
-
-    def keep(self, job: str, stage: KeptStage) -> None:
-        """Add that the maps of a job are done. Raises OSError."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(_line(stage.to_plain(job)))
 
 
 class DoneRecorder:
@@ -567,7 +461,3 @@ def _short(path: str, workload: Workload) -> str:
     folder = os.path.abspath(workload.folder)
     shown = os.path.relpath(path, folder) if _is_in(path, folder) else path
     return shown if len(shown) <= MAX_SHOWN else f"...{shown[-MAX_SHOWN:]}"
-
-
-def _line(plain: Mapping[str, Any]) -> str:
-    return json.dumps(plain, separators=(",", ":")) + "\n"

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
+from slotwise.done_record import DoneRecord, KeptStage, MadeFrom
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.mapreduce.kept import KeptMaps
 from slotwise.jobs.mapreduce.planning import MapReduceExecution
 from slotwise.jobs.work_folder import HeldError
-from slotwise.resume import DoneRecord, KeptStage, MadeFrom, made_from
+from slotwise.resume import made_from
 from slotwise.run_folder import RunFolder, warn_of_state
 from slotwise.workload.workload import ProgramJob, Workload
 

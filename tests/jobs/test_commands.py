@@ -169,6 +169,7 @@ def test_other_files_in_the_output_stay(
     [
         (["no-such-program"], {}, "program 'no-such-program' not found; check its name"),
         (["./here"], {}, "program './here' not found; check its name"),
+        (["./script"], {}, "program './script' is not executable; `chmod"),
         ("true", {"cwd": "missing"}, "missing' is not a folder; name a folder"),
     ],
 )
@@ -176,6 +177,7 @@ def test_what_cannot_be_started_is_refused(
     tmp_path: Path, command: Any, options: Any, message: str
 ) -> None:
     """Before the run begins."""
+    (tmp_path / "script").touch()
     with pytest.raises(InputError, match=message):
         plan(tmp_path, command, **options).open()
 

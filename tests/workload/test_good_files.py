@@ -62,6 +62,19 @@ def test_the_documented_file_parses_as_stated() -> None:
     assert parse_workload(CONTRACT) == MEANT
 
 
+def test_one_name_needs_no_brackets() -> None:
+    """Nor does one exit code."""
+    jobs = """
+slotwise: 1
+jobs:
+  - {id: a, command: "true", no_retry: NO}
+  - {id: b, command: "true", after: A}
+  - {id: c, command: "true", after_each: A}
+"""
+    plain = parse_workload(jobs.replace("NO", "3").replace("A", "a"))
+    assert plain == parse_workload(jobs.replace("NO", "[3]").replace("A", "[a]"))
+
+
 def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
     """The same workload in JSON is the same workload, relative to its own folder."""
     file = tmp_path / "jobs.json"

@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from slotwise.cli.terminal import errors, print_json, show_message
+from slotwise.done_record import DoneRecord
 from slotwise.insight.report.text import printable
-from slotwise.resume import DoneRecord, Verdict, verdicts
+from slotwise.resume import Verdict, verdicts
 from slotwise.sources import Source
 
 

@@ -259,10 +259,10 @@ class Commands(Execution):
                 f"job {self.job.id!r}: cwd {runner.cwd!r} is not a folder; name a folder"
             )
         if not isinstance(runner.command, str) and not _is_found(runner):
-            raise InputError(
-                f"job {self.job.id!r}: program {runner.command[0]!r} not found; check its name"
-                " and the PATH"
-            )
+            program, why = str(runner.command[0]), "not found; check its name and the PATH"
+            if "/" in program and os.path.isfile(os.path.join(runner.cwd, program)):
+                why = "is not executable; `chmod +x` it, or name its interpreter first"
+            raise InputError(f"job {self.job.id!r}: program {program!r} {why}")
         with suppress(OSError):  # It is retried when the first task begins.
             self._open()
 

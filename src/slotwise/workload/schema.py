@@ -328,6 +328,10 @@ Listed = BeforeValidator(_listed)
 """For a list of pools: it may be stated as a mapping by name, too."""
 
 
+Names = Annotated[list[Name], BeforeValidator(lambda one: [one] if type(one) is str else one)]
+"""A list of names; one may be stated without brackets."""
+
+
 class PhaseEntry(Entry):
     """A phase: work in seconds at speed 1, tasks as a number or as the work of each.
 
@@ -346,7 +350,7 @@ class PhaseEntry(Entry):
     slots: Slots = 1
     slots_min: Count | SharePart = 0
     slots_max: Slots | SharePart | None = None
-    after: list[Name] = Field(default_factory=list)
+    after: Names = Field(default_factory=list)
     slow_start: Part = 1.0
     copying: Duration = Field(0.0, alias="copy")
     continues: Name | None = None
@@ -394,7 +398,13 @@ class WorkEntry(Entry):
     slots: Slots | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
-    no_retry: list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]] | None = None
+    no_retry: (
+        Annotated[
+            list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]],
+            BeforeValidator(lambda code: [code] if type(code) is int else code),
+        ]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _one_kind_of_work(self) -> Self:
@@ -421,7 +431,7 @@ class PartEntry(WorkEntry):
     """A phase that is a program or a command."""
 
     name: Name
-    after: list[Name] = Field(default_factory=list)
+    after: Names = Field(default_factory=list)
 
 
 def _kind_of_phase(value: Any) -> str:
@@ -447,8 +457,8 @@ class JobEntry(WorkEntry):
     steps: list[tuple[Due, Cost]] = Field(default_factory=list)
     penalty: str | None = None
     priority: Priority = "normal"
-    after: list[Name] = Field(default_factory=list)
-    after_each: list[Name] = Field(default_factory=list)
+    after: Names = Field(default_factory=list)
+    after_each: Names = Field(default_factory=list)
     after_failed: AfterFailed = "cancel"
     attempts: Attempts | None = None
     retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
