@@ -92,6 +92,11 @@ def test_show_draws_jobs_that_wait_for_others(slotwise: Show, folder: Path) -> N
     assert [(one["id"], one["level"], one["after"]) for one in shown] == [
         ("top", 0, []), ("left", 1, ["top"]), ("right", 2, []), ("end", 3, ["left", "right"]),
     ]  # fmt: skip
+    assert slotwise("show", "chain.yaml", "--job", "left").stdout.splitlines()[:2] == [
+        "top        program wordcount",
+        "  left     2 tasks            after top",
+    ]
+    assert slotwise("show", "chain.yaml", "--job", "top").stdout.count("\n") == 4
     slotwise("show", "chain.yaml", "--svg", "chain.svg")
     texts = [one.text for one in ElementTree.parse(folder / "chain.svg").iter() if one.text]
     assert {"top", "left", "right", "end"} <= set(texts)
@@ -174,7 +179,7 @@ def test_show_draws_a_picture(slotwise: Show, app: Path) -> None:
         (("jobs.yaml",), "jobs.yaml: no job has a dataflow; add one, or name app.py:flow"),
         (
             ("dataflows.yaml", "--job", "x"),
-            "--job 'x': no such job has a dataflow; known: one, two",
+            "--job 'x': no such job; known: one, two",
         ),
         (("app.py:flow", "--job", "x"), "--job is for workload files"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from slotwise import api
 from slotwise.cli.options import Json, seconds_option
 from slotwise.cli.terminal import print_json
+from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
 from slotwise.core.history import read_history
@@ -277,7 +279,7 @@ def show_dataflow(
     from slotwise.insight.report.dataflow.texts import dataflow_lines, dataflow_plain
     from slotwise.insight.report.page import BEGIN
 
-    if job is None and (jobs := _dependent_jobs(what)):
+    if jobs := _dependent_jobs(what, job):
         _show_workflow(what, jobs, html, svg, as_json=as_json)
         return
     graphs = _graphs(what, job)
@@ -299,13 +301,32 @@ def show_dataflow(
             print("\n".join(map(printable, dataflow_lines(staged))))
 
 
-def _dependent_jobs(what: str) -> list[Job | Described]:
-    """The jobs of a workload file if some of them or their phases wait; otherwise none."""
+def _dependent_jobs(what: str, job: str | None) -> list[Job | Described]:
+    """The jobs of a workload file if some of them or their phases wait; otherwise none.
+
+    With `job` only those that it waits for, and those that wait for it, also by way of others.
+    """
     if not what.endswith((".yaml", ".yml", ".json")):
         return []
-    jobs = read_source(what, is_live=True).workload.jobs
-    is_drawn = any(job.predecessors or isinstance(job, PhasedJob) for job in jobs)
-    return list(jobs) if is_drawn else []
+    jobs = {one.id: one for one in read_source(what, is_live=True).workload.jobs}
+    if job is not None and job not in jobs:
+        raise InputError(f"--job {job!r}: no such job; {suggestion(job, jobs)}")
+    if job is None:
+        drawn = any(one.predecessors or isinstance(one, PhasedJob) for one in jobs.values())
+        return list(jobs.values()) if drawn else []
+    if isinstance(jobs[job], DataflowJob):
+        return []
+    before, after = {job}, {job}
+    for one in reversed(in_order(list(jobs.values()))):
+        before |= one.predecessors if one.id in before else set()
+    for one in in_order(list(jobs.values())):
+        after |= {one.id} if one.predecessors & after else set()
+    kept = before | after
+    return [
+        replace(one, after=one.after & kept, after_each=one.after_each & kept)
+        for one in jobs.values()
+        if one.id in kept
+    ]
 
 
 def _show_workflow(
@@ -345,8 +366,6 @@ def _graphs(what: str, job: str | None) -> dict[str, StagedGraph]:
     jobs = {one.id: one for one in workload.jobs if isinstance(one, DataflowJob)}
     if not jobs:
         raise InputError(f"{what}: no job has a dataflow; add one, or name app.py:flow")
-    if job is not None and job not in jobs:
-        raise InputError(f"--job {job!r}: no such job has a dataflow; {suggestion(job, jobs)}")
     found = {}
     for name in jobs if job is None else (job,):
         try:
