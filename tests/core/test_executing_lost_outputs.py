@@ -122,7 +122,7 @@ def test_all_files_of_a_host_are_lost() -> None:
         assert [event.tasks for event in scene.events] == [(0, 1)] * (files is own)
     scene = Scene(own)
     scene.jobs.give_up("j")
-    assert scene.forgotten == [("j", "slotwise-1")]
+    assert scene.forgotten == [("j", ("slotwise-1",))]
 
 
 def test_an_attempt_that_was_done_does_not_begin_again(scene: Scene) -> None:

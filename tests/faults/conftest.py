@@ -153,9 +153,15 @@ class Command:
                 process.wait()
 
     def left(self) -> list[str]:
-        """The files in the folders for temporary files and for output."""
+        """The files in the folders for temporary files and for output.
+
+        Without the maps that are kept for `--resume`.
+        """
         roots = (self.temporary, self.folder / "out")
-        return sorted(str(p.relative_to(self.folder)) for r in roots for p in r.rglob("*"))
+        found = [path for root in roots for path in root.rglob("*")]
+        kept = {path.parent for path in found if path.name == "kept"}
+        left = [path for path in found if not kept & {path, *path.parents}]
+        return sorted(str(path.relative_to(self.folder)) for path in left)
 
 
 @pytest.fixture(scope="session")
