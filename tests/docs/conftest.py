@@ -85,6 +85,7 @@ def run_process(*command: str) -> subprocess.CompletedProcess[str]:
         "PATH": search_path(),
         "PYTHONUTF8": "1",
         "HOME": os.environ.get("HOME", "/"),
+        "XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", ""),
         "TMPDIR": os.getcwd(),
     }
     return subprocess.run(
