@@ -233,6 +233,19 @@ def test_tasks_of_an_array_that_are_done_do_not_run_again(folder: Path) -> None:
     assert set(reasons(folder).values()) == {"done"}
 
 
+def test_tasks_are_not_kept_after_another_job_that_ran_again(folder: Path) -> None:
+    """Although the array for whose tasks they wait keeps its own."""
+    other = '  - {id: other, command: "true"}\n'
+    (folder / "flow.yaml").write_text(ARRAY.replace("[fill]}", "[fill], after: other}") + other)
+    slotwise.run(folder / "flow.yaml", slots=1)
+    assert reasons(folder)["each"].endswith("of 6 tasks are done")
+    record = DoneRecord(folder / "flow.yaml")
+    record.append(record.read()["other"].to_plain("other"))
+    found = reasons(folder)
+    assert (found["other"], found["each"]) == ("done", "not done")
+    assert found["fill"].endswith("of 6 tasks are done")
+
+
 def test_an_array_that_has_changed_runs_as_a_whole(folder: Path) -> None:
     """Although some of its tasks were done."""
     (folder / "flow.yaml").write_text(ARRAY)

@@ -193,19 +193,22 @@ def verdicts(
     place = {name: number for number, name in enumerate(known)}
     for entry in in_order([_described(one) for one in workload.jobs]):
         before, record = sorted(entry.predecessors), known.get(entry.id)
-        why = "not done" if record is None else _why(entry, workload, written, record.made_from)
-        if not why and (again := [name for name in before if found[name].must_run]):
-            why = f"after {again[0]}, which runs"
-        elif not why and (later := [name for name in before if place[name] > place[entry.id]]):
-            why = f"after {later[0]}, which ran again"
-        kept: tuple[int, ...] = ()
-        if record is not None and record.tasks is not None:  # It began, and that is all.
-            if not why or why.endswith(", which runs"):
-                kept = _kept(entry, record.tasks, [found[name] for name in before])
-            why = f"{len(kept)} of {_count(entry)} tasks are done" if kept else "not done"
-        found[entry.id] = Verdict(entry.id, bool(why), why or "done", kept)
-        if why and stages and (stage := stages.get(entry.id)):
-            again = [name for name in before if found[name].must_run]
+        again = [name for name in before if found[name].must_run]
+        if record is None:
+            found[entry.id] = Verdict(entry.id, True, "not done")
+        else:
+            why = _why(entry, workload, written, record.made_from)
+            later = [one for one in before if place.get(one, -1) > place[entry.id]]
+            ran = f"after {later[0]}, which ran again" if later else ""
+            if record.tasks is None:
+                why = why or (f"after {again[0]}, which runs" if again else ran)
+                found[entry.id] = Verdict(entry.id, bool(why), why or "done")
+            else:  # It began, and that is all.
+                finished = set() if why or later else record.tasks
+                kept = _kept(entry, finished, [found[name] for name in before])
+                why = f"{len(kept)} of {_count(entry)} tasks are done" if kept else "not done"
+                found[entry.id] = Verdict(entry.id, True, why, kept)
+        if found[entry.id].must_run and stages and (stage := stages.get(entry.id)):
             found[entry.id] = _continued(entry, workload, stage, again)
     return list(found.values())
 
