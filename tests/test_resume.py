@@ -244,6 +244,8 @@ def test_tasks_are_not_kept_after_another_job_that_ran_again(folder: Path) -> No
     found = reasons(folder)
     assert (found["other"], found["each"]) == ("done", "not done")
     assert found["fill"].endswith("of 6 tasks are done")
+    record.append({"job": "fill", "task": 99})
+    assert reasons(folder)["fill"] == found["fill"]
 
 
 def test_an_array_that_has_changed_runs_as_a_whole(folder: Path) -> None:

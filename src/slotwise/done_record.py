@@ -69,7 +69,9 @@ class DoneRecord:
                 with suppress(ValueError, TypeError, KeyError, AttributeError):
                     plain = json.loads(line)
                     if "task" in plain:
-                        found[plain["job"]].tasks.add(int(plain["task"]))  # type: ignore[union-attr]
+                        begun = found[plain["job"]].tasks
+                        if begun is not None:
+                            begun.add(int(plain["task"]))
                         continue
                     made, tasks = plain["made_from"], plain.get("tasks")
                     made = {str(key): str(made[key]) for key in made}

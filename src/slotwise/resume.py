@@ -219,6 +219,7 @@ def _kept(
     """The tasks of an unfinished job that need not run again, of those that are done."""
     if not _is_array(entry):
         return ()
+    tasks = tasks & {*range(_count(entry))}  # A damaged record may have others.
     for one in before:
         if one.must_run:
             tasks = tasks & {*one.kept} if one.job in entry.after_each else set()
