@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import os
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from slotwise.core.cluster import ANY_KIND, Cluster
 from slotwise.core.errors import InputError
@@ -15,7 +20,7 @@ from slotwise.jobs.commit import check_output, place_of
 from slotwise.jobs.dataflow.graph import Dataflow
 from slotwise.jobs.dataflow.group import GroupRunner
 from slotwise.jobs.dataflow.loading import flow_of, load_flow
-from slotwise.jobs.dataflow.nodes import NodeCopy
+from slotwise.jobs.dataflow.nodes import NodeCopy, SplitSource
 from slotwise.jobs.dataflow.place import DataflowLayout, Rendezvous
 from slotwise.jobs.dataflow.stages import (
     DataflowStage,
@@ -27,7 +32,9 @@ from slotwise.jobs.dataflow.stages import (
 )
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.planned import blocks
-from slotwise.jobs.staged import StagedExecution, winners
+from slotwise.jobs.kept import KeptStages
+from slotwise.jobs.staged import StagedExecution, job_without, winners
+from slotwise.jobs.transfer import pickled
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -150,7 +157,15 @@ SECRET_BYTES = 32
 class DataflowExecution(StagedExecution):
     """A phase for each stage of the graph, with a task for each group."""
 
-    def __init__(self, job: Job, runner: GroupRunner, *, overwrite: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        runner: GroupRunner,
+        *,
+        overwrite: bool,
+        kept: KeptStages | None = None,
+    ) -> None:
+        self._runner, self._overwrite = runner, overwrite
         self._staged = runner.staged
         self._files = runner.layout
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -163,7 +178,53 @@ class DataflowExecution(StagedExecution):
         self._winners: dict[str, SuccessfulAttempts] = {}
         # For each gang that has begun, its last attempt, and the folder for addresses.
         self._gangs: dict[str, tuple[int, Rendezvous]] = {}
-        super().__init__(job, runner, runner.layout, overwrite=overwrite)
+        super().__init__(job, runner, runner.layout, overwrite=overwrite, kept=kept)
+
+    @property
+    def code_files(self) -> Collection[str]:
+        """The files of the functions of nodes and of keys, as far as they have any."""
+        graph = self._staged.graph
+        functions = [node.function for node in graph.nodes.values()]
+        functions += [channel.by for channel in graph.channels]
+        return {file for one in functions if one is not None and (file := _file_of(one))}
+
+    @property
+    def input_files(self) -> Collection[str]:
+        """The files of all sources, also of those in an app."""
+        sources = (node.source for node in self._staged.graph.nodes.values())
+        return {
+            piece.path
+            for source in sources
+            if isinstance(source, SplitSource)
+            for split in source.splits
+            for piece in split
+        }
+
+    @cached_property
+    def plan(self) -> str:
+        """A digest of the groups, the channels, the parameters and the input of the nodes."""
+        return _digest(self._staged)
+
+    def continued(self, kept: KeptStages) -> Self:
+        """Return the job without these stages of an earlier run, for its work folder."""
+        runner = replace(self._runner, layout=replace(self._files, work_dir=kept.folder))
+        job = job_without(self.job, kept.stages)
+        return type(self)(job, runner, overwrite=self._overwrite, kept=kept)
+
+    def files(self, phase: str, task: int, attempt: int) -> Iterable[Path] | None:
+        """Return the files of channels that a group writes.
+
+        A stage without such files or parts of the output has other effects; it is done again.
+        """
+        if phase not in self._intermediate and not self.parts(phase, task):
+            return None
+        folder = self._files.attempt_dir(phase, task, attempt)
+        return [
+            self._files.channel_file(folder, channel, copy.copy)
+            for copy in self._staged.by_name[phase].groups[task]
+            for channel in self._staged.graph.outputs(copy.node)
+            if channel.kind == "file"
+        ]
 
     @property
     def program(self) -> str:
@@ -179,7 +240,7 @@ class DataflowExecution(StagedExecution):
         """
         found: dict[str, Sizes] = {}
         estimated = bytes_of_copies(self._staged.graph)
-        for stage in self._staged.stages:
+        for stage in map(self._staged.by_name.__getitem__, self.job.by_name):
             sizes = tuple(sum(map(self._input_bytes, group)) for group in stage.groups)
             if not all(sizes):
                 sizes = tuple(int(max(map(estimated.__getitem__, g))) for g in stage.groups)
@@ -256,3 +317,30 @@ class DataflowExecution(StagedExecution):
     def _inputs(self, copy: NodeCopy) -> list[str]:
         found = sources_read(self._staged.graph, copy)
         return [source.describe(number) for source, number in found]
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    """Return the file with the code of a function or class; empty if it has none."""
+    with suppress(TypeError):
+        file = inspect.getsourcefile(function)
+        return os.path.abspath(file) if file else ""
+    return ""
+
+
+def _digest(staged: StagedGraph) -> str:
+    """Return a digest of what a graph states, without its code.
+
+    It is that of a pickle. A set of strings in a parameter is in another order in each process.
+    """
+    graph = staged.graph
+    sources = [
+        replace(node.source, held={}) if isinstance(node.source, SplitSource) else node.source
+        for node in graph.nodes.values()
+    ]
+    stated = [
+        [(stage.name, stage.groups) for stage in staged.stages],
+        [replace(channel, by=None) for channel in graph.channels],
+        [(node.name, node.parameters) for node in graph.nodes.values()],
+        *(sources, graph.written),
+    ]
+    return hashlib.sha256(pickled(stated, None, [])).hexdigest()[:16]
