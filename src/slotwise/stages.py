@@ -18,7 +18,7 @@ from slotwise.done_record import DoneRecord, KeptJob, MadeFrom
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.kept import KeptStages
 from slotwise.jobs.staged import StagedExecution
-from slotwise.jobs.work_folder import HeldError
+from slotwise.jobs.work_folder import HeldError, remove_kept
 from slotwise.resume import CODE, INPUT, made_from, versions
 from slotwise.run_folder import RunFolder, warn_of_state
 from slotwise.workload.workload import DataflowJob, ProgramJob, Workload
@@ -52,6 +52,7 @@ class Stages:
                 execution = execution.after_stages(kept.stages)
             except (OSError, HeldError) as error:
                 warn_of_state(f"job {entry.id!r} runs its finished stages again: {error}")
+                remove_kept(kept.stages.folder)
                 kept = None
             else:
                 self._continued.append(execution)

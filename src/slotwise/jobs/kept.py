@@ -103,11 +103,13 @@ class KeptStages:
         """Return the value of JSON data. Raises KeyError, TypeError, ValueError or others."""
         stages = {
             str(stage): tuple(
-                KeptTask(*map(int, numbers), {str(name): int(n) for name, n in files.items()})
-                for *numbers, files in tasks
+                KeptTask(int(attempt), int(records), int(size), _sizes(files))
+                for attempt, records, size, files in tasks
             )
             for stage, tasks in plain["stages"].items()
         }
+        if not stages:
+            raise ValueError("no stages")
         return cls(str(plain["folder"]), str(plain["plan"]), stages)
 
     def _files(self) -> Iterator[tuple[str, int, Mapping[str, int]]]:
@@ -120,3 +122,7 @@ class KeptStages:
 
     def _path(self, name: str) -> Path:
         return Path(self.folder, name)
+
+
+def _sizes(files: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(size) for name, size in files.items()}

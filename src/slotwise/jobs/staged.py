@@ -279,7 +279,8 @@ class StagedExecution(Execution):
 
     def _keep_stage(self, phase: str, keep: Callable[[KeptStages], bool]) -> None:
         """Keep a stage whose tasks are all done, if others are left."""
-        if all(len(self._done[name]) == _count(self.job, name) for name in self.job.by_name):
+        is_last = all(len(self._done[p.name]) == p.tasks.count for p in self.job.phases)
+        if is_last or self._layout.folder != Path(self.work_dir):  # It is of an agent.
             return
         tasks = []
         for task, (attempt, result) in sorted(self._done[phase].items()):
