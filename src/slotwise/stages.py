@@ -97,7 +97,7 @@ class Stages:
 
 
 def is_kept(entry: Any) -> bool:
-    """Whether stages of a job can be kept: its program or dataflow is no object in Python."""
+    """Whether stages of a job can be kept: its program or dataflow is given by its name."""
     if isinstance(entry, ProgramJob):
         return isinstance(entry.program, str)
     return isinstance(entry, DataflowJob) and isinstance(entry.flow, str | Mapping)
