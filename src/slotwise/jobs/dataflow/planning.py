@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import os
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -30,11 +26,11 @@ from slotwise.jobs.dataflow.stages import (
     derive,
     sources_read,
 )
+from slotwise.jobs.dataflow.stated import Stated, stated
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.planned import blocks
 from slotwise.jobs.kept import KeptStages
 from slotwise.jobs.staged import StagedExecution, job_without, winners
-from slotwise.jobs.transfer import pickled
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -180,13 +176,14 @@ class DataflowExecution(StagedExecution):
         self._gangs: dict[str, tuple[int, Rendezvous]] = {}
         super().__init__(job, runner, runner.layout, overwrite=overwrite, kept=kept)
 
+    @cached_property
+    def _stated(self) -> Stated:
+        return stated(self._staged)
+
     @property
     def code_files(self) -> Collection[str]:
-        """The files of the functions of nodes and of keys, as far as they have any."""
-        graph = self._staged.graph
-        functions = [node.function for node in graph.nodes.values()]
-        functions += [channel.by for channel in graph.channels]
-        return {file for one in functions if one is not None and (file := _file_of(one))}
+        """The files of the functions of nodes, of keys and in parameters."""
+        return self._stated.code_files
 
     @property
     def input_files(self) -> Collection[str]:
@@ -200,10 +197,10 @@ class DataflowExecution(StagedExecution):
             for piece in split
         }
 
-    @cached_property
+    @property
     def plan(self) -> str:
         """A digest of the groups, the channels, the parameters and the input of the nodes."""
-        return _digest(self._staged)
+        return self._stated.digest
 
     def continued(self, kept: KeptStages) -> Self:
         """Return the job without these stages of an earlier run, for its work folder."""
@@ -317,30 +314,3 @@ class DataflowExecution(StagedExecution):
     def _inputs(self, copy: NodeCopy) -> list[str]:
         found = sources_read(self._staged.graph, copy)
         return [source.describe(number) for source, number in found]
-
-
-def _file_of(function: Callable[..., Any]) -> str:
-    """Return the file with the code of a function or class; empty if it has none."""
-    with suppress(TypeError):
-        file = inspect.getsourcefile(function)
-        return os.path.abspath(file) if file else ""
-    return ""
-
-
-def _digest(staged: StagedGraph) -> str:
-    """Return a digest of what a graph states, without its code.
-
-    It is that of a pickle. A set of strings in a parameter is in another order in each process.
-    """
-    graph = staged.graph
-    sources = [
-        replace(node.source, held={}) if isinstance(node.source, SplitSource) else node.source
-        for node in graph.nodes.values()
-    ]
-    stated = [
-        [(stage.name, stage.groups) for stage in staged.stages],
-        [replace(channel, by=None) for channel in graph.channels],
-        [(node.name, node.parameters) for node in graph.nodes.values()],
-        *(sources, graph.written),
-    ]
-    return hashlib.sha256(pickled(stated, None, [])).hexdigest()[:16]
