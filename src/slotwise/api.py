@@ -73,7 +73,7 @@ def simulate(
     is not changed. With `simulation=Simulation(hide_work=True)` the scheduler gets no work of
     tasks, stated or from the history: it only measures finished tasks.
     """
-    given = RunOptions.of(options)
+    given = RunOptions.of(options, simulate)
     given.check_files(history)
     source = _source(workload, given, history)
     with source.locating():
@@ -177,7 +177,7 @@ def run(
     Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result so far. RunLost,
     raised if a Dask cluster has lost all hosts and no others can join, has it as well.
     """
-    given = RunOptions.of(options)
+    given = RunOptions.of(options, run)
     given.check_files(history)
     source = _source(workload, given, existing(history), is_live=True)
     source, recorders, stages = _resumed(source, resume, given, is_local=dask is None)
@@ -367,7 +367,7 @@ def compare(
     runs create it if it is missing and add to it. If a run is stopped, or cannot be recorded,
     the exception has the results of the earlier runs as `earlier`.
     """
-    given = RunOptions.of(options)
+    given = RunOptions.of(options, compare)
     names = checked_names([schedulers] if isinstance(schedulers, str) else schedulers)
     options_of = {name: _options_for(given, name) for name in names}
     for own in options_of.values():
