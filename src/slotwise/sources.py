@@ -520,6 +520,8 @@ def _part(
                     f"{where}phase {other.id!r} writes its input {path!r}, which is examined"
                     f" when the job begins; {apart}"
                 )
+    if isinstance(part, CommandJob) and (part.after or job.predecessors):
+        part = replace(part, settings={**part.settings, "waits": True})
     try:
         return _planned(replace(part, id=job.id, after=frozenset()), workload, cluster)
     except InputError as error:
