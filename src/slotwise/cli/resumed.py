@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.table import Table
 from slotwise.cli.terminal import errors, print_json, show_message
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report.text import printable
+from slotwise.results import RunInterrupted
 from slotwise.resume import Verdict, verdicts
 from slotwise.sources import Source
 
@@ -22,7 +24,7 @@ class Resumed:
 
     def __init__(self, file: Path, *, is_wanted: bool, is_local: bool) -> None:
         """Unless it `is_wanted`, all jobs run. Only local runs keep stages of jobs."""
-        self._is_wanted = is_wanted
+        self._file, self._is_wanted = file, is_wanted
         self._record = DoneRecord(file)
         self._done = self._record.read() if is_wanted else {}
         self._stages = self._record.stages() if is_wanted and is_local else {}
@@ -54,6 +56,12 @@ class Resumed:
         """Say at the end of a run what it has left for the next one with `--resume`, if any."""
         try:
             yield
+        except RunInterrupted as stop:
+            if self._is_wanted or stop.result.folder is not None:  # Else, nothing is recorded.
+                stop.remedy = (
+                    f"to continue: slotwise run {shlex.quote(str(self._file))} --resume"
+                )
+            raise
         finally:
             self._show_kept()
 

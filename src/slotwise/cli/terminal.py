@@ -164,6 +164,7 @@ def exit_codes() -> Iterator[None]:
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {count} task{'' if count == 1 else 's'}; done: {', '.join(done) or 'no job'}"
             + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
+            + (f"; {stop.remedy}" if stop.remedy else "")
         )
         raise typer.Exit(130) from stop
     except KeyboardInterrupt as stop:
