@@ -301,7 +301,7 @@ def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
 
 
 def test_the_closing_table_begins_with_failures(slotwise: Any, folder: Path) -> None:
-    """The failed jobs, then those cancelled with them; the table has the status of each."""
+    """The failed jobs, then those cancelled with them; the table has all as in the file."""
     jobs = (
         "[{id: later, after: [bad], command: 'true'}, {id: bad, command: 'exit 3'},"
         " {id: good, command: 'true'}]"
@@ -311,10 +311,10 @@ def test_the_closing_table_begins_with_failures(slotwise: Any, folder: Path) -> 
     ends = [line for line in done.stderr.splitlines() if line.startswith("slotwise: flex: job")]
     assert [line.split()[3:5] for line in ends] == [["bad", "failed:"], ["later", "cancelled:"]]
     assert ends[1].endswith("job 'bad', for which it waits, has failed")
-    assert [line.split()[:2] for line in done.stdout.splitlines()[3:6]] == [
+    assert [line.split()[:2] for line in done.stdout.splitlines()[4:7]] == [
+        ["later", "cancelled"],
         ["bad", "failed"],
         ["good", "done"],
-        ["later", "cancelled"],
     ]
 
 

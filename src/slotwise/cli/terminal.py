@@ -37,7 +37,13 @@ from slotwise.core.errors import (
     as_in_commands,
     suggestion,
 )
-from slotwise.insight.report.tables import MAX_WIDTH, comparison_table, fit_columns, jobs_table
+from slotwise.insight.report.tables import (
+    MAX_WIDTH,
+    comparison_table,
+    critical_path,
+    fit_columns,
+    jobs_table,
+)
 from slotwise.insight.report.text import in_short, in_states, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
 from slotwise.run_folder import RunFolder
@@ -46,7 +52,7 @@ from slotwise.sources import Source, read_source
 MAX_ROWS, MIN_ROWS = 50, 5
 """The maximum number of jobs in the table outside a terminal, and the minimum on one."""
 
-OTHER_LINES = 14
+OTHER_LINES = 16
 """The lines of a terminal that are left for the rest of what a command prints."""
 
 MAX_FAILED = 20
@@ -183,12 +189,12 @@ def _first_signal_interrupts() -> Iterator[None]:
         signal.signal(number, leave)
 
 
-def _finish(results: Sequence[Result], output: OutputOptions) -> None:
+def _finish(results: Sequence[Result], source: Source, output: OutputOptions) -> None:
     """Print failures and results, write the report, and exit with 1 if a job failed."""
     for result in results:
         _show_failures(result)
     try:
-        _print_results(results, output.as_json)
+        _print_results(results, source, output.as_json)
         sys.stdout.flush()
     finally:  # The report is written even if printing fails.
         if output.report is not None:
@@ -220,7 +226,7 @@ def _place_of_output(result: Result, job: str) -> str:
     return f"; what its tasks printed is in {kept}" if is_new else ""
 
 
-def _print_results(results: Sequence[Result], as_json: bool) -> None:
+def _print_results(results: Sequence[Result], source: Source, as_json: bool) -> None:
     if as_json:
         for result in results:
             print_json(result.to_plain())
@@ -229,7 +235,11 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
     console = Console() if sys.stdout.isatty() else Console(width=MAX_WIDTH)
     if len(results) == 1:
         rows = console.height - OTHER_LINES if sys.stdout.isatty() else MAX_ROWS
-        _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows)))
+        is_live = results[0].backend == "live"
+        order = [entry.id for entry in source.workload.jobs] if is_live else None
+        _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows), order))
+        if is_live and (path := critical_path(reported[0])):
+            print(path)
     _print_table(console, comparison_table(reported))
 
 
@@ -251,10 +261,10 @@ def results_shown(
         yield source, results
     except RunStopped as stop:
         with suppress(typer.Exit):
-            _finish([*stop.earlier, stop.result], output)
+            _finish([*stop.earlier, stop.result], source, output)
         raise
     if results:
-        _finish(results, output)
+        _finish(results, source, output)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
