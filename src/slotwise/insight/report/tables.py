@@ -132,6 +132,7 @@ METRICS = (
     Metric("wasted slot-seconds", "wasted_slot_seconds", number),
     Metric("jobs done", "jobs_done", count, "high"),
     Metric("jobs failed", "jobs_failed", count),
+    Metric("jobs cancelled", "jobs_cancelled", count, need="positive"),
     Metric("tasks asked to stop", "preemption.told", count, None, "positive"),
     Metric("tasks stopped", "preemption.stopped", count, need="positive"),
     Metric("slot-seconds lost", "preemption.lost_slot_seconds", number, need="positive"),
