@@ -7,8 +7,8 @@ starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
@@ -180,38 +180,41 @@ def run(
     given = RunOptions.of(options, run)
     given.check_files(history)
     source = _source(workload, given, existing(history), is_live=True)
-    source, recorders, stages = _resumed(source, resume, given, is_local=dask is None)
-    if dask is not None:
-        if slots is not None or emulate_hosts:
-            raise InputError(
-                f"{option_name('dask')}: the slots are the threads of Dask's workers; leave out"
-                f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
-                f" {option_name('dask_slots')}"
-            )
+    with _resumed(source, resume, given, is_local=dask is None) as left:
+        source, recorders, stages = left
         with source.locating():
-            return _run_on_dask(source, scheduler, dask, dask_slots, history, given, recorders)
-    if dask_slots is not None:
-        raise InputError(
-            f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
-            f" {option_name('dask')}, too"
-        )
-    cluster = _live_cluster(source, slots, emulate_hosts)
-    with source.locating(), closing(stages) if stages is not None else nullcontext():
-        return _run(
-            source,
-            scheduler,
-            cluster,
-            emulate_hosts,
-            history,
-            given,
-            more=recorders,
-            stages=stages,
-        )
+            if dask is not None:
+                if slots is not None or emulate_hosts:
+                    raise InputError(
+                        f"{option_name('dask')}: the slots are the threads of Dask's workers;"
+                        f" leave out {option_name('slots')} and {option_name('emulate_hosts')},"
+                        f" or give {option_name('dask_slots')}"
+                    )
+                return _run_on_dask(
+                    source, scheduler, dask, dask_slots, history, given, recorders
+                )
+            if dask_slots is not None:
+                raise InputError(
+                    f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
+                    f" {option_name('dask')}, too"
+                )
+            cluster = _live_cluster(source, slots, emulate_hosts)
+            return _run(
+                source,
+                scheduler,
+                cluster,
+                emulate_hosts,
+                history,
+                given,
+                more=recorders,
+                stages=stages,
+            )
 
 
+@contextmanager
 def _resumed(
     source: Source, resume: bool | str | Path, options: RunOptions, *, is_local: bool
-) -> tuple[Source, list[Record], Stages | None]:
+) -> Iterator[tuple[Source, list[Record], Stages | None]]:
     """What is left to run, and the records of what is completed, if there are any.
 
     Stages are kept only of local runs.
@@ -225,20 +228,23 @@ def _resumed(
         )
     place = source.file if isinstance(resume, bool) else resume
     if not place or (not resume and options.keep is False):
-        return source, [], None
+        yield source, [], None
+        return
     record = DoneRecord(place)
-    known = record.read()
-    found = verdicts(source, known, record.stages() if is_local else None) if resume else []
-    continued = {one.job: one.stage for one in found if one.stage is not None}
-    kept = {one.job: one.kept for one in found}
-    recorder = DoneRecorder(record, source, known, kept, continued)
-    left = remaining(source, found, known) if resume else source
-    if not is_local or not any(isinstance(job, ProgramJob) for job in left.workload.jobs):
-        return left, [recorder], None
-    from slotwise.stages import Stages
+    with record.in_use(refuses=bool(resume)):
+        known = record.read()
+        found = verdicts(source, known, record.stages() if is_local else None) if resume else []
+        continued = {one.job: one.stage for one in found if one.stage is not None}
+        kept = {one.job: one.kept for one in found}
+        recorder = DoneRecorder(record, source, known, kept, continued)
+        left = remaining(source, found, known) if resume else source
+        if not is_local or not any(isinstance(job, ProgramJob) for job in left.workload.jobs):
+            yield left, [recorder], None
+            return
+        from slotwise.stages import Stages
 
-    stages = Stages(record, source.workload, continued)
-    return replace(left, stages=stages), [recorder], stages
+        with closing(Stages(record, source.workload, continued)) as stages:
+            yield replace(left, stages=stages), [recorder], stages
 
 
 def _run_on_dask(
