@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.dependencies import check_dependencies
+from slotwise.core.dependencies import check_dependencies, check_elements
 from slotwise.core.errors import (
     WHOLE,
     InputError,
@@ -316,8 +316,24 @@ def read_source(
     name, number = ids.most_common(1)[0]
     if number > 1:
         raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
-    check_dependencies([_stated(entry) for entry in source.workload.jobs])
+    stated = [_stated(entry) for entry in source.workload.jobs]
+    check_dependencies(stated)
+    if any(one.after_each for one in stated):
+        arrays = {array.id: array for array in _arrays(stated)}
+        with source.locating():
+            check_elements(arrays.values(), arrays)
     return source
+
+
+def _arrays(jobs: Iterable[Job | Described]) -> Iterator[Job]:
+    """The jobs whose number of tasks is known before they are planned."""
+    for one in jobs:
+        count = one.settings.get("tasks") or 1 if isinstance(one, CommandJob) else 0
+        if isinstance(one, Job):
+            yield one
+        elif is_whole(count) and count > 0:
+            phase = Phase("run", Tasks(count))
+            yield Job(one.id, (phase,), after=one.after, after_each=one.after_each)
 
 
 def with_limits(entry: Entry, limits: Mapping[str, float]) -> Entry:
