@@ -7,6 +7,7 @@ everything else to stderr.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import warnings
@@ -284,6 +285,22 @@ def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = Non
         f"{left_out} simulations; this run uses the slots of this machine; add --emulate-hosts"
         " to emulate the hosts on it"
     )
+
+
+def last_run() -> RunFolder:
+    """The last run that is kept; says which one if it began in another folder.
+
+    InputError if there is none.
+    """
+    found = RunFolder.last()
+    about = found.about()
+    is_same = False
+    with suppress(OSError):  # The folder may have been removed.
+        is_same = os.path.samefile(str(about.get("folder")), ".")
+    if not is_same:
+        what = f" of {about['workload']}" if about.get("workload") else ""
+        show_message(f"slotwise: this is run {found.id}{what}, begun in {about.get('folder')}")
+    return found
 
 
 def show_defaults(defaults: Defaults) -> None:
