@@ -22,12 +22,12 @@ from slotwise.core.errors import InputError, check_type, is_number, option_name,
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
-from slotwise.core.loop import Record
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunStopped
-from slotwise.resume import DoneRecorder, remaining, verdicts
+from slotwise.resume import DoneRecorder, Verdict, remaining, verdicts
+from slotwise.run_folder import Keep
 from slotwise.running import (
     Options,
     RunOptions,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.intervals import JobExplained, WorstWaits
     from slotwise.insight.replay import Replay
-    from slotwise.stages import Stages
 
 
 def simulate(
@@ -180,44 +179,35 @@ def run(
     given = RunOptions.of(options, run)
     given.check_files(history)
     source = _source(workload, given, existing(history), is_live=True)
-    with _resumed(source, resume, given, is_local=dask is None) as left:
-        source, recorders, stages = left
-        with source.locating():
-            if dask is not None:
-                if slots is not None or emulate_hosts:
-                    raise InputError(
-                        f"{option_name('dask')}: the slots are the threads of Dask's workers;"
-                        f" leave out {option_name('slots')} and {option_name('emulate_hosts')},"
-                        f" or give {option_name('dask_slots')}"
-                    )
-                return _run_on_dask(
-                    source, scheduler, dask, dask_slots, history, given, recorders
-                )
-            if dask_slots is not None:
+    with (
+        resumed(source, resume, given.keep, is_local=dask is None) as (left, _),
+        left.locating(),
+    ):
+        if dask is not None:
+            if slots is not None or emulate_hosts:
                 raise InputError(
-                    f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
-                    f" {option_name('dask')}, too"
+                    f"{option_name('dask')}: the slots are the threads of Dask's workers; leave"
+                    f" out {option_name('slots')} and {option_name('emulate_hosts')}, or give"
+                    f" {option_name('dask_slots')}"
                 )
-            cluster = _live_cluster(source, slots, emulate_hosts)
-            return _run(
-                source,
-                scheduler,
-                cluster,
-                emulate_hosts,
-                history,
-                given,
-                more=recorders,
-                stages=stages,
+            return _run_on_dask(left, scheduler, dask, dask_slots, history, given)
+        if dask_slots is not None:
+            raise InputError(
+                f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
+                f" {option_name('dask')}, too"
             )
+        cluster = _live_cluster(left, slots, emulate_hosts)
+        return _run(left, scheduler, cluster, emulate_hosts, history, given)
 
 
 @contextmanager
-def _resumed(
-    source: Source, resume: bool | str | Path, options: RunOptions, *, is_local: bool
-) -> Iterator[tuple[Source, list[Record], Stages | None]]:
-    """What is left to run, and the records of what is completed, if there are any.
+def resumed(
+    source: Source, resume: bool | str | Path, keep: Keep, *, is_local: bool
+) -> Iterator[tuple[Source, Sequence[Verdict]]]:
+    """What is left to run, with the records of what is completed, and the verdicts on all jobs.
 
-    Stages are kept only of local runs.
+    Without `resume` there are no verdicts. `run` takes what is left as it is. Stages are kept
+    only of local runs.
     """
     if not isinstance(resume, bool):
         check_file("resume", resume)
@@ -227,8 +217,8 @@ def _resumed(
             " resume='jobs.py'"
         )
     place = source.file if isinstance(resume, bool) else resume
-    if not place or (not resume and options.keep is False):
-        yield source, [], None
+    if source.records or not place or (not resume and keep is False):
+        yield source, ()
         return
     record = DoneRecord(place)
     with record.in_use(refuses=bool(resume)):
@@ -238,13 +228,14 @@ def _resumed(
         kept = {one.job: one.kept for one in found}
         recorder = DoneRecorder(record, source, known, kept, continued)
         left = remaining(source, found, known) if resume else source
+        left = replace(left, records=(recorder,))
         if not is_local or not any(isinstance(job, ProgramJob) for job in left.workload.jobs):
-            yield left, [recorder], None
+            yield left, found
             return
         from slotwise.stages import Stages
 
         with closing(Stages(record, source.workload, continued)) as stages:
-            yield replace(left, stages=stages), [recorder], stages
+            yield replace(left, stages=stages), found
 
 
 def _run_on_dask(
@@ -254,7 +245,6 @@ def _run_on_dask(
     dask_slots: int | None,
     history: str | Path | None,
     options: RunOptions,
-    more: Sequence[Record],
 ) -> Result:
     from slotwise.backends.agents.source import dask_workers
 
@@ -272,7 +262,6 @@ def _run_on_dask(
             history,
             options,
             lambda executions, logs: AgentsBackend(executions, workers, hosts, logs=logs),
-            more,
         )
     finally:
         workers.close()
@@ -311,8 +300,6 @@ def _run(
     history: str | Path | None,
     options: RunOptions,
     backend: Callable[[Sequence[Execution], AttemptLogs | None], LiveBackend] | None = None,
-    more: Sequence[Record] = (),
-    stages: Stages | None = None,
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
@@ -342,16 +329,16 @@ def _run(
         parameters["slots"] = dict(host.slots)
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     if backend is not None:
-        return spec.run(lambda logs: backend(executions, logs), more)
+        return spec.run(lambda logs: backend(executions, logs), source.records)
     slots = sum(cluster.capacity.values())
     with enter(slots, processors(), warn_user, reports=True):
 
         def local(logs: AttemptLogs | None) -> LocalBackend:
-            if stages is not None and logs is not None:
-                stages.begin(logs.folder.parent)
+            if source.stages is not None and logs is not None:
+                source.stages.begin(logs.folder.parent)
             return LocalBackend(executions, cluster, logs=logs)
 
-        return spec.run(local, more)
+        return spec.run(local, source.records)
 
 
 def compare(

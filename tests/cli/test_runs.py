@@ -18,6 +18,7 @@ from slotwise.core.cluster import Host
 from slotwise.core.errors import InputError
 from slotwise.core.events import HostAdded, HostRemoved
 from slotwise.core.log import RULES, read_log
+from slotwise.done_record import DoneRecord
 from slotwise.insight.report.progress import Progress
 
 LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
@@ -298,6 +299,16 @@ def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
     assert re.search(r"; the command exited with code 3; see /.*/bad/0.4.err$", done.stderr)
     assert done.stderr.count("failed for the same reason") == 3
     assert "code 3" not in done.stdout
+
+
+def test_a_file_that_another_run_resumes_is_refused(slotwise: Any, folder: Path) -> None:
+    """Before it says what is left to run."""
+    (folder / "once.yaml").write_text("slotwise: 1\njobs: [{id: a, command: 'true'}]\n")
+    with DoneRecord("once.yaml").in_use(refuses=True):
+        done = slotwise("run", "once.yaml", "--resume")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: another run of ")
+    assert "jobs are done" not in done.stderr
 
 
 def test_the_closing_table_begins_with_failures(slotwise: Any, folder: Path) -> None:

@@ -26,14 +26,12 @@ class Resumed:
         """Unless it `is_wanted`, all jobs run. Only local runs keep stages of jobs."""
         self._file, self._is_wanted = file, is_wanted
         self._record = DoneRecord(file)
-        self._done = self._record.read() if is_wanted else {}
         self._stages = self._record.stages() if is_wanted and is_local else {}
 
-    def show(self, source: Source) -> bool:
+    def show(self, found: Sequence[Verdict]) -> bool:
         """Say which jobs run, and why; whether there are any."""
         if not self._is_wanted:
             return True
-        found = verdicts(source, self._done, self._stages)
         show_message(f"slotwise: {_summary(found)}")
         left = [one for one in found if one.must_run]
         if 0 < len(left) < len(found) or self._stages:
@@ -42,7 +40,8 @@ class Resumed:
 
     def show_dry_run(self, source: Source, *, as_json: bool) -> None:
         """Print which jobs would run, and why. Nothing is run or written."""
-        found = verdicts(source, self._done, self._stages)
+        done = self._record.read() if self._is_wanted else {}
+        found = verdicts(source, done, self._stages)
         if as_json:
             print_json(
                 {"jobs": [{"id": v.job, "runs": v.must_run, "why": v.why} for v in found]}
