@@ -11,7 +11,7 @@ import pytest
 
 import slotwise
 from slotwise.core.decisions import Decision
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, SlotwiseWarning
 from slotwise.core.events import Event, TaskFinished
 from slotwise.done_record import DoneRecord
 from slotwise.resume import verdicts
@@ -269,6 +269,19 @@ def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
     others = lines[lines.index(made) + 1 :]
     record.path.write_text("\n".join([made[:-5], "[]", '{"job": 3}', *others]))
     assert {job for job, one in record.read().items() if one.tasks is None} == {"sort", "show"}
+
+
+def test_a_record_that_cannot_be_written_is_told_once(folder: Path) -> None:
+    """The run continues and leaves no other file beside the record."""
+    record = DoneRecord(folder / "flow.yaml").path
+    record.mkdir(parents=True)
+    (folder / "ready").touch()
+    with pytest.warns(SlotwiseWarning, match="record of completed jobs") as warned:
+        assert ran(folder) == ["check", "end", "make", "show", "sort"]
+    assert [str(one.message) for one in warned] == [
+        "the record of completed jobs is not written: Is a directory"
+    ]
+    assert [*record.parent.iterdir()] == [record]
 
 
 def test_programs_and_jobs_in_python_are_resumed(folder: Path) -> None:

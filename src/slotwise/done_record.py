@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slotwise.jobs.work_folder import remove_kept
-from slotwise.run_folder import state_folder, warn_of_state
+from slotwise.run_folder import state_folder
 
 if TYPE_CHECKING:
     from slotwise.jobs.mapreduce.kept import KeptMaps
@@ -100,7 +100,10 @@ class DoneRecord:
     def rewrite(
         self, jobs: Mapping[str, JobRecord], stages: Mapping[str, KeptStage] | None = None
     ) -> None:
-        """Replace the record by that of these jobs and stages; remove other stages."""
+        """Replace the record by that of these jobs and stages; remove other stages.
+
+        Raises OSError.
+        """
         stages = stages or {}
         stay = {stage.maps.folder for stage in stages.values()}
         for stage in self.stages().values():
@@ -113,8 +116,10 @@ class DoneRecord:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
             partial.write_text("".join(lines), "utf-8")
             os.replace(partial, self.path)
-        except OSError as error:
-            warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
 
     def append(self, plain: Mapping[str, Any]) -> None:
         """Add the line of a job or of a task. Raises OSError."""
