@@ -124,6 +124,7 @@ class RunningAttempt:
             while it has not been asked to stop
     kept    the pickle of the value that an earlier attempt kept, or None
     report  is called with the arguments of `progress`; an unknown total is nan
+    peak    the greatest memory of its processes, in bytes, if its code has measured it; else 0
 
     After a call of `stop`, `stopped` is the exception that it raised. If a hook called it, the
     attempt is `torn`: its current operation, such as an import, may be half done.
@@ -139,6 +140,7 @@ class RunningAttempt:
         self.hooks: list[Hook] = []  # At most one. `pop` is atomic.
         self.stopped: Stopped | None = None
         self.torn = False
+        self.peak = 0
         self.has_kept = kept is not None
         self._pickle = kept
         self._value: Any = None
@@ -186,3 +188,12 @@ def end() -> None:
     """Mark that no attempt runs in this process: later stop requests have no effect."""
     global _attempt
     _attempt = None
+
+
+def report_peak(size: int) -> None:
+    """Record the greatest memory that the processes of the running attempt have used, in bytes.
+
+    For the code that runs commands: the processes of a function are measured by their worker.
+    """
+    if _attempt is not None:
+        _attempt.peak = size

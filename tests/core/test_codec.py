@@ -81,11 +81,14 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
+peaks = st.none() | st.integers(1, 1 << 50)
 attempts = {"phase": phase_ids, "task": numbers, "attempt": numbers}
 entries = st.one_of(
     st.builds(JobArrived, at=seconds, job=jobs()),
-    st.builds(TaskFinished, at=seconds, seconds=seconds, **attempts),
-    st.builds(TaskFailed, at=seconds, reason=reasons, lost=st.booleans(), **attempts),
+    st.builds(TaskFinished, at=seconds, seconds=seconds, peak=peaks, **attempts),
+    st.builds(
+        TaskFailed, at=seconds, reason=reasons, lost=st.booleans(), peak=peaks, **attempts
+    ),
     st.builds(TaskKilled, at=seconds, kept=seconds, **attempts),
     st.builds(
         Reallocate,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from slotwise.jobs.memory import (
     reserve,
     tree_memory,
     usable_memory,
+    wait_for_end,
 )
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -87,17 +90,53 @@ def test_the_reserve_has_a_least_and_a_greatest_size(limit: int, kept: int) -> N
     assert reserve(limit) == kept
 
 
+@contextmanager
+def holding(mebibytes: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds this much memory until its input ends; it then exits with 3."""
+    script = f"block = b'x' * ({mebibytes} << 20); print(flush=True); input()"
+    command = [sys.executable, "-c", f"try: {script}\nexcept EOFError: exit(3)"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+
+
 def test_a_tree_has_the_memory_of_all_its_processes() -> None:
-    """A child that holds 50 MiB is counted with its parent."""
-    script = "block = b'x' * (50 << 20); print(flush=True); input()"
+    """A child that holds 50 MiB is counted with its parent; what they share counts once."""
     before = tree_memory(os.getpid())
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
+    with holding(50) as child:
         alone, together = memory_of([child.pid]), tree_memory(os.getpid())
-        child.communicate(b"\n")
+        child.communicate()
     assert 50 * MIB <= alone <= 90 * MIB
-    assert together - before >= 20 * MIB  # What the two share counts once.
+    assert together - before >= 20 * MIB
     assert memory_of([child.pid]) == 0
+
+
+def test_the_peak_of_a_command_is_that_of_its_processes_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its samples see two processes; the kernel's number is that of the larger one."""
+    monkeypatch.setattr("slotwise.jobs.memory.SAMPLE_SECONDS", 0.001)
+    with holding(60) as child, holding(50) as other:
+        seen = iter([[child.pid], [child.pid, other.pid]])
+
+        def processes() -> list[int]:
+            found = next(seen, [])
+            if not found and child.stdin and not child.stdin.closed:
+                child.stdin.close()
+            return found
+
+        status, peak = wait_for_end(child.pid, processes)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        assert child.returncode == 3
+        assert peak >= 110 * MIB
+
+
+def test_the_peak_of_a_short_command_is_that_of_its_largest_process() -> None:
+    """It is known although no sample was taken."""
+    with holding(60) as child:
+        assert child.stdin is not None
+        child.stdin.close()
+        status, peak = wait_for_end(child.pid, list)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert peak >= 60 * MIB

@@ -445,14 +445,15 @@ class LiveBackend(ABC):
             work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
             self._jobs.stopped(launch, outcome.value, work)
         elif outcome.status == "done":
-            self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
+            seconds = self._computed(launch, outcome)
+            self._jobs.finished(launch, outcome.value, seconds, outcome.peak or None)
         else:
             reason, is_dead = outcome.value, outcome.status in ("lost", "exited")
             if is_dead:
                 reason = f"{reason}, in attempt {launch.attempt}"
             reason = self._placed(reason, launch.host)
-            is_own = outcome.status == "exited"
-            self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own)
+            is_own, peak = outcome.status == "exited", outcome.peak or None
+            self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own, peak=peak)
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, less those while it was stopped by another process."""

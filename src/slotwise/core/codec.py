@@ -65,8 +65,12 @@ from slotwise.core.pools import Pool, Preemption
 
 Plain = dict[str, Any]
 
-OMITTED = {TaskFailed: ("lacks_input", "final"), OutputLost: ("reason",)}
-"""Keys that are left out if they are false or empty, as they usually are."""
+OMITTED = {
+    TaskFinished: ("peak",),
+    TaskFailed: ("lacks_input", "final", "peak"),
+    OutputLost: ("reason",),
+}
+"""Keys that are left out if they are false, empty or null, as they usually are."""
 
 RETRIES = ("attempts", "retry_delay", "time_limit")
 """Keys of a job that are left out if it does not state them."""
@@ -129,7 +133,8 @@ def to_json(entry: Event | Decision) -> str:
     if type(entry) is TaskFinished and type(entry.at) is type(entry.seconds) is float:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
-        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}}}'
+        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}'
+        ended += "}" if entry.peak is None else f',"peak":{entry.peak}}}'
         return f'{{"is":"TaskFinished","at":{entry.at!r},{where},{ended}'
     if type(entry) is Launch:
         job, phase = entry.phase

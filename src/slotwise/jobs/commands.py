@@ -37,6 +37,7 @@ from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descend
 from slotwise.jobs.endings import OomKills, signalled
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
+from slotwise.jobs.memory import reset_peak, wait_for_end
 from slotwise.jobs.work_folder import work_folder_name
 from slotwise.task import SPEED_VARIABLE
 
@@ -150,6 +151,7 @@ class CommandRunner:
         self, task: int, attempt: int, opened: Sequence[BinaryIO], before: frozenset[int]
     ) -> int:
         out, err = opened or (None, None)
+        reset_peak()
         numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
         stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
         try:
@@ -169,12 +171,14 @@ class CommandRunner:
             ) from error
         running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
         try:
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            status, peak = wait_for_end(process.pid, lambda: _started(before))
         except ChildProcessError as error:  # Popen would report exit code 0.
             raise SlotwiseError(
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
             ) from error
-        return process.wait()
+        running.report_peak(peak)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode
 
     def _words(self, task: int) -> list[str]:
         number = {"{task}": str(task), "{{task}}": "{task}"}

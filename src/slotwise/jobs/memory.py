@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import select
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,6 +68,45 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 # The memory of processes.
+
+SAMPLE_SECONDS = 0.25
+"""How often the memory of a running command is read: after this time, and then as often."""
+
+SAMPLE_PART = 0.02
+"""The part of the time that reading may take. For many processes it is read less often."""
+
+
+def reset_peak() -> None:
+    """Let the kernel's peak of this process begin again, where that is permitted.
+
+    The peak of a new child begins with it, since they share memory until it runs its program.
+    """
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def wait_for_end(pid: int, processes: Callable[[], Iterable[int]]) -> tuple[int, int]:
+    """Wait for the end of a child: its status as `os.wait4` returns it, and the peak of memory.
+
+    The peak is that of its `processes` together, by samples, or that of the largest one, by the
+    kernel, if that is more, as it is for a short command. ChildProcessError if the status is
+    unknown.
+    """
+    peak, pause, ended = 0, SAMPLE_SECONDS, select.poll()
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise ChildProcessError from None
+    try:
+        ended.register(watched, select.POLLIN)
+        while not ended.poll(pause * 1000):
+            began = time.monotonic()
+            peak = max(peak, memory_of(processes()))
+            pause = max(SAMPLE_SECONDS, (time.monotonic() - began) / SAMPLE_PART)
+    finally:
+        os.close(watched)
+    _, status, usage = os.wait4(pid, 0)
+    return status, max(peak, usage.ru_maxrss << 10)
 
 
 def tree_memory(pid: int) -> int:

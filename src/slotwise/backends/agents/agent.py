@@ -352,13 +352,13 @@ class Service:
     def _pass_on(self, answer: Reply) -> None:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
-            slot, status, body, _, seconds = answer
+            slot, status, body, _, seconds, peak = answer
             assert isinstance(body, bytes | bytearray | str)
             if status == "error":
                 self._check_folder()  # If it was removed, the task is not at fault.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
-            self._stream.send(["answer", slot, attempt, status, body, seconds])
+            self._stream.send(["answer", slot, attempt, status, body, seconds, peak])
 
     def _beat(self) -> None:
         """Send the workers that are stopped, and the progress of tasks."""

@@ -261,14 +261,15 @@ class AgentSlots(Workers):
     def _handle(self, host: AgentHost, message: Message, replies: list[Reply]) -> None:
         what, *details = message
         if what == "answer":
-            local, attempt, status, body, seconds = details
+            local, attempt, status, body, seconds, peak = details
             slot = host.slot(local)
             expected = str if status in TEXTS else bytes
-            if status not in get_args(Status) or not isinstance(body, expected):
+            is_known = status in get_args(Status) and isinstance(peak, int)
+            if not is_known or not isinstance(body, expected):
                 raise ValueError("it is not an answer")
             if self._running.get(slot) == attempt:
                 del self._running[slot]
-                replies.append(Reply(slot, status, body, 0.0, seconds))
+                replies.append(Reply(slot, status, body, 0.0, seconds, peak))
         elif what == "output":
             local, attempt, stream, data = details
             if stream not in STREAMS or not isinstance(data, bytes):

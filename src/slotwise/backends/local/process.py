@@ -157,7 +157,7 @@ class WorkerProcess:
             return False
         return True
 
-    def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
+    def receive(self) -> tuple[int, float, float, int, bytes | bytearray] | None:
         """The reply if it is complete, else None; one system call.
 
         EOFError if the process has closed the channel; GarbledError if user code has written to

@@ -325,11 +325,11 @@ class Processes(Workers):
             self._output.read([worker.output])
         worker.busy = False
         worker.output.end_attempt()
-        what, started, seconds, body = reply
+        what, started, seconds, peak, body = reply
         self._stop_throttling(slot, started, started + seconds)
         if what == TORN:
             self._replace(slot)
-        return Reply(slot, STATUSES[what], body, started, seconds)
+        return Reply(slot, STATUSES[what], body, started, seconds, peak)
 
     def _replace_dead_worker(
         self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str

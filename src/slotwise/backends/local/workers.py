@@ -29,6 +29,8 @@ TEXTS = frozenset({"unreadable", "lost", "exited"})
 class Reply(NamedTuple):
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
 
+    `peak` is the greatest memory of its processes in bytes, or 0 if it was not measured.
+
     `value` depends on `status`; nothing of it is unpickled before `opened`:
 
     done          the pickle of what a task returned; reading that runs code of users
@@ -45,6 +47,7 @@ class Reply(NamedTuple):
     value: object
     started: float = 0.0
     seconds: float = 0.0
+    peak: int = 0
 
     def opened(self, *, unpickles: bool = True) -> Reply:
         """The reply with a result if it is done, and the text or the exception of an error.
@@ -66,7 +69,7 @@ class Reply(NamedTuple):
                 status, body = "error", f"the result of the task cannot be read: {error}"
         else:
             return self
-        return Reply(self.slot, status, body, self.started, self.seconds)
+        return Reply(self.slot, status, body, self.started, self.seconds, self.peak)
 
 
 class Workers(ABC):
