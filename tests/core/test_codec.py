@@ -102,7 +102,13 @@ entries = st.one_of(
         until=seconds,
         earliest=st.just(-inf) | seconds,
     ),
-    st.builds(Launch, host=names, locality=st.sampled_from(Locality), **attempts),
+    st.builds(
+        Launch,
+        host=names,
+        locality=st.sampled_from(Locality),
+        devices=st.just(()) | st.lists(numbers, max_size=3).map(tuple),
+        **attempts,
+    ),
     st.builds(Defer, phase=phase_ids, since=seconds, until=seconds),
     st.builds(
         Preempt, host=names, until=st.none() | seconds, pool=st.none() | names, **attempts
@@ -126,6 +132,7 @@ def test_every_entry_comes_back(entry: Any) -> None:
     again = codec.decode(through_json(codec.encode(entry)))
     assert type(again) is type(entry)
     assert again == entry
+    assert json.loads(codec.to_json(entry)) == through_json(codec.encode(entry))
 
 
 @settings(max_examples=examples(20, slow=1000))

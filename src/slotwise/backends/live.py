@@ -335,6 +335,7 @@ class LiveBackend(ABC):
                 start.kept,
                 sleeps=start.sleeps,
                 output=start.output,
+                devices=launch.devices,
             )
         except UserCodeError as error:
             self._jobs.failed(self._release(slot), self._placed(str(error), launch.host))

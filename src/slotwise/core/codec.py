@@ -69,6 +69,7 @@ OMITTED = {
     TaskFinished: ("peak",),
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
+    Launch: ("devices",),
 }
 """Keys that are left out if they are false, empty or null, as they usually are."""
 
@@ -140,7 +141,8 @@ def to_json(entry: Event | Decision) -> str:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
         host = f'"host":{_string(entry.host)},"locality":{int(entry.locality)}'
-        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}}}'
+        devices = f',"devices":{list(entry.devices)}' if entry.devices else ""
+        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}{devices}}}'
     if type(entry) is JobArrived and type(entry.at) is type(entry.job.arrival) is float:
         arrived, rest = entry.job, _LIKE_OTHERS.text(entry.job)
         named = f'"id":{_string(arrived.id)},"arrival":{arrived.arrival!r}'
@@ -186,8 +188,9 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         values = {key: value for key, value in plain.items() if key != "is"}
         if "phase" in values:
             values["phase"] = PhaseId(*values["phase"])
-        if "tasks" in values:
-            values["tasks"] = tuple(values["tasks"])
+        for name in ("tasks", "devices"):
+            if name in values:
+                values[name] = tuple(values[name])
         if "locality" in values:
             values["locality"] = Locality(values["locality"])
         return cls(**values)

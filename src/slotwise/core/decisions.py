@@ -73,13 +73,17 @@ class Enqueue:
 
 @fast_frozen
 class Launch:
-    """Run this attempt of a task on this host, in as many slots as its phase states."""
+    """Run this attempt of a task on this host, in as many slots as its phase states.
+
+    `devices` are the numbers of the GPUs of the host that it gets, if its phase requests some.
+    """
 
     phase: PhaseId
     task: int
     attempt: int
     host: str
     locality: Locality
+    devices: tuple[int, ...] = ()
 
 
 @fast_frozen

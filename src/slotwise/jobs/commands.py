@@ -34,6 +34,7 @@ from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
+from slotwise.jobs.devices import given_variables
 from slotwise.jobs.endings import OomKills, signalled
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
@@ -196,7 +197,7 @@ class CommandRunner:
         """Return the environment of `slotwise`, without changes by workers or earlier calls."""
         if shares_files():
             speed = {SPEED_VARIABLE: os.environ.get(SPEED_VARIABLE, "1")}
-            return {**ONE_CORE, **self.environ, **speed}
+            return {**ONE_CORE, **self.environ, **speed, **given_variables(os.environ)}
         seed = {HASH_SEED: self.environ[HASH_SEED]} if HASH_SEED in self.environ else {}
         return {n: value for n, value in os.environ.items() if n != HASH_SEED} | seed
 

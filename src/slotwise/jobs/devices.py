@@ -65,6 +65,13 @@ def variables(environ: Mapping[str, str], devices: Sequence[int]) -> dict[str, s
     return {VISIBLE: ",".join(words[n] for n in devices if n < len(words)), **numbers}
 
 
+def given_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables in the environment of a task that give it GPUs; none without GPUs."""
+    if DEVICES not in environ:
+        return {}
+    return {name: environ[name] for name in (DEVICES, VISIBLE, ORDER) if name in environ}
+
+
 def _words(visible: str) -> list[str]:
     return [word.strip() for word in visible.split(",") if word.strip()]
 

@@ -27,7 +27,6 @@ def fill(mebibytes: int) -> int:
     return size
 
 
-@pytest.mark.local_only(reason="the worker is one of this machine")
 def test_the_peak_of_a_call_is_its_own(workers: Processes) -> None:
     """It begins again for the next call in the same worker."""
     if not os.access("/proc/self/clear_refs", os.W_OK):

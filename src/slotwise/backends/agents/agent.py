@@ -320,11 +320,13 @@ class Service:
         what, *details = message
         processes = self._processes
         if what == "start":
-            slot, attempt, key, task, kept, sleeps, is_shown, is_kept = details
+            slot, attempt, key, task, kept, sleeps, is_shown, is_kept, gpus = details
             self._attempts[slot] = attempt
             send = partial(self._pass_output, slot, attempt)
             output = SentOutput(send, is_shown=is_shown, is_kept=is_kept)
-            processes.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
+            processes.start_pickled(
+                slot, key, task, kept, sleeps=sleeps, output=output, devices=tuple(gpus)
+            )
         elif what == "learn":
             processes.learn(*details)
         elif what == "forget":

@@ -158,6 +158,7 @@ class AgentSlots(Workers):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
     ) -> None:
         """See `Workers`."""
         if reason := too_large(len(task) + len(kept)):
@@ -173,7 +174,7 @@ class AgentSlots(Workers):
         is_shown = output is None or output.is_shown
         is_kept = output is not None and output.is_kept
         start = [slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
-        host.stream.send(["start", *start, is_shown, is_kept])
+        host.stream.send(["start", *start, is_shown, is_kept, list(devices)])
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """See `Workers`."""

@@ -122,6 +122,7 @@ class WorkerProcess:
         self.unready = unready
         self.ready = False
         self.busy = False
+        self.has_devices = False
         self.tasks = 0
         self.keys: set[str] = set()
         self.unsent: deque[memoryview] = deque()

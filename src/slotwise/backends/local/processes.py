@@ -33,11 +33,13 @@ from slotwise.backends.local.worker import (
     STOPPED,
     TASK,
     TORN,
+    VARIABLES,
 )
 from slotwise.backends.local.workers import Reply, Workers
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
+from slotwise.jobs.devices import variables as device_variables
 from slotwise.jobs.endings import OomKills
 from slotwise.task import SPEED_VARIABLE
 
@@ -78,10 +80,10 @@ class Processes(Workers):
     """One worker process for each slot; each runs one task at a time.
 
     A worker that dies for any reason is replaced at once, and so is one whose task was stopped
-    by its hook at an arbitrary point. `close` kills the processes; the kernel kills them when
-    the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
-    those that leave their process group survive a manager that is killed. Of these, only those
-    whose parents have ended survive `kill` and `close`.
+    by its hook at an arbitrary point, or had GPUs. `close` kills the processes; the kernel
+    kills them when the manager dies, even by SIGKILL. The same holds for processes that user
+    code starts. Only those that leave their process group survive a manager that is killed. Of
+    these, only those whose parents have ended survive `kill` and `close`.
 
     `speeds` has a number of at most 1 for each slot, by default 1: the part of the time for
     which its worker runs while it has a task. Slots may be added and removed at any time; the
@@ -173,13 +175,16 @@ class Processes(Workers):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
     ) -> None:
         """See `Workers`."""
         assert not self._workers[slot].busy
-        if not self._send(slot, key, task, kept):
+        if devices and self._workers[slot].tasks:
+            self._replace(slot)  # CUDA reads the variables once in a process.
+        if not self._send(slot, key, task, kept, devices):
             # The worker died while idle, so no task is lost.
             self._replace(slot)
-            self._send(slot, key, task, kept)
+            self._send(slot, key, task, kept, devices)
         self._workers[slot].output.attempt = output
         if self._throttle is not None and self._speeds[slot] < 1 and not sleeps:
             self._to_throttle.add(slot)
@@ -282,7 +287,9 @@ class Processes(Workers):
         self._output.close()
         self._wakeup.close()
 
-    def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
+    def _send(
+        self, slot: int, key: str, task: bytes, kept: Pickle, devices: tuple[int, ...]
+    ) -> bool:
         """Send a task to the worker of a slot; False if it is dead."""
         worker = self._workers[slot]
         worker.busy = True
@@ -291,6 +298,9 @@ class Processes(Workers):
             worker.send(RUNNER, self._runners[key])
         if kept:
             worker.send(KEPT, kept)
+        if devices:
+            worker.has_devices = True
+            worker.send(VARIABLES, pickle.dumps(device_variables(self._environment, devices)))
         alive = worker.send(TASK, task)
         if worker.unsent:
             self._watch(worker)
@@ -327,7 +337,7 @@ class Processes(Workers):
         worker.output.end_attempt()
         what, started, seconds, peak, body = reply
         self._stop_throttling(slot, started, started + seconds)
-        if what == TORN:
+        if what == TORN or worker.has_devices:  # It would keep memory of its GPUs.
             self._replace(slot)
         return Reply(slot, STATUSES[what], body, started, seconds, peak)
 

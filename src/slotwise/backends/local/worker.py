@@ -34,7 +34,7 @@ It detects user code that reads or writes the channel through descriptors that i
 
 REQUEST = struct.Struct(f"={TOKEN_BYTES}sBQ")
 """Head of a frame to the worker: token, type, length of the pickle."""
-RUNNER, TASK, FORGET, KEPT = range(4)
+RUNNER, TASK, FORGET, KEPT, VARIABLES = range(5)
 
 REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQQ")
 """Head of a frame from the worker: token, type, start, seconds, peak, length of the pickle."""
@@ -223,6 +223,8 @@ class Server:
                 self._pickles[key] = runner
             elif what == KEPT:
                 self._kept = body
+            elif what == VARIABLES:
+                os.environ.update(pickle.loads(body))
             else:
                 key = pickle.loads(body)
                 self._pickles.pop(key, None)

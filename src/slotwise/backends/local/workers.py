@@ -89,6 +89,7 @@ class Workers(ABC):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
@@ -96,8 +97,9 @@ class Workers(ABC):
         sys.path of this process has changed; otherwise a later runner for the same key is
         ignored. `kept` is the pickle of the value that an earlier attempt kept. A task that
         `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what
-        the task prints, all of it before `wait` returns its reply. UserCodeError for a task
-        that cannot be sent; then the slot is still free.
+        the task prints, all of it before `wait` returns its reply. A task with `devices` has
+        variables that name these GPUs, and a worker process of its own. UserCodeError for a
+        task that cannot be sent; then the slot is still free.
         """
         try:
             if self._paths.get(key) != sys.path:
@@ -107,7 +109,9 @@ class Workers(ABC):
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
-            self.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
+            self.start_pickled(
+                slot, key, task, kept, sleeps=sleeps, output=output, devices=devices
+            )
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             raise UserCodeError(text) from None
@@ -126,6 +130,7 @@ class Workers(ABC):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
     ) -> None:
         """Start a task in a free slot; its runner is sent once to each worker."""
 
