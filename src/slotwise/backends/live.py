@@ -449,7 +449,7 @@ class LiveBackend(ABC):
             seconds = self._computed(launch, outcome)
             self._jobs.finished(launch, outcome.value, seconds, outcome.peak or None)
         else:
-            reason, is_dead = outcome.value, outcome.status in ("lost", "exited")
+            reason, is_dead = outcome.value, outcome.status in ("lost", "exited", "short")
             if is_dead:
                 reason = f"{reason}, in attempt {launch.attempt}"
             reason = self._placed(reason, launch.host)

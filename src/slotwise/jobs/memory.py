@@ -85,14 +85,16 @@ def reset_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def wait_for_end(pid: int, processes: Callable[[], Iterable[int]]) -> tuple[int, int]:
-    """Wait for the end of a child: its status as `os.wait4` returns it, and the peak of memory.
+def wait_for_end(
+    pid: int, processes: Callable[[], Iterable[int]], report: Callable[[int], None]
+) -> int:
+    """Wait for the end of a child, and return its status as `os.wait4` does.
 
-    The peak is that of its `processes` together, by samples, or that of the largest one, by the
-    kernel, if that is more, as it is for a short command. ChildProcessError if the status is
-    unknown.
+    `report` gets the memory of its `processes` together from time to time, and at the end the
+    peak of the largest one, which the kernel knows also of a short command. ChildProcessError
+    if the status is unknown.
     """
-    peak, pause, ended = 0, SAMPLE_SECONDS, select.poll()
+    pause, ended = SAMPLE_SECONDS, select.poll()
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -101,12 +103,13 @@ def wait_for_end(pid: int, processes: Callable[[], Iterable[int]]) -> tuple[int,
         ended.register(watched, select.POLLIN)
         while not ended.poll(pause * 1000):
             began = time.monotonic()
-            peak = max(peak, memory_of(processes()))
+            report(memory_of(processes()))
             pause = max(SAMPLE_SECONDS, (time.monotonic() - began) / SAMPLE_PART)
     finally:
         os.close(watched)
     _, status, usage = os.wait4(pid, 0)
-    return status, max(peak, usage.ru_maxrss << 10)
+    report(usage.ru_maxrss << 10)
+    return status
 
 
 def tree_memory(pid: int) -> int:

@@ -29,6 +29,7 @@ from typing import Any
 
 from slotwise import __version__
 from slotwise.backends.attempt_logs import ATTEMPT_BYTES_MAX, ERR, STREAMS
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
 from slotwise.backends.local.workers import Reply
@@ -320,12 +321,20 @@ class Service:
         what, *details = message
         processes = self._processes
         if what == "start":
-            slot, attempt, key, task, kept, sleeps, is_shown, is_kept, gpus = details
+            slot, attempt, key, task, kept, sleeps, *output_to, gpus, memory = details
+            is_shown, is_kept = output_to
             self._attempts[slot] = attempt
             send = partial(self._pass_output, slot, attempt)
             output = SentOutput(send, is_shown=is_shown, is_kept=is_kept)
             processes.start_pickled(
-                slot, key, task, kept, sleeps=sleeps, output=output, devices=tuple(gpus)
+                slot,
+                key,
+                task,
+                kept,
+                sleeps=sleeps,
+                output=output,
+                devices=tuple(gpus),
+                memory=memory and Allotment(*memory),
             )
         elif what == "learn":
             processes.learn(*details)

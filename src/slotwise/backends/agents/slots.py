@@ -14,6 +14,7 @@ from typing import get_args
 from slotwise.backends.attempt_logs import STREAMS, Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
 from slotwise.backends.local.workers import TEXTS, Reply, Status, UserCodeError, Workers
@@ -159,6 +160,7 @@ class AgentSlots(Workers):
         sleeps: bool = False,
         output: Printing | None = None,
         devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """See `Workers`."""
         if reason := too_large(len(task) + len(kept)):
@@ -174,7 +176,7 @@ class AgentSlots(Workers):
         is_shown = output is None or output.is_shown
         is_kept = output is not None and output.is_kept
         start = [slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
-        host.stream.send(["start", *start, is_shown, is_kept, list(devices)])
+        host.stream.send(["start", *start, is_shown, is_kept, list(devices), memory])
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """See `Workers`."""

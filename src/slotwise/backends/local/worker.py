@@ -51,12 +51,13 @@ TYPED = {
 }
 """The modules and names of the errors that are sent with their arguments, not as text."""
 
-WORD_BYTES = 40
-"""Size of the shared memory: five doubles, of which the manager writes the first two.
+WORD_BYTES = 56
+"""Size of the shared memory: seven doubles, of which the manager writes the first two.
 
 The first is the number of the task that is asked to stop, counted from 1 for each worker. The
 second is the instant at which it is killed, as `time.monotonic()`. The worker writes the
-others: the number of the task that has reported progress, the amount done, and the total.
+others: the number of the task that has reported progress, the amount done, and the total; and
+the number of the task that has reported the memory of its processes, and the bytes.
 """
 
 
@@ -291,7 +292,9 @@ class Server:
         from slotwise import task
 
         kept, self._kept = self._kept, None
-        self._attempt = attempt = task.begin(self._until(), kept, self._report)
+        self._attempt = attempt = task.begin(
+            self._until(), kept, self._report, self._report_memory
+        )
         del kept  # Frees the pickle once it is unpickled.
         try:
             return DONE, run(*arguments)
@@ -321,6 +324,11 @@ class Server:
         """Write the progress of the current task to the shared memory."""
         self._word[3], self._word[4] = done, total
         self._word[2] = self._number
+
+    def _report_memory(self, size: int) -> None:
+        """Write the memory of the processes of the current task to the shared memory."""
+        self._word[6] = size
+        self._word[5] = self._number
 
 
 class PeakMeter:

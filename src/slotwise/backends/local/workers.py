@@ -14,15 +14,18 @@ import cloudpickle
 
 from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import InputChanged, NotRetriedError
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 from slotwise.jobs.pickling import sent_by_value
 
-Status = Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
+Status = Literal[
+    "done", "bytes", "error", "stopped", "unreadable", "lost", "exited", "exceeded", "short"
+]
 """How a task in a slot has ended, as its worker process or its agent reports it."""
 
-TEXTS = frozenset({"unreadable", "lost", "exited"})
+TEXTS = frozenset({"unreadable", "lost", "exited", "exceeded", "short"})
 """What is reported with a sentence; all else comes with bytes."""
 
 
@@ -40,6 +43,8 @@ class Reply(NamedTuple):
     unreadable    a sentence on why the reply cannot be received
     lost, exited  a sentence on the end of the worker process; the times are 0. A task has
                   exited if its process ended by itself
+    exceeded      why it was stopped: it has used more memory than its limit,
+    short         or more than it got while its machine was short of memory
     """
 
     slot: int
@@ -90,6 +95,7 @@ class Workers(ABC):
         sleeps: bool = False,
         output: Printing | None = None,
         devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
@@ -98,8 +104,9 @@ class Workers(ABC):
         ignored. `kept` is the pickle of the value that an earlier attempt kept. A task that
         `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what
         the task prints, all of it before `wait` returns its reply. A task with `devices` has
-        variables that name these GPUs, and a worker process of its own. UserCodeError for a
-        task that cannot be sent; then the slot is still free.
+        variables that name these GPUs, and a worker process of its own. One with an allotment
+        of `memory` may be stopped; see `MemoryWatch`. UserCodeError for a task that cannot be
+        sent; then the slot is still free.
         """
         try:
             if self._paths.get(key) != sys.path:
@@ -110,7 +117,14 @@ class Workers(ABC):
                 self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
             self.start_pickled(
-                slot, key, task, kept, sleeps=sleeps, output=output, devices=devices
+                slot,
+                key,
+                task,
+                kept,
+                sleeps=sleeps,
+                output=output,
+                devices=devices,
+                memory=memory,
             )
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
@@ -131,6 +145,7 @@ class Workers(ABC):
         sleeps: bool = False,
         output: Printing | None = None,
         devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """Start a task in a free slot; its runner is sent once to each worker."""
 
