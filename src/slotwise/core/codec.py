@@ -62,6 +62,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool, Preemption
+from slotwise.core.resources import NOTHING, Resources
 
 Plain = dict[str, Any]
 
@@ -70,6 +71,7 @@ OMITTED = {
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
     Launch: ("devices",),
+    Defer: ("host",),
 }
 """Keys that are left out if they are false, empty or null, as they usually are."""
 
@@ -188,9 +190,8 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         values = {key: value for key, value in plain.items() if key != "is"}
         if "phase" in values:
             values["phase"] = PhaseId(*values["phase"])
-        for name in ("tasks", "devices"):
-            if name in values:
-                values[name] = tuple(values[name])
+        for key in values.keys() & {"tasks", "devices"}:
+            values[key] = tuple(values[key])
         if "locality" in values:
             values["locality"] = Locality(values["locality"])
         return cls(**values)
@@ -327,6 +328,7 @@ def _encode_phase(phase: Phase) -> Plain:
         **({} if phase.slots == 1 else {"slots": phase.slots}),
         **({"gang": True} if phase.gang else {}),
         **({"gated": True} if phase.gated else {}),
+        **_encode_resources(phase.resources),
     }
 
 
@@ -347,7 +349,13 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slots=plain.get("slots", 1),
         gang=plain.get("gang", False),
         gated=plain.get("gated", False),
+        resources=plain.get("resources", NOTHING),
     )
+
+
+def _encode_resources(resources: Mapping[str, Any]) -> Plain:
+    assert isinstance(resources, Resources)
+    return {"resources": resources.stated()} if resources else {}
 
 
 def encode_cluster(cluster: Cluster) -> list[Plain]:
@@ -357,7 +365,8 @@ def encode_cluster(cluster: Cluster) -> list[Plain]:
 
 def _encode_host(host: Host) -> Plain:
     slots = dict(host.slots)
-    return {"name": host.name, "rack": host.rack, "slots": slots, "speed": host.speed}
+    known = {"name": host.name, "rack": host.rack, "slots": slots, "speed": host.speed}
+    return known | _encode_resources(host.resources)
 
 
 def decode_cluster(
