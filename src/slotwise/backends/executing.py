@@ -16,6 +16,7 @@ from functools import partial
 from typing import Self
 
 from slotwise.backends.attempt_logs import AttemptLogs, AttemptOutput
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.signals import undisturbed
 from slotwise.core.decisions import Launch
 from slotwise.core.errors import (
@@ -32,7 +33,8 @@ from slotwise.core.events import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.core.job import PhaseId
+from slotwise.core.job import Job, PhaseId
+from slotwise.core.resources import MEMORY
 from slotwise.jobs.commands import last_lines
 from slotwise.jobs.execution import (
     Execution,
@@ -49,8 +51,9 @@ FINAL = (InputChanged, NotRetriedError)
 class Start:
     """The input of an attempt: the runner and its key, arguments, and the kept value.
 
-    `output` takes what it prints. If it runs for more than `time_limit` seconds, it is asked to
-    stop, and killed `ending_seconds` later.
+    `output` takes what it prints, and `memory` is what was allotted to it, if anything. If it
+    runs for more than `time_limit` seconds, it is asked to stop, and killed `ending_seconds`
+    later.
     """
 
     runner_key: str
@@ -61,6 +64,7 @@ class Start:
     output: AttemptOutput
     time_limit: float | None
     ending_seconds: float
+    memory: Allotment | None
 
 
 class Executing:
@@ -159,6 +163,7 @@ class Executing:
             output,
             execution.job.time_limit,
             execution.ending_seconds,
+            _allotment(execution.job, name),
         )
 
     def slots_of(self, launch: Launch) -> int:
@@ -461,6 +466,12 @@ class Executing:
         del self._jobs[job]
         if live.runner_key == job:
             self._forget_runner(job, live.folders)
+
+
+def _allotment(job: Job, phase: str) -> Allotment | None:
+    """The memory that each task of a phase gets, if it requests some."""
+    memory = job.by_name[phase].needs.get(MEMORY)
+    return None if memory is None else Allotment(memory)
 
 
 def _with_output(reason: str, output: AttemptOutput) -> str:

@@ -336,6 +336,7 @@ class LiveBackend(ABC):
                 sleeps=start.sleeps,
                 output=start.output,
                 devices=launch.devices,
+                memory=start.memory,
             )
         except UserCodeError as error:
             self._jobs.failed(self._release(slot), self._placed(str(error), launch.host))

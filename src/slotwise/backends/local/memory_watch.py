@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Literal, NamedTuple
 
+from slotwise.core.units import size_text
 from slotwise.jobs.memory import free_within_limits, memory_limit, reserve
 
 CHECK_SECONDS = 0.25
@@ -70,7 +71,10 @@ class MemoryWatch:
         above = {slot: used[slot] - got.memory for slot, got in self._watched.items()}
         found = [
             Excess(
-                slot, used[slot], "exceeded", f"used {_size(used[slot])}, limit {_size(got)}"
+                slot,
+                used[slot],
+                "exceeded",
+                f"used {size_text(used[slot])}, limit {size_text(got)}",
             )
             for slot, (got, is_limit) in self._watched.items()
             if is_limit and above[slot] > 0
@@ -83,13 +87,7 @@ class MemoryWatch:
             return []
         got = self._watched[slot].memory
         reason = (
-            f"stopped because only {_size(max(0, free))} of memory were left: it used"
-            f" {_size(used[slot])} and had got {_size(got)}"
+            f"stopped because only {size_text(max(0, free))} of memory were left: it used"
+            f" {size_text(used[slot])} and had got {size_text(got)}"
         )
         return [Excess(slot, used[slot], "short", reason)]
-
-
-def _size(size: int) -> str:
-    """A size with three digits: 2.1 GiB."""
-    unit, name = (1 << 30, "GiB") if size >= 1 << 30 else (1 << 20, "MiB")
-    return f"{size / unit:.3g} {name}"
