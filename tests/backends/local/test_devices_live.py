@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+import slotwise
 from backends.local.calling import TIMEOUT, call, one
 from slotwise.backends.local.backend import HOST, LocalBackend
 from slotwise.backends.local.processes import Processes
 from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import TaskFinished
-from slotwise.core.job import PhaseId
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
+from slotwise.core.resources import UNIT, Resources
 from slotwise.jobs.commands import plan_commands
+from slotwise.jobs.memory import usable_memory
 
 
 def seen() -> tuple[int, str | None, str | None]:
@@ -48,3 +52,36 @@ def test_a_command_gets_its_gpus(tmp_path: Path) -> None:
         (end,) = backend.wait(TIMEOUT)
     assert isinstance(end, TaskFinished)
     assert told.read_text() == "1,3 1,3\n"
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for `nvidia-smi` that lists two GPUs."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf '0, GPU-a, T4\\n1, GPU-b, T4\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_this_machine_has_its_memory_and_its_gpus(two_gpus: None) -> None:
+    """What a user states replaces what was found."""
+    (host,) = LocalBackend.cluster(2).hosts
+    assert host.resources == {"memory": usable_memory(), "gpu": 2 * UNIT}
+    (host,) = LocalBackend.cluster(2, Resources({"memory": 5, "tape": 3})).hosts
+    assert host.resources == {"memory": 5, "gpu": 2 * UNIT, "tape": 3}
+
+
+def test_tasks_that_run_together_have_different_gpus(two_gpus: None, tmp_path: Path) -> None:
+    """Each of three tasks writes what it sees, and the first two wait for each other."""
+
+    def write(task: int) -> None:
+        (tmp_path / f"{task}").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+        while task < 2 and not (tmp_path / f"{1 - task}").exists():
+            time.sleep(0.01)
+
+    phase = Phase("p", Tasks(3), resources={"gpu": 1})
+    slotwise.run([slotwise.Calls(Job("j", (phase,)), write)], "fair", slots=3)
+    seen_by = [(tmp_path / f"{task}").read_text() for task in range(3)]
+    assert sorted(seen_by[:2]) == ["0", "1"]
+    assert seen_by[2] in ("0", "1")
