@@ -471,7 +471,7 @@ class Executing:
 def _allotment(job: Job, phase: str) -> Allotment | None:
     """The memory that each task of a phase gets, if it requests some."""
     memory = job.by_name[phase].needs.get(MEMORY)
-    return None if memory is None else Allotment(memory)
+    return None if memory is None else Allotment(memory, job.memory_limit)
 
 
 def _with_output(reason: str, output: AttemptOutput) -> str:
