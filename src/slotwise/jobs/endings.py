@@ -38,7 +38,8 @@ class OomKills:
         killed = "a process" if count == before + 1 else f"{count - before} processes"
         return (
             f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
-            f" /{os.path.relpath(place, self._root)}): use fewer slots, or let the task need less memory"
+            f" /{os.path.relpath(place, self._root)}): use fewer slots, or let the task need less"
+            " memory"
         )
 
     def _read(self) -> tuple[str, int]:
