@@ -36,10 +36,10 @@ class OomKills:
         if count <= before:
             return ""
         killed = "a process" if count == before + 1 else f"{count - before} processes"
+        counter = os.path.relpath(place, self._root)
         return (
             f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
-            f" /{os.path.relpath(place, self._root)}): use fewer slots, or let the task need less"
-            " memory"
+            f" /{counter}): use fewer slots, or let the task need less memory"
         )
 
     def _read(self) -> tuple[str, int]:
