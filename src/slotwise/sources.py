@@ -429,11 +429,13 @@ def _deferred(
     entry: Planned, workload: Workload, plan: Callable[[], Execution]
 ) -> DeferredExecution:
     """The job with a placeholder for its phases, and when to plan it."""
-    is_program = isinstance(entry, ProgramJob)
-    slots = (isinstance(entry, ProgramJob) and entry.settings.get("slots")) or 1
-    phase = Phase("map" if is_program else "run", Tasks(1), slots=slots)
-    if is_program:
-        phase = replace(phase, kind="map")
+    phase = Phase("run", Tasks(1))
+    if isinstance(entry, ProgramJob):
+        from slotwise.jobs.mapreduce.planning import requests_of
+
+        needs = requests_of(entry.id, entry.settings.get("resources"))["map"]
+        slots = entry.settings.get("slots") or 1
+        phase = Phase("map", Tasks(1), "map", slots=slots, resources=needs)
     about = {name: getattr(entry, name) for name in PROPERTIES}
     return DeferredExecution(Job(entry.id, (phase,), **about), _folders(entry, workload), plan)
 

@@ -108,6 +108,13 @@ def resources_of(what: str, stated: Any) -> Resources:
     return Resources({name: _amount(what, name, value) for name, value in stated.items()})
 
 
+def requested(what: str, stated: Any) -> Resources:
+    """The amounts that each task requests; None: nothing. InputError as for `resources_of`."""
+    needs = NOTHING if stated is None else resources_of(what, stated)
+    check_devices(what, needs)
+    return needs
+
+
 def check_devices(what: str, resources: Resources, is_host: bool = False) -> None:
     """InputError for a part of a device on a host, and for a request of one and a half."""
     gpus = resources.get(GPU, 0)
@@ -119,7 +126,7 @@ def check_devices(what: str, resources: Resources, is_host: bool = False) -> Non
 def _amount(what: str, name: Any, value: Any) -> int:
     check_name(f"{what}: the name of a resource", name)
     if name == "slots":
-        raise InputError(f"{what} has slots; state these with the key slots beside it")
+        raise InputError(f"{what}: slots are stated beside it, with the key `slots`")
     what = f"{what}: {name}"
     if name == MEMORY:
         value = converted(what, value, size)

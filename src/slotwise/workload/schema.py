@@ -121,6 +121,25 @@ class Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
+Amount = Annotated[int | float, Field(ge=0)] | str
+Amounts = Annotated[dict[Name, Amount], AfterValidator(_amounts)]
+"""Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
+
+
+def _kind_of_amounts(value: Any) -> str:
+    is_mapping = isinstance(value, Mapping)
+    by_kind = is_mapping and any(isinstance(one, Mapping) for one in value.values())
+    return "(by kind)" if by_kind else "(amounts)"
+
+
+AmountsOfTasks = Annotated[
+    Annotated[Amounts, Tag("(amounts)")]
+    | Annotated[dict[Literal["map", "reduce"], Amounts], Tag("(by kind)")],
+    Discriminator(_kind_of_amounts),
+]
+"""What each task requests; of a program also by kind."""
+
+
 # The schema of the key `dataflow` of a job in a workload file.
 
 MAX_COPIES = 100_000
@@ -148,6 +167,7 @@ class NodeEntry(Entry):
     parameters: dict[str, Any] | None = None
     outputs: Annotated[list[Name], Field(min_length=1)] | None = None
     work: Duration | None = None
+    resources: Amounts | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     input_format: Name | None = None
     split_bytes: Size | None = None
@@ -167,7 +187,7 @@ class NodeEntry(Entry):
 
 
 NODE_KEYS = {
-    "function": ("reads", "copies", "parameters", "outputs", "work"),
+    "function": ("reads", "copies", "parameters", "outputs", "work", "resources"),
     "inputs": ("input_format", "split_bytes", "tables", "input_hosts"),
     "values": ("copies",),
 }
@@ -206,11 +226,6 @@ VERSION = 1
 """The version of the file format."""
 
 
-Amount = Annotated[int | float, Field(ge=0)] | str
-Amounts = Annotated[dict[Name, Amount], AfterValidator(_amounts)]
-"""Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
-
-
 class HostEntry(Entry):
     """A host. `slots` is a number of plain slots, or a mapping from kind to number."""
 
@@ -240,8 +255,8 @@ class ClusterEntry(Entry):
     """Either a number of slots that serve every kind, or hosts."""
 
     slots: Slots | None = None
-    resources: Amounts = Field(default_factory=dict)
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
+    resources: Amounts = Field(default_factory=dict)
     heartbeat: Duration = 0.0
     grace: Duration = GRACE_SECONDS
     changes: list[ChangeEntry] = Field(default_factory=list)
@@ -417,7 +432,7 @@ class WorkEntry(Entry):
     memory_bytes: Size | None = None
     overwrite: bool | None = None
     slots: Slots | None = None
-    resources: Amounts | None = None
+    resources: AmountsOfTasks | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
     no_retry: (
