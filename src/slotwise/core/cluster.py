@@ -19,6 +19,7 @@ from slotwise.core.errors import (
     check_name,
     check_type,
     is_whole,
+    option_name,
     shown,
 )
 from slotwise.core.resources import (
@@ -91,6 +92,12 @@ class Host:
             if name in self.slots:
                 raise InputError(f"{what} has {name!r}, which is a kind of slot; rename one")
         object.__setattr__(self, "resources", more)
+
+    @property
+    def has(self) -> Resources:
+        """Its `resources`, as amounts."""
+        assert isinstance(self.resources, Resources)
+        return self.resources
 
     @cached_property
     def amounts(self) -> Resources:
@@ -271,8 +278,9 @@ class Cluster:
                 continue
             if not largest:
                 raise InputError(
-                    f"each task requests {name} {text}, but no host has {name}; state it under"
-                    " `resources` of a host, or leave it out"
+                    f"each task requests {name} {text}, but no host has {name}; state it with"
+                    f" {option_name('resources')} or under `resources` of a host, or leave it"
+                    " out"
                 )
             raise InputError(
                 f"each task requests {name} {text}, but the host with the most, {host.name!r},"

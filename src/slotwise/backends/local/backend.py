@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.live import LiveBackend
@@ -15,6 +15,7 @@ from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.backends.local.processes import Processes
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, option_name
+from slotwise.core.resources import NOTHING
 from slotwise.jobs.execution import Execution
 
 HOST = "localhost"
@@ -42,10 +43,10 @@ class LocalBackend(LiveBackend):
         super().__init__(executions, cluster, self._processes, is_open=is_open, logs=logs)
 
     @staticmethod
-    def cluster(slots: int | Mapping[str, int]) -> Cluster:
-        """This machine as a cluster of one host."""
+    def cluster(slots: int | Mapping[str, int], stated: Mapping[str, Any] = NOTHING) -> Cluster:
+        """This machine as a cluster of one host, with the resources that are stated."""
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        return Cluster((Host(HOST, by_kind),))
+        return Cluster((Host(HOST, by_kind, resources=stated),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))
@@ -91,8 +92,8 @@ def check_emulated(host: Host, remedy: str = "give at most 1") -> None:
 
 
 def names_hosts(cluster: Cluster | None) -> TypeGuard[Cluster]:
-    """Whether a cluster names hosts, and is not only a number of slots for every kind."""
+    """Whether a cluster names hosts, and is not only slots for every kind and resources."""
     if cluster is None:
         return False
     plain = Cluster.of_slots(sum(cluster.capacity.values()))
-    return cluster.hosts != plain.hosts
+    return tuple(replace(host, resources=NOTHING) for host in cluster.hosts) != plain.hosts
