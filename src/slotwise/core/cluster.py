@@ -302,7 +302,8 @@ class Cluster:
                 f"{f' and {needs}' if needs else ''} together, but"
                 f" the {self.capacity[slot_kind]} slots of kind {slot_kind!r} on"
                 f" {len(self.hosts)} {'host' if len(self.hosts) == 1 else 'hosts'} hold {fit}"
-                f" of them at once; give the gang at most {fit}, or add slots"
+                f" of them at once; give the gang at most {fit}, or add"
+                f" {'hosts' if needs else 'slots'}"
             )
 
     def check_continues(

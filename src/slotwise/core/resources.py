@@ -8,7 +8,6 @@ whole numbers and sums are exact. Whether a request fits, and how often, is deci
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from typing import Any
 
 from slotwise.core.errors import InputError, check_name, is_number, is_whole, shown
@@ -136,10 +135,10 @@ def _amount(what: str, name: Any, value: Any) -> int:
                 " as '4 GiB'"
             )
         return int(value)
-    if not is_number(value) or not isfinite(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
+    if not is_number(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
         raise InputError(f"{what} is {shown(value)}; give a number >= 0")
     amount: int = round(value * UNIT)
-    if abs(amount - value * UNIT) > 1e-6 * max(1.0, amount):
+    if abs(amount - value * UNIT) > 1e-6 * amount:
         raise InputError(f"{what} is {shown(value)}; give at most three decimals")
     return amount
 
