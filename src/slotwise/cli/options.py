@@ -341,7 +341,7 @@ def parse_slots(text: str | None) -> Slots | None:
     return kinds or max(counts)
 
 
-def parse_resources(text: str | None) -> dict[str, Any] | None:
+def parse_resources(text: str | None) -> Mapping[str, Any] | None:
     """Parse amounts by name: memory=6GiB,gpu=1. Raises InputError."""
     if text is None:
         return None

@@ -164,7 +164,7 @@ def _phases(
     assert isinstance(maps, tuple)
     map_tasks = Tasks(len(maps), tuple(size / rate for size in maps), homes)
     after = frozenset({"sample"} if sample is not None else ())
-    by_kind = {kind: {"slots": slots, "resources": needs[kind]} for kind in needs}
+    by_kind: Any = {kind: {"slots": slots, "resources": needs[kind]} for kind in needs}
     phases = [Phase("map", map_tasks, "map", after, *shares, **by_kind["map"])]
     if isinstance(sample, int):
         # It has one task, so a larger slots_min would leave slots idle.
