@@ -202,6 +202,15 @@ def test_show_refuses(
     assert message in done.stderr.replace("\n", " ")
 
 
+def test_tasks_that_cannot_wait_one_for_one_are_refused(slotwise: Show, folder: Path) -> None:
+    """Before anything is drawn, with their place."""
+    jobs = "[{id: a, command: x, tasks: 3}, {id: b, command: x, tasks: 2, after_each: [a]}]"
+    (folder / "each.yaml").write_text(f"slotwise: 1\njobs: {jobs}\n")
+    done = slotwise("show", "each.yaml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: each.yaml: jobs[1] (line 2): job 'b' has 2 tasks,")
+
+
 def test_a_bundle_that_the_cluster_cannot_hold_is_refused(slotwise: Show, app: Path) -> None:
     """The cluster of the workload file is known."""
     text = (app / "dataflows.yaml").read_text()

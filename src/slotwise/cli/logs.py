@@ -15,7 +15,7 @@ import typer
 
 from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files, file_name
 from slotwise.cli.options import Json
-from slotwise.cli.terminal import print_json, show_message
+from slotwise.cli.terminal import last_run, print_json, show_message
 from slotwise.core.dependencies import MAX_NAMES
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import JobArrived
@@ -62,7 +62,7 @@ def show_logs(
     if lists:
         _list_runs(as_json)
         return
-    folder = RunFolder.last() if run is None else RunFolder.named(run)
+    folder = last_run() if run is None else RunFolder.named(run)
 
     def is_chosen(file: AttemptFile) -> bool:
         return (

@@ -407,7 +407,7 @@ class SharedInput:
     """
 
     def __init__(self, value: object, files: CallFiles) -> None:
-        self._packed, inputs = _with_inputs(lambda: files.pack(value))
+        self._pickle, inputs = _with_inputs(lambda: files.pack(value))
         if inputs:
             raise TypeError("futures within it are inputs of each call")
 
@@ -416,11 +416,11 @@ class SharedInput:
 
     # The methods of a future that is done.
 
-    def is_of(self, control: object) -> bool:
+    def _is_of(self, control: object) -> bool:
         """True: it is valid in any session."""
         return True
 
-    def when_done(self, step: Callable[[], None]) -> None:
+    def _when_done(self, step: Callable[[], None]) -> None:
         """Call `step` at once."""
         step()
 
@@ -428,12 +428,12 @@ class SharedInput:
         """False."""
         return False
 
-    def raised(self) -> None:
+    def _raised(self) -> None:
         """None: it has no exception."""
 
-    def packed(self) -> bytes | StoredResult:
+    def _packed(self) -> bytes | StoredResult:
         """The pickle, or the file of a large one."""
-        return self._packed
+        return self._pickle
 
 
 def number_of_input(future: object) -> int | None:
