@@ -296,6 +296,19 @@ def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
     assert {job for job, one in record.read().items() if one.tasks is None} == {"sort", "show"}
 
 
+def test_a_record_that_cannot_be_written_is_told_once(folder: Path) -> None:
+    """The run continues and leaves no other file beside the record."""
+    record = DoneRecord(folder / "flow.yaml").path
+    record.mkdir(parents=True)
+    (folder / "ready").touch()
+    with pytest.warns(SlotwiseWarning, match="record of completed jobs") as warned:
+        assert ran(folder) == ["check", "end", "make", "show", "sort"]
+    assert [str(one.message) for one in warned] == [
+        "the record of completed jobs is not written: Is a directory"
+    ]
+    assert [*record.parent.iterdir()] == [record]
+
+
 def test_programs_and_jobs_in_python_are_resumed(folder: Path) -> None:
     """The record is named by a path; a module beside the program counts."""
     (folder / "words.py").write_text(

@@ -131,7 +131,10 @@ class DoneRecord:
     def rewrite(
         self, jobs: Mapping[str, JobRecord], kept: Mapping[str, KeptJob] | None = None
     ) -> None:
-        """Replace the record by that of these jobs and stages; remove other stages."""
+        """Replace the record by that of these jobs and stages; remove other stages.
+
+        Raises OSError.
+        """
         kept = kept or {}
         stay = {one.stages.folder for one in kept.values()}
         for one in self.stages().values():
@@ -144,8 +147,10 @@ class DoneRecord:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
             partial.write_text("".join(lines), "utf-8")
             os.replace(partial, self.path)
-        except OSError as error:
-            warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
 
     def append(self, plain: Mapping[str, Any]) -> None:
         """Add the line of a job, a task or a stage. Raises OSError."""

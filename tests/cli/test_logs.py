@@ -219,3 +219,19 @@ def test_an_interrupt_ends_only_the_reader(
     assert follow.wait(TIMEOUT) == 130
     (folder / "go").touch()
     assert session.submit(int, "3").result() == 3
+
+
+def test_following_ends_when_its_reader_has_left(
+    session: Session, forker: Forker, folder: Path
+) -> None:
+    """As in `slotwise logs -f | head -1`, although the run goes on."""
+    reads, writes = os.pipe()
+    with open(os.devnull) as nothing:
+        process = forker.start(["logs", "-f"], folder, [nothing.fileno(), writes, writes])
+    os.close(writes)
+    assert os.read(reads, 3) == b"==>"
+    os.close(reads)
+    try:
+        assert process.wait(TIMEOUT) == 0
+    finally:
+        process.kill()

@@ -218,3 +218,14 @@ def test_a_bundle_that_the_cluster_cannot_hold_is_refused(slotwise: Show, app: P
     done = slotwise("show", "dataflows.yaml")
     assert done.exit_code == 2
     assert "job 'one': the bundle of a, b, c starts together" in done.stderr.replace("\n", " ")
+
+
+def test_a_long_chain_of_jobs_is_not_indented_without_end(slotwise: Show, app: Path) -> None:
+    """Its last lines have the width of the twentieth level."""
+    jobs = "".join(f"- {{id: j{n}, command: 'true', after: j{n - 1}}}\n" for n in range(1, 40))
+    (app / "chain.yaml").write_text(
+        f"slotwise: 1\njobs:\n- {{id: j0, command: 'true'}}\n{jobs}"
+    )
+    lines = slotwise("show", "chain.yaml").stdout.splitlines()
+    assert (len(lines), lines[-1].split()) == (40, ["j39", "1", "task", "after", "j38"])
+    assert lines[-1].index("j39") == lines[20].index("j20") == 40

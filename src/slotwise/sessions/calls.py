@@ -45,6 +45,7 @@ class CallHost(Control, Protocol):
     lock: threading.RLock
     files: CallFiles
     inbox: Inbox
+    attempts_max: int
 
     @property
     def now(self) -> float:
@@ -131,7 +132,7 @@ class OpenCalls(CallStream):
     """A job of calls, with the futures of those that are not done by task."""
 
     def __init__(self, host: CallHost, job: Job) -> None:
-        super().__init__(job, host.files)
+        super().__init__(job, host.files, host.attempts_max)
         self._host = host
         self.grows = self._is_open = job.phases[0].grows
         self.of_task: dict[int, Future[Any]] = {}

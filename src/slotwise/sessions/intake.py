@@ -60,7 +60,7 @@ class SessionCore:
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self.unused = Names().unused
+        self.unused, self.attempts_max = Names().unused, header.attempts_max
         self.lock = threading.RLock()
         self.waiting = 0  # calls that wait for the results of others
         self.turns = 0  # of the loop
