@@ -282,9 +282,10 @@ class Cluster:
                     f" {option_name('resources')} or under `resources` of a host, or leave it"
                     " out"
                 )
+            most = largest.texts()[name]
             raise InputError(
                 f"each task requests {name} {text}, but the host with the most, {host.name!r},"
-                f" has {largest.texts()[name]}; request less, or add a larger host"
+                f" has {most}; request less, or add a larger host"
             )
 
     def check_gang(self, kind: str, tasks: int, slots: int, needs: Resources = NOTHING) -> None:
