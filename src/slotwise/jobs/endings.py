@@ -41,7 +41,7 @@ class OomKills:
         killed = "a process" if count == before + 1 else f"{count - before} processes"
         return (
             f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
-            f" {place}): state the memory of tasks (resources), or use fewer slots"
+            f" {place}): use fewer slots, or let the task need less memory"
         )
 
     def _read(self) -> tuple[str, int]:
