@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from slotwise import Cluster, Host, InputError, Job, Phase, Session, Tasks
+from slotwise import Cluster, Host, InputError, Job, Phase, Session, Tasks, read_log
+from slotwise.core.decisions import Launch
+from slotwise.core.events import TaskFinished
 
 PATIENCE = 120.0
 
@@ -22,14 +24,22 @@ def session() -> Iterator[Session]:
         yield opened
 
 
-def alone(folder: str, number: int) -> bool:
-    """Whether no other call of this function runs at the same time."""
-    mark = Path(folder, str(number))
-    mark.touch()
-    others = len(os.listdir(folder)) - 1
-    time.sleep(0.01)
-    mark.unlink()
-    return others == 0
+def wait_for(go: str) -> None:
+    """A call that ends when a file exists."""
+    until = time.monotonic() + PATIENCE
+    while not os.path.exists(go):
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def most_at_once(log: Path) -> int:
+    """The most tasks that ran at the same time."""
+    running = most = 0
+    for turn in read_log(log).turns:
+        running -= sum(isinstance(event, TaskFinished) for event in turn.events)
+        running += sum(isinstance(one, Launch) for one in turn.decisions)
+        most = max(most, running)
+    return most
 
 
 def meet(folder: str, number: int) -> int:
@@ -42,14 +52,20 @@ def meet(folder: str, number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("resources", [{"memory": "3 GiB"}, {"license": 0.6}])
+@pytest.mark.parametrize(
+    ("resources", "most"), [({"memory": "3 GiB"}, 1), ({"memory": "2 GiB"}, 2), ({}, 3)]
+)
 def test_calls_run_only_where_their_requests_fit(
-    session: Session, resources: dict[str, Any], tmp_path: Path
+    resources: dict[str, Any], most: int, tmp_path: Path
 ) -> None:
-    """There is room for one at a time, although three slots are free."""
-    folders = [str(tmp_path)] * 6
-    alones = list(session.map(alone, folders, range(6), chunksize=1, resources=resources))
-    assert alones == [True] * 6
+    """They wait for others to end, although slots are free."""
+    log, go = tmp_path / "log.jsonl", tmp_path / "go"
+    with Session(3, resources={"memory": "4 GiB"}, log=log) as session:
+        calls = session.executor(resources=resources)
+        futures = [calls.submit(wait_for, str(go)) for _ in range(6)]
+        go.touch()
+        assert [future.result(PATIENCE) for future in futures] == [None] * 6
+    assert most_at_once(log) == most
 
 
 def test_calls_of_different_requests_run_together(session: Session, tmp_path: Path) -> None:

@@ -94,6 +94,16 @@ def test_nodes_that_run_together_request_the_sum(channel: str, needs: object) ->
     assert requests(Workload((flow.job("j", "out"),), CLUSTER)) == needs
 
 
+def test_each_group_requests_as_much_as_any() -> None:
+    """The tasks of a phase are equal: here one has three copies that share memory."""
+    flow = slotwise.Dataflow()
+    one = flow.node(numbers, name="one", work=1, copies=2, resources={"memory": "1 GiB"})
+    two = flow.node(numbers, one.shm(broadcast=True), name="two", work=1, copies=1)
+    flow.write(flow.node(numbers, two.tcp(), name="three", work=1, resources={"disk": 0.5}))
+    needs = requests(Workload((flow.job("j", "out"),), CLUSTER))
+    assert needs == {"one+two+three": {"memory": 2 * GIB, "disk": 0.5}}
+
+
 def test_requests_and_hosts_are_written_and_read_again(tmp_path: Path) -> None:
     """A file that slotwise writes has them as a user states them."""
     job = Job("j", (Phase("p", Tasks(2, 1.0), resources={"memory": "512 MiB", "gpu": 0.5}),))
