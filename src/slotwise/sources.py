@@ -34,7 +34,7 @@ from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
-from slotwise.core.pools import PoolTree, Preemption
+from slotwise.core.pools import PoolTree, Preemption, check_fits
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
 from slotwise.core.resources import check_devices, resources_of
 from slotwise.core.units import Percent, share_of
@@ -172,7 +172,13 @@ class Source:
             return execution
 
         if isinstance(entry, Planned) and self._reads_output(entry, outputs):
-            return _deferred(entry, self.workload, plan)
+
+            def plan_and_check() -> Execution:
+                execution = plan()
+                check_fits(execution.job, cluster, self.pools(cluster))
+                return execution
+
+            return _deferred(entry, self.workload, plan_and_check)
         return plan()
 
     def _reads_output(self, entry: Planned, outputs: Mapping[str, Sequence[str]]) -> bool:

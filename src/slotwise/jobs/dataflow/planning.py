@@ -115,10 +115,6 @@ def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
             f" need {stage.slots} slots; the largest host, {largest!r}, has {sizes[largest]}:"
             " make one of these channels tcp or file, or give nodes fewer copies"
         )
-    try:
-        cluster.check_task(ANY_KIND, stage.slots, stage.needs)
-    except InputError as error:
-        raise InputError(f"{', '.join(stage.nodes)}: {error}") from None
     room = sum(size // stage.slots for size in sizes.values())
     if stage.gang and room < len(stage.groups):
         raise InputError(
