@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
+from typing import Any
 
 from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
@@ -32,6 +33,7 @@ def plan(
     *,
     objective: Objective | str | None = None,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
@@ -47,7 +49,7 @@ def plan(
     """
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
-    cluster = cluster_of(source.workload, slots)
+    cluster = cluster_of(source.workload, slots, resources)
     _refuse_changes(source, slots)
     if any(host.speed != 1 for host in cluster.hosts):
         raise InputError(
@@ -99,6 +101,7 @@ def plan_tasks(
     scheduler: str = "dmrs-best",
     *,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
@@ -116,7 +119,7 @@ def plan_tasks(
         )
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
-    cluster = source.believed(cluster_of(source.workload, slots))
+    cluster = source.believed(cluster_of(source.workload, slots, resources))
     with source.locating():
         jobs = source.jobs()
         _refuse_dependencies(jobs)

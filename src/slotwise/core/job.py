@@ -29,7 +29,12 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.resources import MEMORY, NOTHING, Resources, check_devices, resources_of
+from slotwise.core.resources import (
+    MEMORY,
+    NOTHING,
+    Resources,
+    requested,
+)
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -226,9 +231,7 @@ class Phase:
             self._check_gang()
         if self.resources is not NOTHING:
             what = f"phase {self.name!r}: resources"
-            needs = resources_of(what, self.resources)
-            check_devices(what, needs)
-            object.__setattr__(self, "resources", needs)
+            object.__setattr__(self, "resources", requested(what, self.resources))
         others = self.grows, self.gang, self.after, self.continues, self.tasks.blocks
         if self.gated and any(others):
             raise InputError(

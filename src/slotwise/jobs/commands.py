@@ -34,6 +34,7 @@ from slotwise.core.errors import (
 )
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
+from slotwise.core.resources import requested
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.devices import given_variables
@@ -378,6 +379,7 @@ def plan_commands(
     cwd: str | Path | None = None,
     work: float | None = None,
     overwrite: bool = False,
+    resources: Mapping[str, Any] | None = None,
     slots_min: int = 0,
     slots_max: int | None = None,
     no_retry: Sequence[int] = (),
@@ -426,7 +428,10 @@ def plan_commands(
         place = place_of(output, base_dir)
         check_output(place, overwrite)
     each = None if work is None else work / tasks
-    phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
+    needs = requested(f"job {job_id!r}: resources", resources)
+    phase = Phase(
+        PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max, resources=needs
+    )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(
         job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)

@@ -37,6 +37,7 @@ SETTINGS = (
     "memory_bytes",
     "overwrite",
     "slots",
+    "resources",
     "slots_min",
     "slots_max",
 )
@@ -136,6 +137,7 @@ COMMAND_SETTINGS = (
     "cwd",
     "work",
     "overwrite",
+    "resources",
     "slots_min",
     "slots_max",
     "no_retry",
@@ -367,6 +369,7 @@ def command(
     cwd: str | Path | None = None,
     work: float | str | None = None,
     overwrite: bool = False,
+    resources: Mapping[str, Any] | None = None,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
     no_retry: Sequence[int] = (),
@@ -378,8 +381,9 @@ def command(
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
     estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
     shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
-    changes, `--resume` runs it again. With an exit code in `no_retry` the job fails without
-    further attempts. `properties` are the fields of
+    changes, `--resume` runs it again. `resources` are what each task requests of its host
+    beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With an exit code in `no_retry` the job
+    fails without further attempts. `properties` are the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -402,6 +406,7 @@ def command(
             "cwd": cwd,
             "work": seconds_of(f"job {id!r}: work", work),
             "overwrite": overwrite,
+            "resources": resources,
             "slots_min": slots_min,
             "slots_max": slots_max,
             "no_retry": no_retry,
