@@ -16,7 +16,7 @@ still: it catches up while its siblings wait. There the imaginary part grows.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
@@ -29,6 +29,9 @@ from slotwise.policy.allocator import Claims
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.complex128]
+
+SAMPLE = 32
+"""At how many positions a sum is computed to find where it exceeds a limit."""
 
 SLOTS_COLUMN = 0
 """The column of parts that counts slots of all kinds together. Each claim uses it."""
@@ -136,14 +139,15 @@ class _Tree:
         for group, node in zip(claims.groups, groups, strict=True):
             (self.root if group.parent < 0 else groups[group.parent]).children.append(node)
         weight = self._members(claims, order, groups)
-        self.part = parts[[use[j] for j in self.claim]]
+        rows = np.array(self.claim, int)
+        self.part = parts[np.array(use, int)[rows]]
         dominant = self.part.max(axis=1)
         can = dominant < inf
         self.part[~can] = 0.0
-        top = np.array([claims.max_share[j] for j in self.claim], float) * can
-        self.low = np.minimum(np.array([claims.min_share[j] for j in self.claim], float), top)
+        top = np.array(claims.max_share, float)[rows] * can
+        self.low = np.minimum(np.array(claims.min_share, float)[rows], top)
         dominant = np.where(can, dominant, 1.0)
-        self.rate = np.array(weight, float) / dominant
+        self.rate = weight / dominant
         self.begin, self.end = 1 + self.low / self.rate, 1 + top / self.rate
         self.stop, self.level = np.full(len(top), inf), np.zeros(len(top))
         self._guarantees(self.root, top, float(claims.capacity))
@@ -168,46 +172,30 @@ class _Tree:
             )
         return nodes
 
-    def _members(
-        self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]
-    ) -> list[float]:
-        """Add the claims to the nodes; the weight of each by row."""
-        jobs: dict[Hashable, list[int]] = {}
-        members: list[list[list[int]]] = [[] for _ in groups]
+    def _members(self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]) -> Floats:
+        """Add the claims to the nodes, as rows side by side; the weight of each row."""
+        members: list[list[int]] = [[] for _ in groups]
+        group = claims.group
         for j in order:
-            place = claims.group[j]
-            if not groups[place].is_fifo:
-                known = jobs.get(key := (place, claims.owner[j][0].id))
-                if known is not None:
-                    known.append(j)
-                    continue
-                jobs[key] = one = [j]
-            else:
-                one = [j]
-            members[place].append(one)
-        weight: list[float] = []
-
-        def add(node: _Node, inside: Iterable[list[int]]) -> None:
-            begun = len(self.claim)
-            mixed = []
-            for one in inside:
-                if len(one) > 1:
-                    mixed.append(one)
-                else:
-                    self.claim.append(one[0])
-                    weight.append(1.0 if node.is_fifo else claims.weight[one[0]])
-            node.own = slice(begun, len(self.claim))
-            for one in mixed:
-                job = _Node(claims.weight[one[0]], 0.0, np.full(len(node.limits), inf))
-                job.own = job.span = slice(len(self.claim), len(self.claim) + len(one))
-                self.claim += one
-                weight.extend([1.0] * len(one))
-                node.children.append(job)
+            members[group[j]].append(j)
+        has_jobs = len({job.id for job, _ in claims.owner}) < len(claims)
+        equal: list[int] = []
 
         def walk(node: _Node) -> None:
             begun = len(self.claim)
             if node in number:
-                add(node, members[number[node]])
+                own = members[number[node]]
+                for several in _of_jobs(claims, own) if has_jobs and not node.is_fifo else ():
+                    job = _Node(claims.weight[several[0]], 0.0, np.full(len(node.limits), inf))
+                    job.own = job.span = slice(len(self.claim), len(self.claim) + len(several))
+                    self.claim += several
+                    equal.extend(range(job.own.start, job.own.stop))
+                    node.children.append(job)
+                    own = [j for j in own if j not in several]
+                node.own = slice(len(self.claim), len(self.claim) + len(own))
+                self.claim += own
+                if node.is_fifo:
+                    equal.extend(range(node.own.start, node.own.stop))
             for child in node.children:
                 if child in number:
                     walk(child)
@@ -215,6 +203,8 @@ class _Tree:
 
         number = {node: n for n, node in enumerate(groups)}
         walk(self.root)
+        weight = np.array(claims.weight, float)[self.claim]
+        weight[equal] = 1.0
         return weight
 
     def _guarantees(self, node: _Node, top: Floats, capacity: float) -> tuple[float, float]:
@@ -268,7 +258,7 @@ class _Tree:
         begun, left = base, node.limits.copy()
         while True:
             self.stop[rows] = base
-            line = self._sum(node)
+            line = self._sum(node, left)
             hit = _first_above(line, left)
             if hit is None:
                 break
@@ -284,14 +274,15 @@ class _Tree:
         node.line = line if node is self.root else _outside(line, node)
         return node.line
 
-    def _sum(self, node: _Node) -> _Line:
-        """What is in a node, over the positions in it."""
+    def _sum(self, node: _Node, limits: Floats) -> _Line:
+        """What is in a node, over the positions in it; of the root, where it reaches limits."""
         lines = [self.build(child) for child in node.children]
         if node.own.start < node.own.stop or not lines:
             lines.append(self._of_claims(node.own))
         if len(lines) == 1:
             return lines[0]._replace(inside=lines[0].at)
-        at = np.unique(np.concatenate([line.at for line in lines]))
+        at = np.concatenate([line.at for line in lines])
+        at = np.unique(_near(at, lines, limits) if node is self.root else at)
         used = lines[0].used_at(at)
         for line in lines[1:]:
             used += line.used_at(at)
@@ -322,10 +313,13 @@ def _parts(claims: Claims) -> tuple[Floats, list[int], dict[str, tuple[int, floa
     what the cluster lacks is infinite.
     """
     index: dict[tuple[Hashable, int], int] = {}
-    use = [
-        index.setdefault((request.pairs, phase.slots), len(index))
-        for request, (_, phase) in zip(claims.request, claims.owner, strict=True)
-    ]
+    # Most claims share a few requests: a mapping by identity is several times as fast.
+    whose = dict(zip(map(id, claims.request), zip(claims.request, claims.owner, strict=True)))
+    rows = {
+        key: index.setdefault((request.pairs, phase.slots), len(index))
+        for key, (request, (_, phase)) in whose.items()
+    }
+    use = list(map(rows.__getitem__, map(id, claims.request)))
     names = sorted({name for pairs, _ in index for name, _ in pairs})
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
     for name in names:
@@ -337,6 +331,33 @@ def _parts(claims: Claims) -> tuple[Floats, list[int], dict[str, tuple[int, floa
             column, total = totals[name]
             parts[row, column] = amount / slots / total if total else inf
     return parts, use, totals
+
+
+def _of_jobs(claims: Claims, members: Sequence[int]) -> list[list[int]]:
+    """The claims of each job that has several of these."""
+    jobs: dict[str, list[int]] = {}
+    for j in members:
+        jobs.setdefault(claims.owner[j][0].id, []).append(j)
+    return [several for several in jobs.values() if len(several) > 1]
+
+
+def _near(at: Positions, lines: Sequence[_Line], limits: Floats) -> Positions:
+    """Those of these positions between which the sum of these lines exceeds a limit first.
+
+    Each position between costs a step for each line, and all but a few are of no use.
+    """
+    while len(at) > SAMPLE * 4:
+        some = np.sort(np.append(at[:: len(at) // SAMPLE], [at.min(), at.max()]))
+        used = sum(line.used_at(some) for line in lines)
+        above = np.flatnonzero((used > limits).any(axis=1))
+        if not len(above):
+            return some[-1:]
+        last = max(1, int(above[0]))
+        near = at[(at >= some[last - 1]) & (at <= some[last])]
+        if len(near) == len(at):
+            break
+        at = near
+    return at
 
 
 def _first_above(line: _Line, limits: Floats) -> tuple[int, int, float] | None:
