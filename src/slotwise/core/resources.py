@@ -82,10 +82,7 @@ class Resources(Mapping[str, int]):
 
     def texts(self) -> dict[str, str]:
         """The amounts as text: sizes, and numbers."""
-        return {
-            name: size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
-            for name, amount in sorted(self.pairs)
-        }
+        return {name: amount_text(name, amount) for name, amount in sorted(self.pairs)}
 
 
 NOTHING = Resources({})
@@ -106,6 +103,11 @@ def resources_of(what: str, stated: Any) -> Resources:
             " {'memory': '4 GiB', 'gpu': 1}"
         )
     return Resources({name: _amount(what, name, value) for name, value in stated.items()})
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount of a resource beside slots as text: a size, or a number."""
+    return size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
 
 
 def check_devices(what: str, resources: Resources, is_host: bool = False) -> None:

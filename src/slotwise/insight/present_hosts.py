@@ -80,6 +80,8 @@ class PresentHosts:
         self.by_name = dict(self._cluster.by_name)
         self.leaving: dict[str, int] = {}
         self._first = dict(self._cluster.capacity)
+        self._amounts_first = self._cluster.totals
+        self._amounts_changes: dict[str, list[tuple[float, int]]] = {}
         self._changes: dict[str, list[tuple[float, int]]] = {}
         self._slot_kinds: dict[PhaseId, str] = {}  # if other than those of the phases
         self._rates: dict[str, list[float]] = {}  # for `widest`; empty until a host is added
@@ -130,6 +132,11 @@ class PresentHosts:
         changes = [change for one in kinds for change in self._changes.get(one, ())]
         first = sum(self._first.get(one, 0) for one in kinds)
         return SlotsOverTime(first, tuple(sorted(changes)))
+
+    def resource(self, name: str) -> SlotsOverTime:
+        """The amount of a resource beside slots."""
+        changes = self._amounts_changes.get(name, ())
+        return SlotsOverTime(self._amounts_first.get(name, 0), tuple(sorted(changes)))
 
     def slot_kind(self, job: Job, phase: str) -> str:
         """The kind of slots that a phase of a job used."""
@@ -209,9 +216,12 @@ class PresentHosts:
         """Count the slots of a host, unless it was drained and has left."""
         if not self.leaving.get(name, 1):
             return
-        for kind, count in self._cluster.by_name[name].slots.items():
+        host = self._cluster.by_name[name]
+        for kind, count in host.slots.items():
             if count:
                 self._changes.setdefault(kind, []).append((at, sign * count))
+        for resource, amount in host.resources.items():
+            self._amounts_changes.setdefault(resource, []).append((at, sign * amount))
 
     def _widen(self, at: float, cluster: Cluster) -> None:
         """Change to a cluster, and raise the rates to at least those of it."""

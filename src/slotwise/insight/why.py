@@ -17,7 +17,7 @@ from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import path_to, whole
-from slotwise.core.resources import GPU, MEMORY, UNIT, Resources
+from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
@@ -89,12 +89,12 @@ def _why_more(phase: PhaseState) -> str:
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     """Why a backlogged phase below its limits holds no more slots."""
     if phase.allocated > 0 and (lack := _lack(state, phase)):
-        since = phase.deferred_since
-        waits = "it waits" if since is None else f"it has waited since {since:.6g} s"
-        is_kept = since is not None and phase.kept_host is not None
+        begun = phase.deferred_since
+        waits = "it waits" if begun is None else f"it has waited since {begun:.6g} s"
+        is_kept = begun is not None and phase.kept_host is not None
         kept = f"; host {phase.kept_host} is kept for it until tasks end there"
         return f"{waits} for {lack.what}{lack.but}{kept if is_kept else ''}"
-    is_near_enough = phase.needs and not phase.has_homes
+    is_near_enough = bool(phase.needs) and not phase.has_homes
     if (
         phase.deferred_until is not None
         and phase.deferred_until > state.now
@@ -179,13 +179,13 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
         one = Resources({name: amount})
         if not hosts or any(spare.holds(host, one) for host in hosts):
             continue
+        text = amount_text(name, amount)
         if name == GPU and amount < UNIT:
-            return _Lack(name, f"{_number(one)} of a device", ", and no device has it free")
-        free = [Resources({name: _whole(spare, host, name)}) for host in hosts]
-        most = max(free, key=lambda one: one.get(name, 0))
-        more = f"more than {_number(most)}" if most else "any"
+            return _Lack(name, f"{text} of a device", ", and no device has it free")
+        most = max(_whole(spare, host, name) for host in hosts)
+        more = f"more than {amount_text(name, most)}" if most else "any"
         but = f"; no host has {more} free {beside}"
-        what = f"{_number(one)} of {name}" if name == MEMORY else f"{name} {_number(one)}"
+        what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
         return _Lack(name, f"{what} on one host", but)
     if not hosts:
         return None
@@ -210,11 +210,6 @@ def _whole(spare: Spare, host: str, name: str) -> int:
     if name == GPU:
         return UNIT * spare.times(host, Resources({GPU: UNIT}))
     return spare.free(host).get(name, 0)
-
-
-def _number(one: Resources) -> str:
-    """The amount of one resource as text; "" if there is none."""
-    return next(iter(one.texts().values()), "")
 
 
 def _slots(count: int) -> str:
