@@ -238,6 +238,20 @@ class Cluster:
                 total[name] = total.get(name, 0) + amount
         return Resources(total)
 
+    def fit(self, request: Resources) -> int:
+        """How many tasks with this request, not empty, the hosts hold at once.
+
+        O(hosts) at the first call for a request.
+        """
+        known = self._fit
+        if request not in known:
+            known[request] = sum(host.amounts.times(request) for host in self.hosts)
+        return known[request]
+
+    @cached_property
+    def _fit(self) -> dict[Resources, int]:
+        return {}
+
     def check_task(self, kind: str, slots: int, needs: Resources = NOTHING) -> None:
         """InputError if no host has this number of slots for phases of this kind.
 
@@ -296,7 +310,7 @@ class Cluster:
         """
         slot_kind = self.slot_kind(kind)
         request = Resources({slot_kind: slots, **needs})
-        fit = sum(host.amounts.times(request) for host in self.hosts)
+        fit = self.fit(request)
         if fit < tasks and self.hosts:
             raise InputError(
                 f"a gang starts its {tasks} tasks of {slots} {_slots(slots)}"

@@ -81,10 +81,7 @@ class Resources(Mapping[str, int]):
 
     def texts(self) -> dict[str, str]:
         """The amounts as text: sizes, and numbers."""
-        return {
-            name: size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
-            for name, amount in sorted(self.pairs)
-        }
+        return {name: amount_text(name, amount) for name, amount in sorted(self.pairs)}
 
 
 NOTHING = Resources({})
@@ -112,6 +109,11 @@ def requested(what: str, stated: Any) -> Resources:
     needs = NOTHING if stated is None else resources_of(what, stated)
     check_devices(what, needs)
     return needs
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount of a resource beside slots as text: a size, or a number."""
+    return size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
 
 
 def check_devices(what: str, resources: Resources, is_host: bool = False) -> None:
