@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import platform
 import sys
@@ -312,6 +313,7 @@ class RunSpec:
             losses_max=LOSSES_MAX,
             parameters=self.parameters,
             versions=_versions(),
+            user=_account() if self.backend == "live" else None,
         )
 
 
@@ -394,6 +396,14 @@ def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
                 cluster.check_continues(before.kind, phase.kind, (before.slots, phase.slots))
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def _account() -> str | None:
+    """The account of this process; None where it has no name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def _versions() -> dict[str, str]:

@@ -68,7 +68,7 @@ Plain = dict[str, Any]
 OMITTED = {TaskFailed: ("lacks_input", "final"), OutputLost: ("reason",)}
 """Keys that are left out if they are false or empty, as they usually are."""
 
-RETRIES = ("attempts", "retry_delay", "time_limit")
+IF_STATED = ("attempts", "retry_delay", "time_limit", "user")
 """Keys of a job that are left out if it does not state them."""
 
 
@@ -277,7 +277,7 @@ def encode_job(job: Job) -> Plain:
         **({"after": sorted(job.after)} if job.after else {}),
         **({"after_each": sorted(job.after_each)} if job.after_each else {}),
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
-        **{key: value for key in RETRIES if (value := getattr(job, key)) is not None},
+        **{key: value for key in IF_STATED if (value := getattr(job, key)) is not None},
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -298,7 +298,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after=frozenset(plain.get("after", ())),
         after_each=frozenset(plain.get("after_each", ())),
         after_failed=plain.get("after_failed", "cancel"),
-        **{key: plain[key] for key in RETRIES if key in plain},
+        **{key: plain[key] for key in IF_STATED if key in plain},
     )
 
 
@@ -374,6 +374,11 @@ def encode_pool(pool: Pool) -> Plain:
         "jobs_max": pool.jobs_max,
         "job_weights": pool.job_weights,
         "preemption": pool.preemption and _encode_preemption(pool.preemption),
+        **(
+            {"jobs_max_per_user": dict(pool.jobs_max_per_user)}
+            if pool.jobs_max_per_user
+            else {}
+        ),
     }
 
 

@@ -289,6 +289,8 @@ class Job:
     attempts      how often a task may be tried; None: as the run states
     retry_delay   seconds before the second attempt of a task; see `delay_of` for later ones
     time_limit    seconds for which an attempt may run; then it is stopped and has failed
+    user          whose job it is, for limits of users; None: in live work the account of the
+                  process, otherwise nobody
     """
 
     id: str
@@ -307,6 +309,7 @@ class Job:
     attempts: Attempts | None = None
     retry_delay: RetryDelay | None = None
     time_limit: TimeLimit | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -406,6 +409,8 @@ class Job:
             check_string(f"job {self.id!r}: {what}", getattr(self, what))
         if self.penalty is not None:
             check_string(f"job {self.id!r}: penalty", self.penalty)
+        if self.user is not None:
+            check_name(f"job {self.id!r}: user", self.user)
         check_limits(f"job {self.id!r}", self)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:

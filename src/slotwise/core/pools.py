@@ -34,7 +34,11 @@ Wait = Annotated[float, replace(TIME, or_infinite=True)]
 Fraction = Annotated[float, Limits(MIN_NUMBER, 1, "it must be above 0 and at most 1")]
 
 
-JobsMax = Annotated[int, Limits(1, inf, "give a whole number >= 1", whole=True)]
+EVERY_USER = "*"
+"""In `jobs_max_per_user`: each user that is not named."""
+
+
+JobsMax = Annotated[int, Limits(0, inf, "give a whole number >= 0", whole=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Pool:
     """Jobs of one user or group: weight, min and max share by kind of slot, inner policy.
 
     jobs_max     most jobs that run at once, including those of pools below it; others wait
+    jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
+                 "*" for users that are not named. Jobs without a user have no such limit
     job_weights  the weights by which jobs share: "stated" is their weight; "size" is their
                  weight times the logarithm of their remaining work, so that larger jobs get
                  more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
@@ -104,6 +110,7 @@ class Pool:
     jobs_max: JobsMax | None = None
     job_weights: JobWeights = "stated"
     preemption: Preemption | None = None
+    jobs_max_per_user: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)
@@ -119,6 +126,7 @@ class Pool:
         remedy = "give a slotwise.Preemption, or leave it out"
         what = f"pool {self.name!r}: preemption"
         check_type(what, self.preemption, Preemption | None, remedy)
+        self._check_users()
         for name, least in ("slots_min", 0), ("slots_max", 1):
             shares = getattr(self, name)
             shares = share_of(f"pool {self.name!r}: {name}", shares)
@@ -150,6 +158,23 @@ class Pool:
                     f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
                     f" slots_max {max_share}; lower one or raise the other"
                 )
+
+    def _check_users(self) -> None:
+        """Check `jobs_max_per_user`; one number is for each user."""
+        what, given = f"pool {self.name!r}: jobs_max_per_user", self.jobs_max_per_user
+        remedy = "give a whole number >= 0, or one for each user"
+        if not isinstance(given, Mapping):
+            given = {EVERY_USER: given}
+            object.__setattr__(self, "jobs_max_per_user", given)
+        for user, most in given.items():
+            check_name(f"{what}: a user", user)
+            of_user = "" if user == EVERY_USER else f" of user {user!r}"
+            check_range(f"{what}{of_user}", most, 0, inf, remedy, whole=True)
+
+    def jobs_max_of(self, user: str | None) -> int | None:
+        """The most jobs of a user that run at once; None without a limit."""
+        limits = self.jobs_max_per_user
+        return limits.get(user, limits.get(EVERY_USER)) if limits and user else None
 
     @property
     def kinds(self) -> frozenset[str]:

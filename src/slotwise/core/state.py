@@ -92,14 +92,16 @@ class State(Snapshot):
         reserves: bool = True,
         over_most: int = MAX_OVER,
         seed: object = 0,
+        user: str | None = None,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times.
 
         `reserves`: slots that are taken back are reserved for the pool that takes them.
         `seed`: what the jitter of the delays of failed tasks is drawn from.
+        `user`: whose jobs those are that state no user.
         `over_most`: the number of jobs that are over and known to those that wait for them.
         """
-        super().__init__(cluster, pools, over_most)
+        super().__init__(cluster, pools, over_most, user)
         self._is_closed = False  # No more jobs arrive.
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}

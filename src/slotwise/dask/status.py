@@ -217,10 +217,11 @@ def _awaiting(gate: GateView, name: str) -> ComputationStatus:
     """A computation that awaits admission to its pool."""
     phases = gate.state.phases_of(name)
     job = phases[0].job
-    full = gate.state.full_pools(name)
     reason = " and ".join(
-        f"pool {pool} runs {len(jobs)} computations, its jobs_max"
-        for pool, jobs in full.items()
+        f"pool {limit.pool} runs {len(limit.jobs)} computations, its jobs_max"
+        if limit.most
+        else f"pool {limit.pool} is closed (jobs_max 0)"
+        for limit in gate.state.limits_reached(name)
     )
     tasks = sum(phase.phase.tasks.count for phase in phases)
     waited = gate.now - job.arrival

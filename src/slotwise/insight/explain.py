@@ -8,6 +8,7 @@ from math import exp, inf
 
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, JobChanged
+from slotwise.core.jobs_in_progress import LimitReached
 from slotwise.core.log import Log, Turn
 from slotwise.core.loop import initial_state
 from slotwise.core.phase_state import PhaseState, phases_below
@@ -94,14 +95,21 @@ def _status(state: State, job: str) -> str:
         return f"waits for {jobs_named(before)}"
     if job in state.awaiting_admission:
         place = state.awaiting_admission.index(job) + 1
-        reasons = [
-            f"pool {name!r} runs {', '.join(inside)} (jobs_max {state.pools[name].jobs_max})"
-            for name, inside in state.full_pools(job).items()
-        ]
+        reasons = map(_limit_reached, state.limits_reached(job))
         return f"awaits admission, number {place} in the queue: {'; '.join(reasons)}"
     if not state.phases_of(job):
         return "has not arrived yet"
     return "under way"
+
+
+def _limit_reached(limit: LimitReached) -> str:
+    """A limit of running jobs for which a job waits, as a clause."""
+    key = "jobs_max" if limit.user is None else "jobs_max_per_user"
+    if not limit.most:
+        whom = "" if limit.user is None else f" for user {limit.user}"
+        return f"pool {limit.pool!r} is closed{whom} ({key} 0)"
+    of_user = "" if limit.user is None else f" of user {limit.user}"
+    return f"pool {limit.pool!r} runs {', '.join(limit.jobs)}{of_user} ({key} {limit.most})"
 
 
 def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:

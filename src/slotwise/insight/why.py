@@ -268,10 +268,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     if before := state.awaiting_jobs.get(phase.job.id):
         return Cause("waits for jobs", "", f"it waited for {jobs_named(before)}")
     if phase.job.id in state.awaiting_admission:
-        name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
-        reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
-        remedy = f"a larger jobs_max for pool {name} would admit it sooner"
-        return Cause("not admitted", name, reason, remedy)
+        return _not_admitted(state, phase.job.id)
     if phase.delayed and not phase.pending:
         return _delayed(state, phase)
     if scheduler in QUEUEINGS:
@@ -320,6 +317,22 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         remedy = "policy fair would share its slots among them"
         return Cause("fifo in its pool", pool.name, reason, remedy)
     return Cause()
+
+
+def _not_admitted(state: State, job: str) -> Cause:
+    """The limit of running jobs for which a job waits."""
+    reached = state.limits_reached(job)
+    if not reached:
+        return Cause("not admitted")
+    name, user, most, inside = reached[0]
+    key = "jobs_max" if user is None else "jobs_max_per_user"
+    remedy = f"a larger {key} for pool {name} would admit it sooner"
+    whose = "" if user is None else f" of user {user}"
+    if most:
+        reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs{whose} ({key})"
+    else:
+        reason = f"pool {name} runs no jobs{whose} ({key} 0)"
+    return Cause("not admitted", name if user is None else f"{name} {user}", reason, remedy)
 
 
 NOT_LIMITED = frozenset({"all", "last task", "unresponsive", "idle", "blocked", "all slots"})

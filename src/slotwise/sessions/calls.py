@@ -89,6 +89,7 @@ class Binding:
     attempts: int | None = None
     retry_delay: float | None = None
     time_limit: float | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         for what in ("name", "pool", "priority"):
@@ -114,6 +115,7 @@ class Binding:
             attempts=self.attempts,
             retry_delay=self.retry_delay,
             time_limit=self.time_limit,
+            user=self.user,
         )
 
 

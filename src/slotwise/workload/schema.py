@@ -309,9 +309,10 @@ class PoolEntry(Entry):
     slots_max: Slots | SharePart | dict[Name, Slots | SharePart] = Field(default_factory=dict)
     policy: PoolPolicy = "fair"
     parent: Name | None = None
-    jobs_max: Slots | None = None
+    jobs_max: Count | None = None
     job_weights: JobWeights = "stated"
     preemption: PreemptionEntry | None = None
+    jobs_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
 
 
 def _listed(value: Any) -> Any:
@@ -463,6 +464,7 @@ class JobEntry(WorkEntry):
     attempts: Attempts | None = None
     retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
     time_limit: Annotated[TimeLimit, _with(duration)] | None = None
+    user: Name | None = None
     phases: Annotated[list[AnyPhaseEntry], Field(min_length=1)] | None = None
     dataflow: DataflowEntry | None = None
 
