@@ -11,7 +11,7 @@ from pathlib import Path
 from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
-from slotwise.core.pools import check_fits
+from slotwise.core.pools import check_fits, check_open
 from slotwise.insight.bound import Work, objective_bound, sizes_of
 from slotwise.policy.dmrs.algorithm import guarantee, linear_program, skewness
 from slotwise.policy.dmrs.jobs import machines_of, related_machines
@@ -63,6 +63,7 @@ def plan(
         aim.check(jobs)
         for job in jobs:
             check_fits(job, cluster, pools)
+            check_open(job, pools)
             _refuse_gangs(job)
     started = time.perf_counter()
     work = Work.estimated(jobs)
@@ -121,11 +122,14 @@ def plan_tasks(
         jobs = source.jobs()
         _refuse_dependencies(jobs)
         source.refuse_unknown_work(jobs, "a plan")
+        pools = source.pools(cluster)
+        for job in jobs:
+            check_open(job, pools)
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     with source.locating():
-        problem = related_machines(jobs, cluster, source.pools(cluster))
+        problem = related_machines(jobs, cluster, pools)
     started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
     seconds = time.perf_counter() - started

@@ -7,15 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
+from conftest import CheckedState
 from slotwise.api import simulate
-from slotwise.backends.simulated.backend import Simulation
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Launch, Locality, Preempt
-from slotwise.core.events import TaskFinished, TaskKilled
+from slotwise.core.errors import InputError
+from slotwise.core.events import PoolsChanged, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
+from slotwise.core.loop import run
 from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.explain import explain_state
+from slotwise.insight.explanation import Explanation
 from slotwise.insight.metrics import MetricsCollector
+from slotwise.plans import plan, plan_tasks
+from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.workload import Workload
 
 Simulate = Callable[..., object]
@@ -82,6 +89,75 @@ def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
     pools = [Pool("a", jobs_max=1), Pool("a1", parent="a"), Pool("a2", parent="a")]
     jobs = [job("x", "a1", 1, 3.0), job("y", "a2", 1, 1.0, arrival=1.0)]
     assert simulated(jobs, Cluster.of_slots(4), pools).state.completed == {"x": 3.0, "y": 4.0}
+
+
+CLOSED = {
+    "jobs_max is 0": Pool("shut", jobs_max=0),
+    "jobs_max_per_user is 0 for ann": Pool("shut", jobs_max_per_user={"ann": 0}),
+    "slots_max is 0": Pool("shut", slots_max=0),
+    "slots_max of kind 'map' is 0": Pool("shut", slots_max={"map": 0}),
+    "weight is 0 and it has no min share": Pool("shut", 0.0),
+}
+
+
+@pytest.mark.parametrize("why", CLOSED)
+def test_simulations_and_plans_refuse_jobs_of_a_closed_pool(why: str) -> None:
+    """They would wait forever: the message names job, pool and reason. An outer pool counts."""
+    inner = Pool("inner", parent="shut")
+    phases = (Phase("map", Tasks(1, 1.0), "map"),)
+    jobs = (Job("x", phases, pool="inner", user="ann"),)
+    workload = Workload(jobs, Cluster.of_slots(2), pools=(CLOSED[why], inner))
+    for use in (simulate, plan, plan_tasks):
+        with pytest.raises(InputError) as refused:
+            use(workload)
+        assert str(refused.value) == (
+            f"job 'x': pool 'shut' is closed, because its {why}; open it, or name another pool"
+        )
+
+
+@pytest.mark.parametrize("name", ["fair", "flex", "las", "uwfq", "flowflex"])
+def test_a_pool_of_weight_0_gets_its_min_share_only(simulated: Simulate, name: str) -> None:
+    """One slot of four, although others idle; beside other pools, too."""
+    pools = [Pool("late", 0.0, slots_min=1), Pool("a")]
+    jobs = [job("x", "late", 4, 2.0), job("y", "a", 6, 2.0)]
+    state = simulated(jobs, Cluster.of_slots(4), pools, name).state
+    assert state.completed == {"x": 8.0, "y": 4.0}
+
+
+def test_a_pool_of_weight_0_keeps_its_min_share_by_kind() -> None:
+    """It has a min share of maps only, so its job, with reduces, is refused."""
+    flow = (Phase("m", Tasks(1, 1.0), "map"), Phase("r", Tasks(1, 1.0), "reduce"))
+    shut = Pool("shut", 0.0, {"map": 1})
+    hosts = (Host("a", {"map": 2, "reduce": 2}),)
+    workload = Workload((Job("x", flow, pool="shut"),), Cluster(hosts), pools=(shut,))
+    with pytest.raises(InputError, match="weight is 0 and it has no min share; open it"):
+        simulate(workload)
+
+
+WAITS = {
+    "awaits admission, number 1 in the queue: pool 'x' is closed (jobs_max 0)": Pool(
+        "x", jobs_max=0
+    ),
+    "pool 'x' is closed (weight 0)": Pool("x", 0.0),
+    "pool 'x' is closed (slots_max 0)": Pool("x", slots_max=0),
+}
+
+
+@pytest.mark.parametrize("why", WAITS)
+def test_a_change_of_pools_opens_a_closed_one(why: str) -> None:
+    """A job of two slots waits in it, with the reason, and runs when it is opened."""
+    wide = Job("w", (Phase("p", Tasks(1, 2.0), slots=2),), pool="x")
+    cluster, seen = Cluster.of_slots(2), list[Explanation]()
+    state = CheckedState(cluster, [WAITS[why]])
+    backend = SimulatedBackend(cluster, [wide], requests=[PoolsChanged(5.0, (Pool("x"),))])
+    run(
+        make_scheduler("fair"),
+        backend,
+        state,
+        lambda *turn: seen.append(explain_state(state, "w", "x", "fair")),
+    )
+    assert why in (seen[0].status, seen[0].phases[0].why)
+    assert state.completed == {"w": 7.0}
 
 
 def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
 from slotwise.core.errors import (
+    MAX_NUMBER,
     MIN_NUMBER,
     TIME,
     InputError,
     Limits,
-    Positive,
     Seconds,
     check_limits,
     check_name,
@@ -38,6 +38,7 @@ EVERY_USER = "*"
 """In `jobs_max_per_user`: each user that is not named."""
 
 
+Weight = Annotated[float, Limits(0, MAX_NUMBER, f"give a number from 0 to {MAX_NUMBER:g}")]
 JobsMax = Annotated[int, Limits(0, inf, "give a whole number >= 0", whole=True)]
 
 
@@ -88,6 +89,7 @@ class TimeOuts:
 class Pool:
     """Jobs of one user or group: weight, min and max share by kind of slot, inner policy.
 
+    weight       its share relative to its siblings; with 0 it gets its min share only
     jobs_max     most jobs that run at once, including those of pools below it; others wait
     jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
                  "*" for users that are not named. Jobs without a user have no such limit
@@ -102,7 +104,7 @@ class Pool:
     """
 
     name: str = "default"
-    weight: Positive = 1.0
+    weight: Weight = 1.0
     slots_min: Mapping[str, int] = field(default_factory=dict)
     slots_max: Mapping[str, int] = field(default_factory=dict)
     policy: PoolPolicy = "fair"
@@ -127,7 +129,7 @@ class Pool:
         what = f"pool {self.name!r}: preemption"
         check_type(what, self.preemption, Preemption | None, remedy)
         self._check_users()
-        for name, least in ("slots_min", 0), ("slots_max", 1):
+        for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
             shares = share_of(f"pool {self.name!r}: {name}", shares)
             if is_number(shares) or isinstance(shares, Percent):
@@ -140,11 +142,11 @@ class Pool:
             checked = {}
             for kind, share in shares.items():
                 check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
-                remedy = f"give a whole number from {least} to {MAX_SLOTS}"
+                remedy = f"give a whole number from 0 to {MAX_SLOTS}"
                 what = f"pool {self.name!r}: {name} of kind {kind!r}"
                 checked[kind] = share_of(what, share)
                 if not isinstance(checked[kind], Percent):
-                    check_range(what, share, least, MAX_SLOTS, remedy, whole=True)
+                    check_range(what, share, 0, MAX_SLOTS, remedy, whole=True)
             if checked != getattr(self, name):
                 object.__setattr__(self, name, checked)
         for kind, min_share in self.slots_min.items():
@@ -175,6 +177,15 @@ class Pool:
         """The most jobs of a user that run at once; None without a limit."""
         limits = self.jobs_max_per_user
         return limits.get(user, limits.get(EVERY_USER)) if limits and user else None
+
+    def max_share(self, kind: str) -> float:
+        """The most slots that its share named after a kind may hold: see `ShareKey`."""
+        return self.slots_max.get(kind, inf) if self.weight else self.slots_min.get(kind, 0)
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether it has a min or a max share of any kind."""
+        return bool(self.slots_min or self.slots_max or not self.weight)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -403,11 +414,11 @@ class PoolTree(Mapping[str, Pool]):
         `what` says of what the slots are, if not of a task.
         """
         for key in self.shares(name, kind):
-            most = self[key.pool].slots_max.get(key.kind)
-            if most is not None and most < slots:
+            most = self[key.pool].max_share(key.kind)
+            if 0 < most < slots:  # Jobs of a pool that is closed wait until it is opened.
                 raise InputError(
                     f"{what} {slots} slots, but pool {key.pool!r} may hold at most"
-                    f" {most} (slots_max); give the pool more, or the task fewer"
+                    f" {most:g} (slots_max); give the pool more, or the task fewer"
                 )
 
     def check_holds_jobs(self, name: str) -> None:
@@ -483,6 +494,36 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
                     _check_share(job, phase, pools)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def check_open(job: Job, pools: PoolTree, user: str | None = None) -> None:
+    """InputError, with job and pool, if a pool of the job is closed: it would wait forever.
+
+    `user` has the jobs that state none.
+    """
+    for pool in pools.path(job.pool):
+        if why := next(_closed(pool, job, job.user or user, pools), ""):
+            raise InputError(
+                f"job {job.id!r}: pool {pool.name!r} is closed, because its {why}; open it, or"
+                " name another pool"
+            )
+
+
+def _closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator[str]:
+    """The reasons why a pool lets a job not run."""
+    if pool.jobs_max == 0:
+        yield "jobs_max is 0"
+    if pool.jobs_max_of(user) == 0:
+        yield f"jobs_max_per_user is 0 for {user}"
+    for phase in job.phases:
+        for name, kind in pools.shares(job.pool, phase.kind):
+            if name == pool.name and pool.max_share(kind) == 0:
+                of_kind = "" if kind == ANY_KIND else f" of kind {kind!r}"
+                yield (
+                    f"slots_max{of_kind} is 0"
+                    if pool.weight
+                    else (f"weight is 0 and it has no min share{of_kind}")
+                )
 
 
 def _check_share(job: Job, phase: Phase, pools: PoolTree) -> None:

@@ -345,7 +345,7 @@ class Shares:
             len(self._by_key),
             above,
             pool.slots_min.get(key.kind, 0),
-            pool.slots_max.get(key.kind, inf),
+            pool.max_share(key.kind),
             pools.preemption(key.pool),
             self._total_of(key, pool),
         )
@@ -493,7 +493,7 @@ class SharesByKind:
         if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
             return None
         if key not in self._totals:
-            least, most = pool.slots_min.get(ANY_KIND, 0), pool.slots_max.get(ANY_KIND, inf)
+            least, most = pool.slots_min.get(ANY_KIND, 0), pool.max_share(ANY_KIND)
             self._totals[key] = CrossKindLimit(least, most, self._free)
         return self._totals[key]
 

@@ -242,6 +242,8 @@ def _reason(
         return "no worker accepts tasks now"
     path = list(path_to(able[0].pool))
     for pool in path:
+        if not pool.max_share:
+            return f"pool {pool.name} is closed (its max share is 0)"
         if pool.is_full:
             return f"pool {pool.name} holds its max share of {pool.max_share:g}"
     lacks = whole(entitled) - running

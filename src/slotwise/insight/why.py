@@ -16,7 +16,7 @@ from math import ceil
 from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.pool_state import path_to, whole
+from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.scheduler import QUEUEINGS
@@ -64,8 +64,15 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         return f"it holds its max share of {phase.max_share}"
     for pool in path_to(phase.pool):
         if pool.is_full:
-            return f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
+            held = f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
+            return held if pool.max_share else f"pool {pool.name!r} {_closed(state, pool)}"
     return _why_less(state, phase, scheduler)
+
+
+def _closed(state: State, pool: PoolState) -> str:
+    """Why a pool may hold no slot."""
+    has_weight = state.pools[pool.name].weight
+    return f"is closed ({'slots_max' if has_weight else 'weight'} 0)"
 
 
 def _why_delayed(phase: PhaseState) -> str:
@@ -299,6 +306,8 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         return Cause("deferred", "", reason, "shorter waits for locality would let it use them")
     full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
     if full is not None:
+        if not full.max_share:
+            return Cause("closed", full.name, f"pool {full.name} {_closed(state, full)}")
         reason = f"pool {full.name} held its max share of {full.max_share:g}"
         if not any(state.free(kind).values()):
             return Cause("full", full.name, reason)

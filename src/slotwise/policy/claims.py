@@ -219,9 +219,10 @@ def group_by_shares(
         pool = pools[key.pool]
         groups.append(
             Group(
-                weight=pool.weight / siblings[key.pool, parent],
+                # Without a weight its min and max share are the same, whatever the level.
+                weight=(pool.weight or 1.0) / siblings[key.pool, parent],
                 slots_min=pool.slots_min.get(key.kind, 0),
-                slots_max=pool.slots_max.get(key.kind, inf),
+                slots_max=pool.max_share(key.kind),
                 policy=pool.policy,
                 parent=parent,
                 key=key,

@@ -41,7 +41,7 @@ from slotwise.core.job import (
 )
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
-from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
+from slotwise.core.pools import JobWeights, PoolPolicy, Weight, pools_by_name
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 from slotwise.core.units import Percent, duration, size
 from slotwise.workload.dates import Clock, instant
@@ -304,9 +304,9 @@ class PoolEntry(Entry):
     """A pool. Shares are numbers by kind of slot; a plain number is for all kinds together."""
 
     name: Name
-    weight: Positive = 1.0
+    weight: Weight = 1.0
     slots_min: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
-    slots_max: Slots | SharePart | dict[Name, Slots | SharePart] = Field(default_factory=dict)
+    slots_max: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
     policy: PoolPolicy = "fair"
     parent: Name | None = None
     jobs_max: Count | None = None

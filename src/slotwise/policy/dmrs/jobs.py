@@ -39,10 +39,10 @@ def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool
     """Raise InputError for jobs, clusters or pools that DMRS does not support."""
     machines_of(cluster)
     for pool in pools.values():
-        if pool.slots_min or pool.slots_max:
+        if pool.has_shares:
             raise InputError(
                 f"pool {pool.name!r}: dmrs keeps no shares of pools;"
-                " leave out slots_min and slots_max, or take another scheduler"
+                " leave out slots_min, slots_max and weight 0, or take another scheduler"
             )
     for job in jobs:
         for phase in job.phases:
