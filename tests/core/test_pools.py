@@ -11,7 +11,7 @@ from conftest import CheckedState
 from slotwise.api import simulate
 from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.decisions import Launch, Locality, Preempt
+from slotwise.core.decisions import Launch, Locality, Preempt, WouldPreempt
 from slotwise.core.errors import InputError
 from slotwise.core.events import PoolsChanged, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
@@ -21,6 +21,7 @@ from slotwise.core.pools import Pool, Preemption
 from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
 from slotwise.plans import plan, plan_tasks
 from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.workload import Workload
@@ -28,9 +29,11 @@ from slotwise.workload.workload import Workload
 Simulate = Callable[..., object]
 
 
-def job(name: str, pool: str, count: int, work: float = 100.0, **rest: object) -> Job:
+def job(
+    name: str, pool: str, count: int, work: float = 100.0, slots: int = 1, **rest: object
+) -> Job:
     """A job of one phase of equal tasks."""
-    return Job(name, (Phase("map", Tasks(count, work)),), pool=pool, **rest)
+    return Job(name, (Phase("map", Tasks(count, work), slots=slots),), pool=pool, **rest)
 
 
 def held(log: Log, instant: float) -> dict[str, int]:
@@ -170,6 +173,80 @@ def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     log = simulated(jobs, Cluster.of_slots(4), pools).log
     assert preempted(log) == [(15.0, "x", 2), (15.0, "x", 1)]
     assert held(log, 15.0) == {"x": 1, "x2": 1, "y": 2}
+
+
+def test_a_pool_that_is_not_preemptible_gives_no_slots(simulated: Simulate) -> None:
+    """The pool above it states so; slots come from the other pool, and no more than it has."""
+    back = Preemption(least_after=5.0)
+    pools = [
+        *(Pool("safe", preemptible=False), Pool("in", parent="safe"), Pool("a")),
+        Pool("b", slots_min=3, preemption=back),
+    ]
+    jobs = [job("x", "in", 4), job("y", "a", 2), job("z", "b", 9, arrival=10.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert held(log, 0.0) == {"x": 2, "y": 2}
+    assert preempted(log) == [(15.0, "y", 1), (15.0, "y", 0)]
+    assert held(log, 15.0) == {"x": 2, "z": 2}
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_job_takes_its_share_back_within_its_pool(simulated: Simulate, slots: int) -> None:
+    """Of the job that holds most above its share, the newest tasks; another pool gives none."""
+    pools = [Pool("a", preemption=Preemption(jobs_after=5.0)), Pool("b")]
+    jobs = [
+        job("x", "a", 4 // slots, slots=slots),
+        job("other", "b", 4),
+        job("y", "a", 4, arrival=10.0, slots=slots),
+    ]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    newest = [(15.0, "x", 3), (15.0, "x", 2)] if slots == 1 else [(15.0, "x", 1)]
+    assert preempted(log) == newest
+    assert held(log, 14.0) == {"other": 4, "x": 4 // slots}
+    assert held(log, 15.0) == {"other": 4, "x": 2 // slots, "y": 2 // slots}
+
+
+def test_jobs_of_several_phases_take_their_shares_back(simulated: Simulate) -> None:
+    """A job's share is that of its ready phases; in a pool of policy fifo none takes back."""
+    two = (Phase("p", Tasks(4, 100.0)), Phase("q", Tasks(4, 100.0)))
+    jobs = [job("x", "a", 4), Job("y", two, pool="a", arrival=1.0)]
+    back = Preemption(jobs_after=5.0, fraction=1.0)
+    pools = [Pool("top", preemption=back), Pool("a", parent="top")]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert preempted(log) == [(6.0, "x", 3), (6.0, "x", 2)]
+    assert held(log, 6.0) == {"x": 2, "y": 2}
+    in_order = [Pool("a", policy="fifo", preemption=back)]
+    assert preempted(simulated(jobs, Cluster.of_slots(4), in_order).log) == []
+
+
+DRY = {
+    "min share": Preemption(least_after=5.0, dry_run=True),
+    "share": Preemption(fair_after=0.0, dry_run=True),
+    "jobs": Preemption(jobs_after=5.0, dry_run=True),
+}
+
+
+@pytest.mark.parametrize("what", DRY)
+def test_a_dry_run_stops_nothing_and_logs_what_it_would_stop(
+    simulated: Simulate, what: str
+) -> None:
+    """Once for a shortage; all else is as without preemption. The log can be replayed."""
+    jobs = [
+        *(job("x", "a", 3), job("x2", "a", 1, arrival=1.0)),
+        job("y", "b" if what != "jobs" else "a", 9, 20.0, arrival=10.0),
+    ]
+    logs = []
+    for one in (DRY[what], None):
+        pools = [Pool("a", preemption=one), Pool("b", slots_min=2, preemption=one)]
+        logs.append(simulated(jobs, Cluster.of_slots(4), pools).log)
+    decided = [[d for turn in log.turns for d in turn.decisions] for log in logs]
+    noted = [d for d in decided[0] if isinstance(d, WouldPreempt)]
+    launched = [[d for d in found if isinstance(d, Launch)] for found in decided]
+    assert [(d.phase.job, d.task) for d in noted] == [("x", 2), ("x", 1)][: len(noted)]
+    assert noted
+    assert {d.pool for d in noted} == {"a" if what == "jobs" else "b"}
+    assert launched[0] == launched[1]
+    assert not preempted(logs[0])
+    assert replay_log(logs[0]).is_identical
 
 
 def test_slots_of_tasks_that_wait_for_lost_input_are_taken_back(simulated: Simulate) -> None:

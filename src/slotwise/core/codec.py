@@ -33,6 +33,7 @@ from slotwise.core.decisions import (
     VirtualJob,
     VirtualTime,
     VirtualUser,
+    WouldPreempt,
 )
 from slotwise.core.errors import NUMBER, WHOLE
 from slotwise.core.events import (
@@ -197,7 +198,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
-        *(Launch, Defer, Preempt, Release, GiveUp, Retry),
+        *(Launch, Defer, Preempt, WouldPreempt, Release, GiveUp, Retry),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
@@ -379,6 +380,7 @@ def encode_pool(pool: Pool) -> Plain:
             if pool.jobs_max_per_user
             else {}
         ),
+        **({} if pool.preemptible else {"preemptible": False}),
     }
 
 

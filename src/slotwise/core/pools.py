@@ -53,6 +53,10 @@ class Preemption:
     fraction     part of the share from the allocator (under FAIR, of its fair share): 1/2 in
                  Hadoop, 2/3 in Hammr
     grace        seconds from when a task is asked to stop until it is killed
+    jobs_after   seconds for which a job of the pool, of policy fair, is below `fraction` of its
+                 share after which it takes back from other jobs of the pool; `inf`: never
+    dry_run      whether it stops nothing, but logs what it would stop (`WouldPreempt`), once
+                 for each shortage
 
     Each of them that is None is inherited from the pool above, at the top from the workload.
     What nobody states has the value of `TimeOuts`.
@@ -62,9 +66,13 @@ class Preemption:
     fair_after: Wait | None = None
     fraction: Fraction | None = None
     grace: Seconds | None = None
+    jobs_after: Wait | None = None
+    dry_run: bool | None = None
 
     def __post_init__(self) -> None:
         check_limits("preemption", self)
+        remedy = "give True or False"
+        check_type("preemption: dry_run", self.dry_run, bool | None, remedy)
 
     def stated(self) -> dict[str, float]:
         """What is not inherited, by name."""
@@ -83,6 +91,8 @@ class TimeOuts:
     fair_after: float = inf
     fraction: float = 0.5
     grace: float = 0.0
+    jobs_after: float = inf
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,7 @@ class Pool:
     jobs_max     most jobs that run at once, including those of pools below it; others wait
     jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
                  "*" for users that are not named. Jobs without a user have no such limit
+    preemptible  whether tasks in it, or in pools below it, may be stopped for a pool or a job
     job_weights  the weights by which jobs share: "stated" is their weight; "size" is their
                  weight times the logarithm of their remaining work, so that larger jobs get
                  more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
@@ -113,6 +124,7 @@ class Pool:
     job_weights: JobWeights = "stated"
     preemption: Preemption | None = None
     jobs_max_per_user: Mapping[str, int] = field(default_factory=dict)
+    preemptible: bool = True
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)
@@ -128,6 +140,8 @@ class Pool:
         remedy = "give a slotwise.Preemption, or leave it out"
         what = f"pool {self.name!r}: preemption"
         check_type(what, self.preemption, Preemption | None, remedy)
+        what = f"pool {self.name!r}: preemptible"
+        check_type(what, self.preemptible, bool, "give True or False")
         self._check_users()
         for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
@@ -385,6 +399,15 @@ class PoolTree(Mapping[str, Pool]):
         if not stated:
             return None
         return TimeOuts(**reduce(lambda outer, inner: inner.within(outer), stated).stated())
+
+    @cached_property
+    def unpreemptible(self) -> frozenset[str]:
+        """The pools in which no task is stopped for a pool or a job."""
+        return frozenset(
+            name
+            for name, path in self._paths.items()
+            if not all(pool.preemptible for pool in path)
+        )
 
     def with_pools(self, names: Iterable[str]) -> PoolTree:
         """This tree, plus a default pool for each missing name. InputError for inner pools."""

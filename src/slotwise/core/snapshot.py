@@ -144,9 +144,13 @@ class Snapshot:
         """The shares of pools that have lacked slots for as long as their time-out."""
         return self._shares.of[slot_kind].overdue
 
+    def overdue_jobs(self, slot_kind: str) -> Mapping[PoolState, int]:
+        """The pools with jobs that may take slots back from other jobs there, and how many."""
+        return self._shares.of[slot_kind].overdue_jobs()
+
     @property
     def is_settled(self) -> bool:
-        """Whether no slot is free, not even reserved, no pool is overdue and no phase is wide.
+        """Whether no slot is free, not even reserved, nobody is overdue and no phase is wide.
 
         Then nothing can be launched, taken back or kept for others.
         """
@@ -155,6 +159,8 @@ class Snapshot:
         shares = self._shares.of
         for kind, free in self._hosts.free.items():
             if free.by_host or shares[kind].reserved.by_host or shares[kind].overdue:
+                return False
+            if shares[kind].overdue_jobs():
                 return False
         return True
 

@@ -26,6 +26,7 @@ from slotwise.core.decisions import (
     Reallocate,
     Release,
     Retry,
+    WouldPreempt,
 )
 from slotwise.core.dependencies import CANCELLED, MAX_OVER
 from slotwise.core.estimation import DEFAULT_WORK
@@ -70,8 +71,8 @@ from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
 
-UNSEEN = frozenset({LaunchDropped, JobsClosed})
-"""Events after which no policy decides anything else than before."""
+UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
+"""Entries after which no policy decides anything else than before."""
 
 
 class State(Snapshot):
@@ -143,6 +144,7 @@ class State(Snapshot):
             Launch: self._launch,
             Defer: self._defer,
             Preempt: self._preempt,
+            WouldPreempt: lambda decision: self._shares.note_dry_run(decision.pool),
             Release: self._release,
             GiveUp: self._give_up,
             Retry: self._retry,

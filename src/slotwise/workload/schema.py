@@ -267,6 +267,8 @@ class PreemptionEntry(Entry):
     fair_after: Duration | Literal["never"] | None = None
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     grace: Duration | None = None
+    jobs_after: Duration | Literal["never"] | None = None
+    dry_run: bool | None = None
 
 
 class ObjectiveEntry(Entry):
@@ -313,6 +315,7 @@ class PoolEntry(Entry):
     job_weights: JobWeights = "stated"
     preemption: PreemptionEntry | None = None
     jobs_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
+    preemptible: bool = True
 
 
 def _listed(value: Any) -> Any:
