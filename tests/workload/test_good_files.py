@@ -15,6 +15,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Pool, Preemption, pools_of
+from slotwise.sources import Source
 from slotwise.workload.file import parse_workload, read_workload
 from slotwise.workload.workload import Placement, ProgramJob, Workload
 from slotwise.workload.writer import write_workload
@@ -266,6 +267,27 @@ jobs:
     assert read.preemption == Preemption(1.0, None, 0.66, None)
     assert [job.priority for job in read.jobs] == ["very_high", "normal", "low"]
     assert [job.user for job in read.jobs] == ["ann", None, None]
+
+
+def test_pools_have_what_they_do_not_state_from_defaults() -> None:
+    """The nearest counts: its own, of its parent for its children, of all pools."""
+    text = """\
+slotwise: 1
+cluster: {slots: 10}
+pool_defaults: {jobs_max: 5, slots_max: 50%, policy: fifo}
+pools:
+  lab: {jobs_max: 9, child_defaults: {jobs_max: 2, weight: 3}}
+  ann: {parent: lab}
+  bob: {parent: lab, weight: 1, policy: fair}
+jobs: [{id: a, phases: [{name: m, work: 8}]}]
+"""
+    workload = parse_workload(text)
+    pools = Source(workload).pools(workload.cluster)
+    most = {"task": 5}
+    assert pools["lab"] == Pool("lab", slots_max=most, jobs_max=9)
+    assert pools["ann"] == Pool("ann", 3.0, {}, most, "fifo", "lab", jobs_max=2)
+    assert pools["bob"] == Pool("bob", 1.0, {}, most, "fair", "lab", jobs_max=2)
+    assert pools["default"] == Pool("default", 1.0, {}, most, "fifo", jobs_max=5)
 
 
 def test_never_is_stated() -> None:

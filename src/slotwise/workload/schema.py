@@ -322,20 +322,34 @@ class ObjectiveEntry(Entry):
         return self
 
 
-class PoolEntry(Entry):
-    """A pool. Shares are numbers by kind of slot; a plain number is for all kinds together."""
+class PoolDefaults(Entry):
+    """What a pool states, apart from its place. Shares are numbers by kind of slot.
 
-    name: Name
+    A plain number is for all kinds together.
+    """
+
     weight: Weight = 1.0
     slots_min: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
     slots_max: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
     policy: PoolPolicy = "fair"
-    parent: Name | None = None
     jobs_max: Count | None = None
     job_weights: JobWeights = "stated"
-    preemption: PreemptionEntry | None = None
     jobs_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
     preemptible: bool = True
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The keys that it states, with their values."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class PoolEntry(PoolDefaults):
+    """A pool, and what its children do not state."""
+
+    name: Name
+    parent: Name | None = None
+    preemption: PreemptionEntry | None = None
+    child_defaults: PoolDefaults | None = None
 
 
 def _listed(value: Any) -> Any:
@@ -556,6 +570,7 @@ class WorkloadEntry(Entry):
     shuffle: ShuffleEntry | None = None
     preemption: PreemptionEntry | None = None
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
+    pool_defaults: PoolDefaults | None = None
     pools: Annotated[list[PoolEntry], Listed] = Field(default_factory=list)
     jobs: Annotated[list[JobEntry], Field(min_length=1)]
 
