@@ -364,7 +364,8 @@ def parse_preemption(text: str | None) -> Preemption | None:
         )
     names = {f"preemption: {field}": f"--preempt: {key}" for key, field in PREEMPT_KEYS.items()}
     with _as_option(names):
-        return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
+        stated: dict[str, Any] = {PREEMPT_KEYS[key]: value for key, value in given.items()}
+        return Preemption(**stated)
 
 
 def parse_outage(text: str) -> Outage:

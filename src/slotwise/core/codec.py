@@ -412,4 +412,5 @@ def _encode_preemption(preemption: Preemption) -> Plain:
 
 
 def _decode_preemption(plain: Plain) -> Preemption:
-    return Preemption(**{key: inf if value is None else value for key, value in plain.items()})
+    stated: Plain = {key: inf if value is None else value for key, value in plain.items()}
+    return Preemption(**stated)

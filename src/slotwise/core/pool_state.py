@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from slotwise.core.host_state import FreeSlots
+from slotwise.core.job import PhaseId
 from slotwise.core.pools import ShareKey, TimeOuts
 from slotwise.core.tolerances import SLOTS
 
@@ -140,6 +141,7 @@ NEVER = 1 << 60
 class Member(Protocol):
     """A phase as its job sees it."""
 
+    id: PhaseId
     group: JobShare | None
     served: float
     rank: Rank | None

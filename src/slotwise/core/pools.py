@@ -74,7 +74,7 @@ class Preemption:
         remedy = "give True or False"
         check_type("preemption: dry_run", self.dry_run, bool | None, remedy)
 
-    def stated(self) -> dict[str, float]:
+    def stated(self) -> dict[str, Any]:
         """What is not inherited, by name."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
