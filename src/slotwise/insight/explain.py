@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from math import exp, inf
 
+from slotwise.core.cluster import ANY_KIND
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, JobChanged
 from slotwise.core.jobs_in_progress import LimitReached
@@ -29,6 +30,7 @@ from slotwise.insight.why import (
     unknown_job,
     why_now,
 )
+from slotwise.policy.fair import steady_shares
 from slotwise.policy.scheduler import ESTIMATING, QUEUEINGS
 
 NEIGHBOURS = 5
@@ -177,6 +179,9 @@ def _running_on(hosts: Collection[str], phase: PhaseState) -> dict[str, int]:
 
 
 def _share(state: State, pool: PoolState) -> ShareExplained:
+    kind, capacity = pool.slot_kind, state.capacity(pool.slot_kind)
+    of_kind = kind if pool.key.kind == ANY_KIND else pool.key.kind
+    steady = steady_shares(state.pools, capacity, of_kind, state.cluster)
     return ShareExplained(
         pool.name,
         pool.slot_kind,
@@ -186,6 +191,7 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
         pool.min_share,
         None if pool.max_share == inf else pool.max_share,
         _lacks(state, pool),
+        steady.get(pool.key, 0.0),
     )
 
 
