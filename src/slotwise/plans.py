@@ -180,12 +180,17 @@ def _refuse_dependencies(jobs: Sequence[Job]) -> None:
 
 
 def _refuse_gangs(job: Job) -> None:
-    """Raise InputError for a gang: a malleable plan divides work anywhere."""
+    """Raise InputError for a gang, or given hosts: a malleable plan divides work anywhere."""
     for phase in job.phases:
         if phase.gang:
             raise InputError(
                 f"job {job.id!r}, phase {phase.name!r}: its tasks start together, as a gang,"
                 " and a plan divides work anywhere; simulate"
+            )
+        if phase.hosts:
+            raise InputError(
+                f"job {job.id!r}, phase {phase.name!r}: its tasks run only on given hosts, and"
+                " a plan divides work anywhere; simulate"
             )
 
 

@@ -13,7 +13,7 @@ from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Launch, Locality, Preempt, WouldPreempt
 from slotwise.core.errors import InputError
-from slotwise.core.events import PoolsChanged, TaskFinished, TaskKilled
+from slotwise.core.events import HostAdded, HostDrained, PoolsChanged, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
 from slotwise.core.loop import run
@@ -57,6 +57,90 @@ def preempted(log: Log) -> list[tuple[float, str, int]]:
         for decision in turn.decisions
         if isinstance(decision, Preempt)
     ]
+
+
+def where(log: Log, name: str) -> Counter[str]:
+    """The hosts on which the tasks of a job were launched."""
+    launches = [d for turn in log.turns for d in turn.decisions if isinstance(d, Launch)]
+    return Counter(launch.host for launch in launches if launch.phase.job == name)
+
+
+THREE = Cluster(tuple(Host(name, {"task": 2}, f"r{name}") for name in "abc"))
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("name", ["fair", "flex", "fifo", "las", "flowflex"])
+@pytest.mark.parametrize("assigner", ["greedy", "delay", "flow"])
+def test_tasks_run_only_on_their_hosts(
+    simulated: Simulate, assigner: str, name: str, slots: int
+) -> None:
+    """They get their share there, although others come first; these use the other hosts."""
+    homes = tuple(Block(frozenset("a")) for _ in range(6))
+    only = Phase("p", Tasks(4, 2.0, homes[:4]), slots=slots, hosts=["b", "c"])
+    jobs = [Job("x", (Phase("p", Tasks(18, 2.0)),)), Job("y", (only,), arrival=1.0)]
+    log = simulated(jobs, THREE, name=name, assigner=assigner).log
+    assert where(log, "y").keys() <= {"b", "c"}
+    assert where(log, "x").total() == 18
+
+
+def test_a_gang_runs_only_on_its_hosts(simulated: Simulate) -> None:
+    """It waits until both slots of its host are free."""
+    gang = Phase("p", Tasks(2, 2.0), gang=True, hosts="b")
+    jobs = [job("x", "a", 12, 2.0), Job("y", (gang,), pool="b", arrival=1.0)]
+    assert where(simulated(jobs, THREE, [Pool("a"), Pool("b")]).log, "y") == {"b": 2}
+
+
+def test_slots_are_taken_back_on_the_hosts_of_the_taker(simulated: Simulate) -> None:
+    """The newest tasks on other hosts go on; no more slots are lacked than these hosts have."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=1.0))]
+    only = Phase("p", Tasks(9, 20.0), hosts="a")
+    jobs = [job("x", "a", 6), Job("y", (only,), pool="b", arrival=1.0)]
+    log = simulated(jobs, THREE, pools).log
+    assert preempted(log) == [(2.0, "x", 1), (2.0, "x", 0)]
+    assert where(log, "y") == {"a": 9}
+
+
+def test_a_job_fails_when_the_last_of_its_hosts_leaves(simulated: Simulate) -> None:
+    """One that may run on another host goes on there."""
+    jobs = [
+        Job("x", (Phase("p", Tasks(4, 3.0), hosts="a"),)),
+        Job("y", (Phase("p", Tasks(4, 3.0), hosts=["a", "b"]),)),
+    ]
+    state = CheckedState(THREE)
+    leaves = Simulation(changes=[HostDrained(1.0, "a")])
+    backend = SimulatedBackend(THREE, jobs, leaves)
+    run(make_scheduler("fair"), backend, state, lambda *turn: None)
+    assert state.failed == {"x": "host a leaves, where a task of phase p must run"}
+    assert state.completed.keys() == {"y"}
+
+
+def test_hosts_that_can_never_serve_are_refused() -> None:
+    """With the hosts that there are; a host that comes later is enough."""
+    for names, what in ("d", "is in the cluster"), ("r", "has slots of kind 'task'"):
+        reduces = Host("r", {"reduce": 1})
+        cluster = Cluster((*THREE.hosts, reduces))
+        only = (Job("x", (Phase("p", Tasks(1, 1.0), hosts=names),)),)
+        with pytest.raises(InputError) as refused:
+            simulate(Workload(only, cluster))
+        assert str(refused.value) == (
+            f"job 'x', phase 'p': its tasks run only on hosts {names}, and none of these"
+            f" {what}, whose hosts are a, b, c, r; correct `hosts`, or add a host"
+        )
+    later = HostAdded(5.0, Host("d", {"task": 1}))
+    only = Workload(
+        (Job("x", (Phase("p", Tasks(1, 1.0), hosts="d"),)),), THREE, changes=(later,)
+    )
+    assert simulate(only).metrics["makespan"] == 6.0
+    for scheduler in ("dmrs", "dmrs-best"):
+        with pytest.raises(InputError, match="its tasks run only on given hosts"):
+            simulate(only, scheduler)
+    with pytest.raises(InputError, match="its tasks run only on given hosts"):
+        plan(
+            Workload(
+                (Job("x", (Phase("p", Tasks(1, 1.0), hosts="a"),)),),
+                Cluster((Host("a", {"task": 1}),)),
+            )
+        )
 
 
 def test_slots_go_down_the_tree(simulated: Simulate) -> None:

@@ -234,6 +234,7 @@ JOBS = (
                 after=frozenset({"x-phase"}),
                 slow_start=0.5,
                 copy=1.5,
+                hosts=("x-host",),
             ),
             Phase("x-next", Tasks(2), continues="x-phase"),
             Phase("x-gang", Tasks(2, 1.5), gang=True),

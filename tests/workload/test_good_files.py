@@ -290,6 +290,19 @@ jobs: [{id: a, phases: [{name: m, work: 8}]}]
     assert pools["default"] == Pool("default", 1.0, {}, most, "fifo", jobs_max=5)
 
 
+def test_phases_and_commands_state_their_hosts() -> None:
+    """One name, or several."""
+    text = """\
+slotwise: 1
+cluster: {hosts: [{name: a, slots: 1}, {name: b, slots: 1}]}
+jobs:
+  - {id: one, phases: [{name: m, work: 8, hosts: a}]}
+  - {id: two, command: "true", hosts: [a, b]}
+"""
+    jobs = Source(parse_workload(text)).jobs()
+    assert [set(job.phases[0].hosts) for job in jobs] == [{"a"}, {"a", "b"}]
+
+
 def test_never_is_stated() -> None:
     """It is not the same as a key that is left out, which is inherited."""
     text = """\

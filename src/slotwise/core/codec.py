@@ -328,6 +328,7 @@ def _encode_phase(phase: Phase) -> Plain:
         **({"gang": True} if phase.gang else {}),
         **({"gated": True} if phase.gated else {}),
         **_encode_resources(phase.resources),
+        **({"hosts": sorted(phase.hosts)} if phase.hosts else {}),
     }
 
 
@@ -348,6 +349,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slots=plain.get("slots", 1),
         gang=plain.get("gang", False),
         gated=plain.get("gated", False),
+        hosts=frozenset(plain.get("hosts", ())),
         resources=plain.get("resources", NOTHING),
     )
 

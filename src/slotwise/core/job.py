@@ -161,6 +161,7 @@ class Phase:
     resources   what each task requests of its host beside slots, by name: `memory` in bytes or
                 as a size ("4 GiB"), `gpu` whole or a part of one, and numbers of others. It
                 holds all of it from its start to its end
+    hosts       the names of the hosts where its tasks may run; empty: on any host
     """
 
     name: str
@@ -177,6 +178,7 @@ class Phase:
     gang: bool = False
     gated: bool = False
     resources: Mapping[str, Any] = NOTHING
+    hosts: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_name("the name of a phase", self.name, inf)  # It may be those of many nodes.
@@ -195,6 +197,14 @@ class Phase:
         # One name, a list or a set is accepted, too.
         after = names_of(f"phase {self.name!r}: after", self.after)
         object.__setattr__(self, "after", after)
+        if not isinstance(self.hosts, frozenset) or self.hosts:
+            hosts = names_of(f"phase {self.name!r}: hosts", self.hosts)
+            object.__setattr__(self, "hosts", hosts)
+            if self.continues is not None:
+                raise InputError(
+                    f"phase {self.name!r} continues {self.continues!r}; leave out `hosts`: it"
+                    " begins where the tasks of that phase ran"
+                )
         if self.slots_max is not None and self.slots_max < self.slots_min:
             raise InputError(
                 f"phase {self.name!r}: slots_min is {self.slots_min}, above slots_max"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, reduce
 from math import inf
@@ -508,9 +508,11 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
     others. A gang may also use hosts that come `later`.
     """
     for phase in job.phases:
-        if phase.unit > 1 or phase.needs:
+        if phase.unit > 1 or phase.needs or phase.hosts:
             request = phase.slots, phase.needs
             try:
+                if phase.hosts:
+                    cluster, later = _on_hosts_of(phase, cluster, later)
                 cluster.check_task(phase.kind, *request)
                 if phase.gang:
                     _with(cluster, later).check_gang(phase.kind, phase.tasks.count, *request)
@@ -548,6 +550,24 @@ def _closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator
                     if pool.weight
                     else (f"weight is 0 and it has no min share{of_kind}")
                 )
+
+
+def _on_hosts_of(
+    phase: Phase, cluster: Cluster, later: Iterable[Host]
+) -> tuple[Cluster, Sequence[Host]]:
+    """The hosts on which the tasks of a phase may run; InputError if they have no slot."""
+    names = ", ".join(sorted(phase.hosts))
+    present = tuple(host for host in cluster.hosts if host.name in phase.hosts)
+    awaited = [host for host in later if host.name in phase.hosts]
+    kind = cluster.slot_kind(phase.kind)
+    if not any(host.slots.get(kind) for host in (*present, *awaited)):
+        known = ", ".join(host.name for host in cluster.hosts) or "none"
+        what = f"has slots of kind {kind!r}" if present or awaited else "is in the cluster"
+        raise InputError(
+            f"its tasks run only on hosts {names}, and none of these {what}, whose hosts are"
+            f" {known}; correct `hosts`, or add a host"
+        )
+    return replace(cluster, hosts=present, kinds=frozenset(cluster.capacity)), awaited
 
 
 def _check_share(job: Job, phase: Phase, pools: PoolTree) -> None:

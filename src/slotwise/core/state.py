@@ -384,6 +384,11 @@ class State(Snapshot):
         for phase in self._phases.values():
             if phase.is_pinned and phase.homes.has_pinned_to(event.host):
                 self._strand(phase, event.host)
+            hosts = phase.phase.hosts
+            if event.host in hosts and not any(map(self._hosts.is_staying, hosts)):
+                others = phase.pending or phase.blocked or phase.delayed
+                if others or (phase.running and isinstance(event, HostRemoved)):
+                    self._strand(phase, event.host)
 
     def _output_lost(self, event: OutputLost) -> None:
         """Make tasks pending again. No effect on tasks that are not done."""

@@ -60,6 +60,8 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         return reason
     if phase.width > 1 and (reason := _why_no_host(state, phase)):
         return reason
+    if phase.phase.hosts and not any(map(state.cluster.at, phase.phase.hosts)):
+        return f"it waits for {_hosts_of(phase)}"
     if phase.running >= phase.max_share:
         return f"it holds its max share of {phase.max_share}"
     for pool in path_to(phase.pool):
@@ -98,6 +100,8 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
         if phase.width > 1:
             return f"it has waited since {since} for {phase.width} free slots of one host"
+        if phase.phase.hosts:
+            return f"it has waited since {since} for a slot of {_hosts_of(phase)}"
         waited = f"{state.now - phase.deferred_since:.6g} s"
         near = f"it has waited {waited} for a slot near its input"
         return f"{near}, and waits until {until} at the latest"
@@ -121,6 +125,11 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
     return "it holds its allocation"
+
+
+def _hosts_of(phase: PhaseState) -> str:
+    """The hosts on which its tasks may run."""
+    return f"host {' or '.join(sorted(phase.phase.hosts))}, where its tasks must run"
 
 
 def _why_no_host(state: State, phase: PhaseState) -> str:

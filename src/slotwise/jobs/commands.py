@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -372,6 +372,7 @@ def plan_commands(
     overwrite: bool = False,
     slots_min: int = 0,
     slots_max: int | None = None,
+    hosts: Iterable[str] = (),
     no_retry: Sequence[int] = (),
     done: Sequence[int] = (),
     base_dir: str | Path | None = None,
@@ -418,7 +419,13 @@ def plan_commands(
         place = place_of(output, base_dir)
         check_output(place, overwrite)
     each = None if work is None else work / tasks
-    phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
+    phase = Phase(
+        PHASE,
+        Tasks(tasks, each),
+        slots_min=slots_min,
+        slots_max=slots_max,
+        hosts=frozenset(hosts),
+    )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(
         job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)

@@ -99,6 +99,8 @@ def claims_of(
             for p in phases
             if p.slots_on_lost_hosts < min(p.max_share, p.pending * p.width + p.running)
         ]
+    if snapshot.has_wide:
+        phases = [p for p in phases if p.max_share]  # Its hosts may come later.
     left = [p.pending * p.width + p.running for p in phases]
 
     def tasks_left(job: str) -> int:

@@ -243,6 +243,8 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
 def _phase_faults(
     phase: PhaseEntry, where: Path, hosts: set[str]
 ) -> Iterator[tuple[Path, str]]:
+    if hosts:
+        yield from _unknown(phase.hosts, (*where, "hosts"), hosts)
     if phase.blocks is None:
         return
     given = len(phase.blocks)
@@ -534,6 +536,7 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
         continues=entry.continues,
         slots=entry.slots,
         gang=entry.gang,
+        hosts=frozenset(entry.hosts),
         resources=entry.resources or NOTHING,
     )
 

@@ -394,6 +394,7 @@ class PhaseEntry(Entry):
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
     gang: bool = False
+    hosts: Names = Field(default_factory=list)
     resources: Amounts = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -438,6 +439,7 @@ class WorkEntry(Entry):
     resources: Amounts | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
+    hosts: Names | None = None
     no_retry: (
         Annotated[
             list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]],

@@ -138,6 +138,7 @@ COMMAND_SETTINGS = (
     "overwrite",
     "slots_min",
     "slots_max",
+    "hosts",
     "no_retry",
 )
 """The settings of a job of commands in addition to its command and output."""
@@ -369,6 +370,7 @@ def command(
     overwrite: bool = False,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
+    hosts: str | Iterable[str] = (),
     no_retry: Sequence[int] = (),
     **properties: Unpack[Properties],
 ) -> CommandJob:
@@ -378,7 +380,8 @@ def command(
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
     estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
     shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
-    changes, `--resume` runs it again. With an exit code in `no_retry` the job fails without
+    changes, `--resume` runs it again. With `hosts`, its
+    tasks run only on these. With an exit code in `no_retry` the job fails without
     further attempts. `properties` are the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
@@ -404,6 +407,7 @@ def command(
             "overwrite": overwrite,
             "slots_min": slots_min,
             "slots_max": slots_max,
+            "hosts": names_of(f"job {id!r}: hosts", hosts),
             "no_retry": no_retry,
         },
         **properties_of("command", id, properties),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
+from slotwise.core.cluster import Host
 from slotwise.core.decisions import Decision, Locality, Preempt, Release, WouldPreempt
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
@@ -150,8 +151,9 @@ class _Taker:
                 continue  # No slot is taken back for it, or it could not use one.
             if phase.is_gang and phase.running:
                 continue  # It is broken, and its own tasks stop.
-            count = phase.unit if phase.is_wide else min(phase.pending, room)
-            if not phase.is_wide:
+            is_narrow = phase.unit == 1 and not phase.needs
+            count = min(phase.pending, room) if is_narrow else phase.unit
+            if is_narrow:
                 kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
                 taken = self._take(min(count - reclaimed, missing), kept)
             elif phase.is_gang:
@@ -180,7 +182,7 @@ class _Taker:
         reclaimed = {
             host.name: all_reclaimed[host.name]
             for host in snapshot.cluster.hosts
-            if host.name not in snapshot.lost and host.amounts.holds(phase.request)
+            if self._may_use(host, phase)
         }
         if places(phase, reclaimed.values()) >= phase.pending:
             return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
@@ -197,7 +199,7 @@ class _Taker:
         reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
-            if host.name not in snapshot.lost and host.amounts.holds(phase.request):
+            if self._may_use(host, phase):
                 lacks[host.name] = width - reclaimed[host.name]
                 if lacks[host.name] <= 0:  # A task of the pool will run there.
                     missing -= max(0, width - taken[host.name])
@@ -217,6 +219,11 @@ class _Taker:
                 if found:
                     return self._stop(found)
         return ()
+
+    def _may_use(self, host: Host, phase: PhaseState) -> bool:
+        """Whether a task of a phase could run on a host if nothing else did."""
+        is_lost = host.name in self.snapshot.lost
+        return not is_lost and phase.allows(host.name) and host.amounts.holds(phase.request)
 
     @staticmethod
     def _room(phase: PhaseState) -> int:
@@ -364,6 +371,6 @@ def _will_use(
     if waits.keeps(phase, host):
         return True
     reclaimed = reclaimed_for(snapshot, phase)
-    if reclaimed[host] < phase.width:
+    if reclaimed[host] < phase.width or not phase.allows(host):
         return False
     return not phase.is_gang or places(phase, reclaimed.values()) >= phase.pending

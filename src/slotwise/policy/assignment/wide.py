@@ -92,7 +92,7 @@ class WideTaskReservations:
         hosts than there are, no further wait begins while there is one for each host.
         """
         if (
-            phase.needs
+            (phase.needs or phase.phase.hosts)
             and len(self._noted) < self._hosts_left
             and phase.unit == 1
             and phase.deferred_until is None
@@ -219,7 +219,9 @@ class WideTaskReservations:
         most = {
             host.name: host.slots.get(kind, 0)
             for host in self._snapshot.cluster.hosts
-            if host.name not in lost and (kind, host.name) not in self._keepers
+            if host.name not in lost
+            and (kind, host.name) not in self._keepers
+            and phase.allows(host.name)
         }
         reclaimed = {host: all_reclaimed[host] for host in most}
         newest = _newest_starts(self._snapshot, kind)
@@ -345,7 +347,11 @@ class WideTaskReservations:
     def _could_use(self, phase: PhaseState, host: str) -> bool:
         """Whether one more of its tasks could run on a host if all other phases left it."""
         count = self._snapshot.cluster.by_name[host].amounts.times(phase.request)
-        if not count or (phase.is_pinned and not phase.next_task_on((host,))):
+        if (
+            not count
+            or not phase.allows(host)
+            or (phase.is_pinned and not phase.next_task_on((host,)))
+        ):
             return False
         own = [launch.host for _, launch in phase.attempts()]
         own += [where for where, _ in phase.stops()]
@@ -373,7 +379,11 @@ class WideTaskReservations:
     def _has_host(self, phase: PhaseState) -> bool:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
         lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
-        hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
+        hosts = [
+            host
+            for host in self._snapshot.cluster.hosts
+            if host.name not in lost and phase.allows(host.name)
+        ]
         return sum(host.amounts.times(phase.request) for host in hosts) >= needed
 
 
@@ -403,6 +413,8 @@ def free_for(
            reserved ones that the keeper may use, too
     """
     slots = _free_slots(snapshot, phase, waits)
+    if phase.phase.hosts:
+        slots = {host: count for host, count in slots.items() if phase.allows(host)}
     if not phase.needs:
         return slots
     spare, needs = snapshot.spare, phase.needs

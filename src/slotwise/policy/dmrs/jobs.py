@@ -86,6 +86,11 @@ def _check(phase: Phase) -> None:
             "dmrs keeps no min and max shares;"
             " leave out slots_min and slots_max, or take another scheduler"
         )
+    if phase.hosts:
+        raise InputError(
+            "its tasks run only on given hosts, and dmrs places tasks anywhere; leave out"
+            " hosts, or take another scheduler"
+        )
     if phase.slots > 1:
         raise InputError(
             f"each task occupies {phase.slots} slots, and dmrs places tasks of one slot each;"
