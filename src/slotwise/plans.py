@@ -13,7 +13,7 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
-from slotwise.core.pools import check_fits
+from slotwise.core.pools import check_fits, check_open
 from slotwise.core.resources import GPU, UNIT
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.bound import Work, objective_bound, sizes_of
@@ -68,6 +68,7 @@ def plan(
         aim.check(jobs)
         for job in jobs:
             check_fits(job, cluster, pools)
+            check_open(job, pools)
             _refuse_gangs(job)
         _refuse_scarce(jobs, cluster)
     started = time.perf_counter()
@@ -128,11 +129,14 @@ def plan_tasks(
         jobs = source.jobs()
         _refuse_dependencies(jobs)
         source.refuse_unknown_work(jobs, "a plan")
+        pools = source.pools(cluster)
+        for job in jobs:
+            check_open(job, pools)
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     with source.locating():
-        problem = related_machines(jobs, cluster, source.pools(cluster))
+        problem = related_machines(jobs, cluster, pools)
     started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
     seconds = time.perf_counter() - started
@@ -183,12 +187,17 @@ def _refuse_dependencies(jobs: Sequence[Job]) -> None:
 
 
 def _refuse_gangs(job: Job) -> None:
-    """Raise InputError for a gang: a malleable plan divides work anywhere."""
+    """Raise InputError for a gang, or given hosts: a malleable plan divides work anywhere."""
     for phase in job.phases:
         if phase.gang:
             raise InputError(
                 f"job {job.id!r}, phase {phase.name!r}: its tasks start together, as a gang,"
                 " and a plan divides work anywhere; simulate"
+            )
+        if phase.hosts:
+            raise InputError(
+                f"job {job.id!r}, phase {phase.name!r}: its tasks run only on given hosts, and"
+                " a plan divides work anywhere; simulate"
             )
 
 

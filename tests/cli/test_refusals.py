@@ -191,7 +191,7 @@ OPTIONS = {
     "simulate --preempt 5": "--preempt is '5'; expected numbers, as in least=5,fair=30",
     "simulate --preempt least=soon": "--preempt is 'least=soon'; expected numbers, as in least",
     "run --slots 1 --preempt most=5": "--preempt has no key 'most'; known: least, fair, ",
-    "compare --preempt grace=2": "by which pools never reclaim slots; add least or fair",
+    "compare --preempt grace=2": "by which pools never reclaim slots; add least, fair or jobs",
     "simulate --preempt least=1,least=2": "--preempt is 'least=1,least=2'; expected numbers",
     "simulate --preempt least=-1": "--preempt: least is -1.0; give seconds >= 0",
     "simulate --preempt least=nan": "--preempt: least is nan; give seconds >= 0",

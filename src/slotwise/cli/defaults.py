@@ -27,6 +27,7 @@ from slotwise.workload.schema import (
     Listed,
     Name,
     ObjectiveEntry,
+    PoolDefaults,
     PoolEntry,
     PreemptionEntry,
 )
@@ -35,7 +36,7 @@ from slotwise.workload.text import Lines, complaint
 NAME = "slotwise.toml"
 """The name of a file of defaults."""
 
-OF_WORKLOADS = ("pools", "objective", "preemption")
+OF_WORKLOADS = ("pools", "pool_defaults", "objective", "preemption")
 """The keys that are those of a workload file, where it does not state them."""
 
 
@@ -146,6 +147,7 @@ def _model() -> type[Entry]:
         "slots": Slots | dict[Name, Count],
         "resources": Amounts,
         "pools": Annotated[list[PoolEntry], Listed],
+        "pool_defaults": PoolDefaults,
         "objective": ObjectiveEntry,
         "preemption": PreemptionEntry,
         **_options(),
@@ -164,7 +166,7 @@ def _read(file: Path) -> dict[str, Any]:
             stated = dict(_model().model_validate(data))
         except ValidationError as error:
             raise InputError(complaint(error, data, lines, _model())) from error
-        build_pools(stated["pools"] or [], data, lines)
+        build_pools(stated["pools"] or [], data, lines, stated["pool_defaults"])
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}; make it readable, or remove it") from error
     except ValueError as error:  # Not UTF-8, or not TOML.

@@ -33,6 +33,7 @@ from slotwise.cli.options import (
     parse_slots,
     seconds_option,
 )
+from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
 from slotwise.cli.terminal import (
     Application,
@@ -65,6 +66,7 @@ app = Application(
     A workload file describes the jobs: `slotwise plan --help` shows one.""",
 )
 app.add_typer(trace, name="trace")
+app.add_typer(pools, name="pools")
 
 EXAMPLE = """
 A workload file, **jobs.yaml**:

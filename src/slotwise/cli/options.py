@@ -90,7 +90,8 @@ FORMS |= {
         "preempt": _described(
             "preemption",
             str | None,
-            " In seconds >= 0: least=5,fair=30; also fraction=0.5, up to 1, and grace=2.",
+            " In seconds >= 0: least=5,fair=30,jobs=60; also fraction=0.5, up to 1, and"
+            " grace=2.",
         )
     },
     "shuffle": {
@@ -365,6 +366,7 @@ def _number(text: str) -> int | float:
 PREEMPT_KEYS = {
     "least": "least_after",
     "fair": "fair_after",
+    "jobs": "jobs_after",
     "fraction": "fraction",
     "grace": "grace",
 }
@@ -385,14 +387,15 @@ def parse_preemption(text: str | None) -> Preemption | None:
         if key not in PREEMPT_KEYS:
             hint = suggestion(key, PREEMPT_KEYS)
             raise InputError(f"--preempt has no key {key!r}; {hint}, {example}")
-    if not given.keys() & {"least", "fair"}:
+    if not given.keys() & {"least", "fair", "jobs"}:
         raise InputError(
-            f"--preempt is {text!r}, by which pools never reclaim slots; add least or fair,"
-            f" in seconds, {example}"
+            f"--preempt is {text!r}, by which pools never reclaim slots; add least, fair or"
+            f" jobs, in seconds, {example}"
         )
     names = {f"preemption: {field}": f"--preempt: {key}" for key, field in PREEMPT_KEYS.items()}
     with _as_option(names):
-        return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
+        stated: dict[str, Any] = {PREEMPT_KEYS[key]: value for key, value in given.items()}
+        return Preemption(**stated)
 
 
 def parse_outage(text: str) -> Outage:

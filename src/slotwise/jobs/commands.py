@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -382,6 +382,7 @@ def plan_commands(
     resources: Mapping[str, Any] | None = None,
     slots_min: int = 0,
     slots_max: int | None = None,
+    hosts: Iterable[str] = (),
     no_retry: Sequence[int] = (),
     done: Sequence[int] = (),
     base_dir: str | Path | None = None,
@@ -428,9 +429,13 @@ def plan_commands(
         place = place_of(output, base_dir)
         check_output(place, overwrite)
     each = None if work is None else work / tasks
-    needs = requested(f"job {job_id!r}: resources", resources)
     phase = Phase(
-        PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max, resources=needs
+        PHASE,
+        Tasks(tasks, each),
+        slots_min=slots_min,
+        slots_max=slots_max,
+        hosts=frozenset(hosts),
+        resources=requested(f"job {job_id!r}: resources", resources),
     )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(

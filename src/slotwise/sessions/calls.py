@@ -92,6 +92,7 @@ class Binding:
     retry_delay: float | None = None
     time_limit: float | None = None
     resources: Mapping[str, Any] | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         for what in ("name", "pool", "priority"):
@@ -125,6 +126,7 @@ class Binding:
             attempts=self.attempts,
             retry_delay=self.retry_delay,
             time_limit=self.time_limit,
+            user=self.user,
         )
 
 

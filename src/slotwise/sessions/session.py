@@ -170,6 +170,7 @@ class Session:
         attempts: int | None = None,
         retry_delay: float | str | None = None,
         time_limit: float | str | None = None,
+        user: str | None = None,
         ahead: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
@@ -183,7 +184,7 @@ class Session:
                    and only a call that loses its worker process is repeated
         retry_delay  seconds before the second attempt; they double before each further one
         time_limit   seconds for which an attempt may run; then its worker process is killed
-
+        user         whose job it is, for limits of users; by default, the account
         ahead      how many calls Dask submits before the first of them ends; by default the
                    number of slots, with which the scheduler does not know the size of the job
 
@@ -195,6 +196,7 @@ class Session:
         stated = {
             "retry_delay": seconds_of("retry_delay", retry_delay),
             "time_limit": seconds_of("time_limit", time_limit),
+            "user": user,
         }
         limits = self._limits | {key: one for key, one in stated.items() if one is not None}
         binding = Binding(

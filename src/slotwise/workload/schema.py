@@ -41,7 +41,7 @@ from slotwise.core.job import (
 )
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
-from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
+from slotwise.core.pools import JobWeights, PoolPolicy, Weight, pools_by_name
 from slotwise.core.resources import Resources, requested, resources_of
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 from slotwise.core.units import Percent, duration, size
@@ -307,6 +307,8 @@ class PreemptionEntry(Entry):
     fair_after: Duration | Literal["never"] | None = None
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     grace: Duration | None = None
+    jobs_after: Duration | Literal["never"] | None = None
+    dry_run: bool | None = None
 
 
 class ObjectiveEntry(Entry):
@@ -340,18 +342,34 @@ class ObjectiveEntry(Entry):
         return self
 
 
-class PoolEntry(Entry):
-    """A pool. Shares are numbers by kind of slot; a plain number is for all kinds together."""
+class PoolDefaults(Entry):
+    """What a pool states, apart from its place. Shares are numbers by kind of slot.
+
+    A plain number is for all kinds together.
+    """
+
+    weight: Weight = 1.0
+    slots_min: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
+    slots_max: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
+    policy: PoolPolicy = "fair"
+    jobs_max: Count | None = None
+    job_weights: JobWeights = "stated"
+    jobs_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
+    preemptible: bool = True
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The keys that it states, with their values."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class PoolEntry(PoolDefaults):
+    """A pool, and what its children do not state."""
 
     name: Name
-    weight: Positive = 1.0
-    slots_min: Count | SharePart | dict[Name, Count | SharePart] = Field(default_factory=dict)
-    slots_max: Slots | SharePart | dict[Name, Slots | SharePart] = Field(default_factory=dict)
-    policy: PoolPolicy = "fair"
     parent: Name | None = None
-    jobs_max: Slots | None = None
-    job_weights: JobWeights = "stated"
     preemption: PreemptionEntry | None = None
+    child_defaults: PoolDefaults | None = None
 
 
 def _listed(value: Any) -> Any:
@@ -396,6 +414,7 @@ class PhaseEntry(Entry):
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
     gang: bool = False
+    hosts: Names = Field(default_factory=list)
     resources: Requested = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -440,6 +459,7 @@ class WorkEntry(Entry):
     resources: RequestedOfWork | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
+    hosts: Names | None = None
     no_retry: (
         Annotated[
             list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]],
@@ -508,6 +528,7 @@ class JobEntry(WorkEntry):
     retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
     time_limit: Annotated[TimeLimit, _with(duration)] | None = None
     memory_limit: bool = False
+    user: Name | None = None
     phases: Annotated[list[AnyPhaseEntry], Field(min_length=1)] | None = None
     dataflow: DataflowEntry | None = None
 
@@ -574,6 +595,7 @@ class WorkloadEntry(Entry):
     shuffle: ShuffleEntry | None = None
     preemption: PreemptionEntry | None = None
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
+    pool_defaults: PoolDefaults | None = None
     pools: Annotated[list[PoolEntry], Listed] = Field(default_factory=list)
     jobs: Annotated[list[JobEntry], Field(min_length=1)]
 

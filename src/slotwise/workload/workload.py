@@ -61,6 +61,7 @@ class Properties(TypedDict, total=False):
     retry_delay: float | str | None
     time_limit: float | str | None
     memory_limit: bool
+    user: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,7 @@ class JobProperties:
     retry_delay: float | None = None
     time_limit: float | None = None
     memory_limit: bool = False
+    user: str | None = None
 
     @property
     def predecessors(self) -> frozenset[str]:
@@ -140,6 +142,7 @@ COMMAND_SETTINGS = (
     "resources",
     "slots_min",
     "slots_max",
+    "hosts",
     "no_retry",
 )
 """The settings of a job of commands in addition to its command and output."""
@@ -372,6 +375,7 @@ def command(
     resources: Mapping[str, Any] | None = None,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
+    hosts: str | Iterable[str] = (),
     no_retry: Sequence[int] = (),
     **properties: Unpack[Properties],
 ) -> CommandJob:
@@ -384,6 +388,9 @@ def command(
     changes, `--resume` runs it again. `resources` are what each task requests of its host
     beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With an exit code in `no_retry` the job
     fails without further attempts. `properties` are the fields of
+    changes, `--resume` runs it again. With `hosts`, its
+    tasks run only on these. With an exit code in `no_retry` the job fails without
+    further attempts. `properties` are the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -409,6 +416,7 @@ def command(
             "resources": resources,
             "slots_min": slots_min,
             "slots_max": slots_max,
+            "hosts": names_of(f"job {id!r}: hosts", hosts),
             "no_retry": no_retry,
         },
         **properties_of("command", id, properties),
