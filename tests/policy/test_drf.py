@@ -12,9 +12,14 @@ from scipy.optimize import linprog
 
 from oracles.dominant import by_dominant_filling, by_small_steps, needing, used
 from oracles.pools import INF, inside, pooled, trees
-from slotwise.policy.allocator import Claims, Group
+from slotwise.core.pools import ShareKey
+from slotwise.core.resources import Resources
+from slotwise.policy.allocator import Allocator, Claims, Group
+from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.drf import share_by_dominant
-from slotwise.policy.fair import Fair, in_turn
+from slotwise.policy.fair import Fair, Fifo, in_turn
+from slotwise.policy.flex import Flex
+from slotwise.policy.las import Las
 from tiers import examples
 
 ALL = Group(1, 0, INF)
@@ -302,3 +307,62 @@ def test_many_claims_of_many_needs_use_what_there_is() -> None:
     problem = needing(pooled(4000, members, [ALL] * 20), needs, {"task": 4000, "memory": 9000})
     held = used(problem, share_by_dominant(problem, in_turn(problem)), range(3000))
     assert held["memory"] == pytest.approx(9000) or held["task"] == pytest.approx(4000)
+
+
+# Allocators that divide slots only, and several kinds of slots.
+
+
+def test_fifo_counts_a_task_by_its_dominant_part() -> None:
+    """On 10 slots and 20 GiB, a task of 4 GiB counts for 2 slots: 5 fit, and none beside."""
+    problem = flat([{"task": 1, "memory": 4}, {"task": 1}], {"task": 10, "memory": 20}, None, 4)
+    assert share_all(Fifo(), {"task": problem})["task"] == pytest.approx([4, 2])
+
+
+@pytest.mark.parametrize("allocator", [Fifo(), Flex(), Las(), Fair()])
+@settings(max_examples=examples(25, slow=1000))
+@given(mixed())
+def test_every_allocator_keeps_totals_and_max_shares(
+    allocator: Allocator, problem: Claims
+) -> None:
+    """Whatever an allocator gives fits into memory and GPUs, and into the limits of slots."""
+    problem = replace(problem, attained=[1.0] * len(problem))
+    shares = share_all(allocator, {"task": problem})["task"]
+    held = used(problem, shares, range(len(problem)))
+    assert all(held[name] <= total * (1 + 1e-9) for name, total in problem.totals.items())
+    assert all(s <= m * (1 + 1e-9) for s, m in zip(shares, problem.max_share, strict=True))
+    for number, group in enumerate(problem.groups):
+        assert sum(shares[j] for j in inside(problem, number)) <= group.slots_max * (1 + 1e-9)
+
+
+def two_kinds() -> dict[str, Claims]:
+    """Two maps and a reduce in one pool of at most 14 slots, 10 slots of each kind, 12 GiB."""
+    found = {}
+    pool = [Group(1, 0, 14, key=ShareKey("pool", "task"))]
+    for kind, places, memory in (("map", [0, 1], 1), ("reduce", [2], 2)):
+        one = pooled(10, [(0, 0, 50)] * len(places), pool)
+        owner = [(replace(job, id=f"{kind}-{job.id}"), phase) for job, phase in one.owner]
+        request = {kind: 1, "memory": memory}
+        found[kind] = replace(
+            one,
+            owner=owner,
+            place=places,
+            request=[Resources(request)] * len(places),
+            totals=Resources({"map": 10, "reduce": 10, "memory": 12}),
+        )
+    return found
+
+
+def test_kinds_of_slots_share_memory_by_dominant_resource() -> None:
+    """At the level 3/8, maps use 3.75 of 10 slots each, the reduce 4.5 of 12 GiB: all of it."""
+    shares = share_all(Fair(), two_kinds())
+    assert shares["map"] == pytest.approx([3.75, 3.75])
+    assert shares["reduce"] == pytest.approx([2.25])
+
+
+@pytest.mark.parametrize("allocator", [Fifo(), Flex(), Las(), Fair()])
+def test_kinds_of_slots_never_use_more_memory_than_there_is(allocator: Allocator) -> None:
+    """Each kind has its part of the memory, and the pool at most its 14 slots."""
+    problem = {kind: replace(c, attained=[1.0] * len(c)) for kind, c in two_kinds().items()}
+    shares = share_all(allocator, problem)
+    assert sum(shares["map"]) + 2 * sum(shares["reduce"]) <= 12 * (1 + 1e-9)
+    assert 0 < sum(shares["map"]) + sum(shares["reduce"]) <= 14

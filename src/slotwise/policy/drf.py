@@ -17,7 +17,7 @@ still: it catches up while its siblings wait. There the imaginary part grows.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -54,6 +54,28 @@ def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
     for claim, share in zip(tree.claim, (slots / most).tolist(), strict=True):
         shares[claim] = share
     return shares
+
+
+def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
+    """The claims in units that occupy a slot each, and the units that each slot counts for.
+
+    For allocators that divide slots only. A task counts for its dominant part of all slots,
+    which is at least its own slots. So whatever the allocator gives, divided by these factors,
+    fits into the totals and into the max shares of pools. Work, min and max shares are scaled;
+    guarantees of pools mean that part of the cluster. O(J).
+    """
+    parts, use, _ = _parts(claims)
+    dominant = parts.max(axis=1)
+    can = dominant < inf
+    factors = np.where(can, dominant * claims.capacity, 1.0)
+    factor = factors[use].tolist()
+    usable = (factors * can)[use].tolist()
+    columns: dict[str, Any] = {
+        name: [value * f for value, f in zip(column, scale, strict=True)]
+        for name, scale in (("work", factor), ("min_share", usable), ("max_share", usable))
+        if len(column := getattr(claims, name))
+    }
+    return replace(claims, request=(), **columns), factor
 
 
 class _Line(NamedTuple):
@@ -314,12 +336,13 @@ def _parts(claims: Claims) -> tuple[Floats, list[int], dict[str, tuple[int, floa
     """
     index: dict[tuple[Hashable, int], int] = {}
     # Most claims share a few requests: a mapping by identity is several times as fast.
-    whose = dict(zip(map(id, claims.request), zip(claims.request, claims.owner, strict=True)))
+    keys = list(map(id, claims.request))
+    whose = dict(zip(keys, zip(claims.request, claims.owner, strict=True), strict=True))
     rows = {
         key: index.setdefault((request.pairs, phase.slots), len(index))
         for key, (request, (_, phase)) in whose.items()
     }
-    use = list(map(rows.__getitem__, map(id, claims.request)))
+    use = list(map(rows.__getitem__, keys))
     names = sorted({name for pairs, _ in index for name, _ in pairs})
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
     for name in names:

@@ -31,6 +31,7 @@ class Fair:
     phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = True
     is_by_level: ClassVar[bool] = True
+    reads_requests: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
