@@ -15,8 +15,10 @@ from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.backends.local.processes import Processes
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, option_name
-from slotwise.core.resources import NOTHING
+from slotwise.core.resources import GPU, MEMORY, NOTHING
+from slotwise.jobs.devices import gpus
 from slotwise.jobs.execution import Execution
+from slotwise.jobs.memory import usable_memory
 
 HOST = "localhost"
 """The name of the only host, if no cluster is emulated."""
@@ -44,12 +46,20 @@ class LocalBackend(LiveBackend):
 
     @staticmethod
     def cluster(slots: int | Mapping[str, int], stated: Mapping[str, Any] = NOTHING) -> Cluster:
-        """This machine as a cluster of one host, with the resources that are stated."""
+        """This machine as a cluster of one host, with its memory and GPUs.
+
+        Resources that are `stated` replace those that were found, name by name.
+        """
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        return Cluster((Host(HOST, by_kind, resources=stated),))
+        return Cluster((Host(HOST, by_kind, resources={**machine_resources(), **stated}),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))
+
+
+def machine_resources() -> dict[str, int]:
+    """The memory that tasks may use on this machine, in bytes, and the number of its GPUs."""
+    return {MEMORY: usable_memory(), GPU: len(gpus())}
 
 
 # Clusters that can be emulated on this machine.
