@@ -29,12 +29,7 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.resources import (
-    MEMORY,
-    NOTHING,
-    Resources,
-    requested,
-)
+from slotwise.core.resources import MEMORY, NOTHING, Resources, requested
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
