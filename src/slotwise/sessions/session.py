@@ -18,6 +18,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
+from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
