@@ -1,0 +1,192 @@
+"""Learned memory: what the next task of a type needs at its peak, from the finished ones.
+
+A type is a phase of a program, a command or a function. Its finished tasks are its cases: the
+bytes of input, where known, and the peak in bytes. docs/algorithms/memory-sizing.md explains
+the rule. The same cases in the same order give the same estimates on every machine: sums are
+exact integers, and each of the other numbers is the result of single rounded operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, isqrt
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT = 1000
+"""The number of newest cases that are kept of a type; older ones are forgotten."""
+
+CASES_MIN = 10
+"""With fewer cases there is no estimate."""
+
+REPLAYED_FROM = 5
+"""The candidates are compared on the cases that had at least this many before them."""
+
+PADDING = 16 << 20
+"""Bytes added to each estimate: a factor says little about tasks that need almost nothing."""
+
+MARGINS = (1.02, 1.05, 1.1)
+"""The factors that are tried for each base."""
+
+FAILURE_COST = 20
+"""What an attempt without enough memory costs in the comparison, in mean peaks."""
+
+NEAREST_MIN = 5
+"""The nearest cases are at least this many, and 2 sqrt n of n."""
+
+RETRY_MARGIN = 1.1
+"""The first retry gets this multiple of the largest peak, or more."""
+
+GROWTH = 1.5
+"""Each retry gets at least this multiple of what the attempt before it had."""
+
+UNKNOWN = -1
+"""Stands for the size of a case without one."""
+
+Case = tuple[int | None, int]
+"""The bytes of input of a finished task, None if unknown, and its peak in bytes."""
+
+
+class LearnedMemory:
+    """Estimates the memory of the next task of one type.
+
+    It keeps the newest `KEPT` cases, 16 bytes each. With all of them `note` takes about 0.1 ms,
+    `estimate` and `after_failure` take less.
+    """
+
+    def __init__(self) -> None:
+        self._cases: NDArray[np.int64] = np.empty((2, 16), np.int64)  # Sizes, and peaks.
+        self._noted = 0  # Cases ever; case k is in column k of a ring.
+        self._costs = [0.0] * (3 * len(MARGINS))  # Of each candidate so far.
+        self._sums = _Sums()
+        self._line: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, cases: Iterable[Case]) -> Self:
+        """What these cases teach, in their order: the inverse of `plain`.
+
+        Equal to the original unless that has forgotten cases, which still count in its choice
+        among the candidates.
+        """
+        learned = cls()
+        for size, peak in cases:
+            learned.note(peak, size)
+        return learned
+
+    def plain(self) -> list[Case]:
+        """The kept cases, the oldest first."""
+        first = max(0, self._noted - KEPT)
+        columns = [k % KEPT for k in range(first, self._noted)]
+        sizes, peaks = self._cases[:, columns].tolist()
+        return [
+            (None if size == UNKNOWN else size, peak)
+            for size, peak in zip(sizes, peaks, strict=True)
+        ]
+
+    def note(self, peak_bytes: int, input_bytes: int | None = None) -> None:
+        """Learn from a finished task. Call it in the order in which they end."""
+        assert peak_bytes >= 0
+        assert input_bytes is None or input_bytes >= 0
+        if self._noted >= REPLAYED_FROM:
+            mean = self._sums.peak / self._count
+            for k, allocated in enumerate(self._candidates(input_bytes)):
+                is_enough = peak_bytes <= allocated
+                vain = allocated - peak_bytes if is_enough else allocated + FAILURE_COST * mean
+                self._costs[k] += vain
+        self._keep(UNKNOWN if input_bytes is None else input_bytes, peak_bytes)
+        self._line = self._fitted()
+
+    def estimate(self, input_bytes: int | None = None) -> int | None:
+        """Bytes that a task of this size should get. None with less than `CASES_MIN` cases."""
+        if self._noted < CASES_MIN:
+            return None
+        candidates = self._candidates(input_bytes)
+        return min(zip(self._costs, candidates, strict=True))[1]
+
+    def after_failure(self, allocated: int) -> int:
+        """Bytes for the attempt after one that ran out of `allocated`. Limit it to a host."""
+        seen = ceil(RETRY_MARGIN * self._largest()) + PADDING if self._noted else 0
+        return max(seen, ceil(GROWTH * allocated))
+
+    @property
+    def _count(self) -> int:
+        return min(self._noted, KEPT)
+
+    @property
+    def _sizes(self) -> NDArray[np.int64]:
+        return self._cases[0, : self._count]
+
+    @property
+    def _peaks(self) -> NDArray[np.int64]:
+        return self._cases[1, : self._count]
+
+    def _largest(self) -> int:
+        return int(self._peaks.max())
+
+    def _candidates(self, size: int | None) -> list[int]:
+        """Each base by each margin, the bases with the least use of the size first."""
+        margin = 1 / self._count
+        return [
+            ceil(base * (factor + margin)) + PADDING
+            for base in self._bases(size)
+            for factor in MARGINS
+        ]
+
+    def _bases(self, size: int | None) -> tuple[float, float, float]:
+        """The largest peak; by the line; of the nearest. Without sizes all are the first."""
+        largest = self._largest()
+        if size is None or self._sums.unsized:
+            return largest, largest, largest
+        by_line: float = largest
+        if self._line is not None:
+            slope, above = self._line
+            by_line = max(slope * size + above, int(self._peaks.min()))
+        nearest = min(self._count, max(NEAREST_MIN, isqrt(4 * self._count)))
+        far = np.abs(self._sizes - size)
+        within = np.partition(far, nearest - 1)[nearest - 1]  # All at the last distance count.
+        return largest, by_line, int(self._peaks[far <= within].max())
+
+    def _fitted(self) -> tuple[float, float] | None:
+        """Slope and height of the least-squares line, raised above all cases."""
+        slope = None if self._sums.unsized else self._sums.slope(self._count)
+        if slope is None:
+            return None
+        return slope, float((self._peaks - slope * self._sizes).max())
+
+    def _keep(self, size: int, peak: int) -> None:
+        width = self._cases.shape[1]
+        if self._noted == width < KEPT:
+            wider = np.empty((2, min(KEPT, 2 * width)), np.int64)
+            wider[:, :width] = self._cases
+            self._cases = wider
+        column = self._noted % KEPT
+        if self._noted >= KEPT:
+            old_size, old_peak = self._cases[:, column].tolist()
+            self._sums.add(old_size, old_peak, -1)
+        self._cases[:, column] = size, peak
+        self._sums.add(size, peak, 1)
+        self._noted += 1
+
+
+class _Sums:
+    """Exact sums over the kept cases, which a least-squares line needs."""
+
+    def __init__(self) -> None:
+        self.unsized = self.size = self.peak = self.squares = self.products = 0
+
+    def add(self, size: int, peak: int, sign: int) -> None:
+        """Add a case, or take it out if the sign is -1."""
+        self.unsized += sign * (size == UNKNOWN)
+        self.size += sign * size
+        self.peak += sign * peak
+        self.squares += sign * size * size
+        self.products += sign * size * peak
+
+    def slope(self, count: int) -> float | None:
+        """The slope of the line; None if all sizes are equal."""
+        spread = count * self.squares - self.size * self.size
+        if spread == 0:
+            return None
+        return (count * self.products - self.size * self.peak) / spread
