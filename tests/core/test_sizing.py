@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
+from statistics import correlation
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.core.sizing import (
+    BEYOND,
     CASES_MIN,
     FAILURE_COST,
     KEPT,
+    LINEAR,
     MARGINS,
     PADDING,
     REPLAYED_FROM,
@@ -51,6 +54,16 @@ def test_a_line_goes_beyond_the_sizes_seen() -> None:
     estimate = seen.estimate(90 * GIB)
     assert estimate is not None
     assert 180 * GIB < estimate < 180 * 1.05 * GIB
+
+
+def test_a_line_is_continued_even_if_the_nearest_were_better() -> None:
+    """Where growing sizes wait, the nearest know nothing of them; twice the largest at most."""
+    steps = [(k * GIB, (10 + 20 * ((k - 1) // 20)) * GIB) for k in SHUFFLED]
+    seen = learned(*steps * 4)
+    small, larger, largest = (seen.estimate(size * GIB) or 0 for size in (10, 70, 1000))
+    assert 10 * GIB < small < 11 * GIB
+    assert 70 * GIB < larger < 90 * GIB
+    assert largest == 2 * 50 * GIB + PADDING
 
 
 def test_a_line_does_not_go_below_the_least_peak() -> None:
@@ -143,7 +156,7 @@ def assert_near(found: int | None, exact: list[int] | None) -> None:
 
 
 def by_definition(cases: list[Case], size: int | None) -> list[int] | None:
-    """The candidates of the least cost, several if floats cannot tell which is less."""
+    """What the rule says; several values if floats cannot tell which costs less."""
     if len(cases) < CASES_MIN:
         return None
     costs = [Fraction(0)] * 9
@@ -153,9 +166,29 @@ def by_definition(cases: list[Case], size: int | None) -> list[int] | None:
         for which, allocated in enumerate(candidates(earlier, its_size)):
             fits = peak <= allocated
             costs[which] += allocated - peak if fits else allocated + FAILURE_COST * mean
-    least = min(costs) * (1 + Fraction(1, 10**9)) + 1000
-    last = candidates(cases, size)
-    return [one for cost, one in zip(costs, last, strict=True) if cost <= least]
+    last = list(zip(costs, candidates(cases, size), strict=True))
+    chosen = cheapest(last)
+    if not is_beyond(cases, size):
+        return chosen
+    limit = BEYOND * max(peak for _, peak in cases) + PADDING
+    return [max(one, min(line, limit)) for one in chosen for line in cheapest(last[3:6])]
+
+
+def cheapest(candidates: list[tuple[Fraction, int]]) -> list[int]:
+    """Those of the least cost, several if floats cannot tell which is less."""
+    least = min(candidates)[0] * (1 + Fraction(1, 10**9)) + 1000
+    return [one for cost, one in candidates if cost <= least]
+
+
+def is_beyond(cases: list[Case], size: int | None) -> bool:
+    """Whether a line is continued: the size is larger than all, and the peaks correlate."""
+    sizes = [one for one, _ in cases if one is not None]
+    if size is None or len(sizes) < len(cases) or size <= max(sizes):
+        return False
+    peaks = [peak for _, peak in cases]
+    if len(set(sizes)) == 1 or len(set(peaks)) == 1:
+        return False
+    return correlation(sizes, peaks) > LINEAR
 
 
 def candidates(cases: list[Case], size: int | None) -> list[int]:

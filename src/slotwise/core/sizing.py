@@ -36,6 +36,12 @@ FAILURE_COST = 20
 NEAREST_MIN = 5
 """The nearest cases are at least this many, and 2 sqrt n of n."""
 
+LINEAR = 0.9
+"""A line is continued beyond the sizes seen if size and peak correlate by more than this."""
+
+BEYOND = 2
+"""It is continued up to this multiple of the largest peak."""
+
 RETRY_MARGIN = 1.1
 """The first retry gets this multiple of the largest peak, or more."""
 
@@ -102,8 +108,12 @@ class LearnedMemory:
         """Bytes that a task of this size should get. None with less than `CASES_MIN` cases."""
         if self._noted < CASES_MIN:
             return None
-        candidates = self._candidates(input_bytes)
-        return min(zip(self._costs, candidates, strict=True))[1]
+        candidates = list(zip(self._costs, self._candidates(input_bytes), strict=True))
+        chosen = min(candidates)[1]
+        if self._continues_line(input_bytes):
+            by_line = min(candidates[len(MARGINS) : 2 * len(MARGINS)])[1]
+            return max(chosen, min(by_line, BEYOND * self._largest() + PADDING))
+        return chosen
 
     def after_failure(self, allocated: int) -> int:
         """Bytes for the attempt after one that ran out of `allocated`. Limit it to a host."""
@@ -148,6 +158,12 @@ class LearnedMemory:
         within = np.partition(far, nearest - 1)[nearest - 1]  # All at the last distance count.
         return largest, by_line, int(self._peaks[far <= within].max())
 
+    def _continues_line(self, size: int | None) -> bool:
+        """Whether a size is larger than all seen, of which only the line knows something."""
+        if size is None or self._sums.unsized or size <= self._sizes.max():
+            return False
+        return self._sums.is_linear(self._count)
+
     def _fitted(self) -> tuple[float, float] | None:
         """Slope and height of the least-squares line, raised above all cases."""
         slope = None if self._sums.unsized else self._sums.slope(self._count)
@@ -174,19 +190,31 @@ class _Sums:
     """Exact sums over the kept cases, which a least-squares line needs."""
 
     def __init__(self) -> None:
-        self.unsized = self.size = self.peak = self.squares = self.products = 0
+        self.unsized = self.size = self.peak = 0
+        self.size_squares = self.peak_squares = self.products = 0
 
     def add(self, size: int, peak: int, sign: int) -> None:
         """Add a case, or take it out if the sign is -1."""
         self.unsized += sign * (size == UNKNOWN)
         self.size += sign * size
         self.peak += sign * peak
-        self.squares += sign * size * size
+        self.size_squares += sign * size * size
+        self.peak_squares += sign * peak * peak
         self.products += sign * size * peak
 
     def slope(self, count: int) -> float | None:
         """The slope of the line; None if all sizes are equal."""
-        spread = count * self.squares - self.size * self.size
-        if spread == 0:
-            return None
-        return (count * self.products - self.size * self.peak) / spread
+        spread = self._size_spread(count)
+        return self._joint_spread(count) / spread if spread else None
+
+    def is_linear(self, count: int) -> bool:
+        """Whether size and peak correlate by more than `LINEAR`."""
+        joint = self._joint_spread(count)
+        peak_spread = count * self.peak_squares - self.peak * self.peak
+        return joint > 0 and joint**2 > LINEAR**2 * (self._size_spread(count) * peak_spread)
+
+    def _size_spread(self, count: int) -> int:
+        return count * self.size_squares - self.size * self.size
+
+    def _joint_spread(self, count: int) -> int:
+        return count * self.products - self.size * self.peak
