@@ -208,7 +208,7 @@ def test_an_interrupted_run_keeps_its_maps(folder: Path, how: signal.Signals) ->
         finally:
             process.kill()
     (folder / "wait").unlink()
-    assert ("kept for --resume: the maps of words" in said) == (how != signal.SIGKILL)
+    assert ("kept for --resume: stages of words" in said) == (how != signal.SIGKILL)
     assert why(folder) == KEPT
     assert run(folder, repaired=True) == 0
     assert counts(folder) == ["x\t1", "y\t2", "z\t1"]

@@ -46,7 +46,7 @@ from slotwise.sources import (
     processors,
     read_source,
 )
-from slotwise.workload.workload import ProgramJob
+from slotwise.workload.workload import DataflowJob, ProgramJob
 
 if TYPE_CHECKING:  # Functions import what only they need, so that commands start faster.
     from slotwise.backends.attempt_logs import AttemptLogs
@@ -229,11 +229,12 @@ def _resumed(
     record = DoneRecord(place)
     known = record.read()
     found = verdicts(source, known, record.stages() if is_local else None) if resume else []
-    continued = {one.job: one.stage for one in found if one.stage is not None}
+    continued = {one.job: one.stages for one in found if one.stages is not None}
     kept = {one.job: one.kept for one in found}
     recorder = DoneRecorder(record, source, known, kept, continued)
     left = remaining(source, found, known) if resume else source
-    if not is_local or not any(isinstance(job, ProgramJob) for job in left.workload.jobs):
+    has_stages = any(isinstance(one, ProgramJob | DataflowJob) for one in left.workload.jobs)
+    if not is_local or not has_stages:
         return left, [recorder], None
     from slotwise.stages import Stages
 

@@ -2,7 +2,7 @@
 
 It is a file in `done` in the state directory (`run_folder.py`), with a line for each job that
 began, and one when it was completed, with what it was made from. Of an array of commands each
-done task has a line; of a MapReduce job, its maps when all are done.
+done task has a line; of programs and dataflows each stage of which all tasks are done.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ from slotwise.jobs.work_folder import remove_kept
 from slotwise.run_folder import state_folder, warn_of_state
 
 if TYPE_CHECKING:
-    from slotwise.jobs.mapreduce.kept import KeptMaps
+    from slotwise.jobs.kept import KeptStages
 
 MadeFrom = Mapping[str, str]
 """What a job was made from: the digest of its command, and the version of each file."""
@@ -39,15 +39,15 @@ class JobRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptStage:
-    """The maps of a job that did not complete, and what they were made from."""
+class KeptJob:
+    """The finished stages of a job that did not complete, and what they were made from."""
 
     made_from: MadeFrom
-    maps: KeptMaps
+    stages: KeptStages
 
     def to_plain(self, job: str) -> dict[str, Any]:
-        """The line of the stage in the record."""
-        return {"kept": job, "from": self.made_from, "maps": self.maps.plain()}
+        """The line of the stages in the record."""
+        return {"kept": job, "from": self.made_from, **self.stages.plain()}
 
 
 class DoneRecord:
@@ -80,9 +80,9 @@ class DoneRecord:
                     found[plain["job"]] = record
         return found
 
-    def stages(self) -> dict[str, KeptStage]:
-        """The maps of each job that did not complete. Damaged lines are left out."""
-        found: dict[str, KeptStage] = {}
+    def stages(self) -> dict[str, KeptJob]:
+        """The finished stages of jobs that did not complete. Damaged lines are left out."""
+        found: dict[str, KeptJob] = {}
         with suppress(OSError), self.path.open(encoding="utf-8") as lines:
             for line in lines:
                 with suppress(ValueError, TypeError, KeyError, AttributeError):
@@ -91,23 +91,29 @@ class DoneRecord:
                         if "made_from" in plain and "tasks" not in plain:  # It was completed.
                             found.pop(plain["job"], None)
                         continue
-                    from slotwise.jobs.mapreduce.kept import KeptMaps  # Slow to load.
+                    from slotwise.jobs.kept import KeptStages  # Slow to load.
 
-                    made = {str(key): str(one) for key, one in plain["from"].items()}
-                    found[str(plain["kept"])] = KeptStage(made, KeptMaps.of(plain["maps"]))
+                    job, stages = str(plain["kept"]), KeptStages.of(plain)
+                    if "from" in plain:
+                        made = {str(key): str(one) for key, one in plain["from"].items()}
+                        found[job] = KeptJob(made, stages)
+                    else:
+                        found[job] = replace(
+                            found[job], stages=found[job].stages.joined(stages)
+                        )
         return found
 
     def rewrite(
-        self, jobs: Mapping[str, JobRecord], stages: Mapping[str, KeptStage] | None = None
+        self, jobs: Mapping[str, JobRecord], kept: Mapping[str, KeptJob] | None = None
     ) -> None:
         """Replace the record by that of these jobs and stages; remove other stages."""
-        stages = stages or {}
-        stay = {stage.maps.folder for stage in stages.values()}
-        for stage in self.stages().values():
-            if stage.maps.folder not in stay:
-                remove_kept(stage.maps.folder)
+        kept = kept or {}
+        stay = {one.stages.folder for one in kept.values()}
+        for one in self.stages().values():
+            if one.stages.folder not in stay:
+                remove_kept(one.stages.folder)
         lines = [_line(record.to_plain(job)) for job, record in jobs.items()]
-        lines += [_line(stage.to_plain(job)) for job, stage in stages.items()]
+        lines += [_line(one.to_plain(job)) for job, one in kept.items()]
         partial = self.path.with_suffix(f".{os.getpid()}")
         try:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -117,14 +123,16 @@ class DoneRecord:
             warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
 
     def append(self, plain: Mapping[str, Any]) -> None:
-        """Add the line of a job or of a task. Raises OSError."""
+        """Add the line of a job, a task or a stage. Raises OSError."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(_line(plain))
 
-    def keep(self, job: str, stage: KeptStage) -> None:
-        """Add that the maps of a job are done. Raises OSError."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(_line(stage.to_plain(job)))
+    def keep(self, job: str, stages: KeptStages, made_from: MadeFrom | None) -> None:
+        """Add finished stages of a job: the first ones with what it is made from. OSError."""
+        if made_from is None:
+            self.append({"kept": job, **stages.plain()})
+        else:
+            self.append(KeptJob(made_from, stages).to_plain(job))
 
 
 def _line(plain: Mapping[str, Any]) -> str:

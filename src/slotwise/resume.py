@@ -2,8 +2,8 @@
 
 A job is up to date if nothing of this has changed, its output exists, and the jobs that it
 waits for are up to date and did not run after it. Of an array of commands without an output
-only the tasks run that are not done, under the same conditions; of a MapReduce job whose maps
-are done, only the reduces.
+only the tasks run that are not done, under the same conditions; of a program or a dataflow,
+only the stages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TasksDropped
 from slotwise.core.job import Job
-from slotwise.done_record import DoneRecord, JobRecord, KeptStage, MadeFrom
+from slotwise.done_record import DoneRecord, JobRecord, KeptJob, MadeFrom
 from slotwise.run_folder import warn_of_state
 from slotwise.sources import Source, overwriting
 from slotwise.workload.workload import (
@@ -72,14 +72,14 @@ class Verdict:
     """Whether a job must run, and why: the first of several reasons.
 
     kept   its tasks that are done and need not run again
-    stage  its maps that are done and need not run again
+    stages  its stages that are done and need not run again
     """
 
     job: str
     must_run: bool
     why: str
     kept: tuple[int, ...] = ()
-    stage: KeptStage | None = None
+    stages: KeptJob | None = None
 
 
 class DoneRecorder:
@@ -95,7 +95,7 @@ class DoneRecorder:
         source: Source,
         known: Mapping[str, JobRecord],
         kept: Mapping[str, Sequence[int]],
-        stages: Mapping[str, KeptStage],
+        stages: Mapping[str, KeptJob],
     ) -> None:
         """`known` is the record until now; tasks in `kept` and `stages` do not run again."""
         self._record, self._workload, self._known = record, source.workload, known
@@ -181,7 +181,7 @@ class DoneRecorder:
 def verdicts(
     source: Source,
     known: Mapping[str, JobRecord],
-    stages: Mapping[str, KeptStage] | None = None,
+    stages: Mapping[str, KeptJob] | None = None,
 ) -> list[Verdict]:
     """For each job, whether it must run, each after those that it waits for.
 
@@ -208,8 +208,8 @@ def verdicts(
                 kept = _kept(entry, finished, [found[name] for name in before])
                 why = f"{len(kept)} of {_count(entry)} tasks are done" if kept else "not done"
                 found[entry.id] = Verdict(entry.id, True, why, kept)
-        if found[entry.id].must_run and stages and (stage := stages.get(entry.id)):
-            found[entry.id] = _continued(entry, workload, stage, again)
+        if found[entry.id].must_run and stages and (kept_job := stages.get(entry.id)):
+            found[entry.id] = _continued(entry, workload, kept_job, again)
     return list(found.values())
 
 
@@ -227,19 +227,23 @@ def _kept(
 
 
 def _continued(
-    entry: Job | Described, workload: Workload, stage: KeptStage, again: Sequence[str]
+    entry: Job | Described, workload: Workload, kept: KeptJob, again: Sequence[str]
 ) -> Verdict:
-    """The verdict of a job with a kept stage, which may not be usable."""
+    """The verdict of a job with kept stages, which may not be usable."""
     now = made_from(entry, workload, ())
     why = f"{again[0]} runs" if again else ""
-    if not why and stage.made_from.get("slotwise") != __version__:
+    if not why and kept.made_from.get("slotwise") != __version__:
         why = "another version of slotwise made it"
-    before = {name: one for name, one in stage.made_from.items() if name != "slotwise"}
-    if why := why or _change(now, before, workload) or stage.maps.damage():
-        return Verdict(entry.id, True, f"map runs again: {why}")
-    count = len(stage.maps.maps)
-    tasks = f"{count} task{'s' * (count != 1)}"
-    return Verdict(entry.id, True, f"resumes after map ({tasks} kept)", (), stage)
+    before = {name: one for name, one in kept.made_from.items() if name != "slotwise"}
+    now = versions(name.partition(" ")[::2] for name in before if " " in name) | now
+    many, names = len(kept.stages.stages) > 1, ", ".join(kept.stages.stages)
+    if len(names) > MAX_SHOWN:
+        names = f"{names[:MAX_SHOWN]}..."
+    if why := why or _change(now, before, workload) or kept.stages.damage():
+        return Verdict(entry.id, True, f"{names} run{'s' * (not many)} again: {why}")
+    tasks = f"{kept.stages.tasks} task{'s' * (kept.stages.tasks != 1)}"
+    after = f"resumes after {'stages ' * many}{names} ({tasks} kept)"
+    return Verdict(entry.id, True, after, (), kept)
 
 
 def remaining(
@@ -273,10 +277,16 @@ def made_from(
     found = {"job": _digest(_stated(entry))}
     if isinstance(entry, Job):
         return found
-    for what, path in _files(entry, workload):
-        if not any(_is_in(path, folder) for folder in written):
-            found[f"{what} {path}"] = _version(path)
-    return found
+    return found | versions(
+        (what, path)
+        for what, path in _files(entry, workload)
+        if not any(_is_in(path, folder) for folder in written)
+    )
+
+
+def versions(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The versions of files, each given with its kind; empty for those that do not exist."""
+    return {f"{what} {path}": _version(path) for what, path in files}
 
 
 def _why(

@@ -391,7 +391,8 @@ def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
         if phase.continues is not None:
             try:
                 before = job.by_name[phase.continues]
-                cluster.check_continues(before.kind, phase.kind, (before.slots, phase.slots))
+                slots, needs = (before.slots, phase.slots), (before.needs, phase.needs)
+                cluster.check_continues(before.kind, phase.kind, slots, needs)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 

@@ -1,8 +1,9 @@
-"""Stages: the output of the maps of jobs that did not complete, which `--resume` reads.
+"""Stages: the finished stages of jobs that did not complete, which `--resume` reads.
 
-The output stays in the work folder of its job. The record of the workload file has a line for
-each job, written when its last map is done. The work folder is kept until the job is completed,
-the file is run without `--resume`, or the folder of the run is removed.
+Their output stays in the work folder of the job, parts of the output of the job beside that.
+The record of the workload file has a line for each stage, written when its last task is done.
+All is kept until the job is completed, the file is run without `--resume`, or the folder of
+the run is removed.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
-from slotwise.done_record import DoneRecord, KeptStage, MadeFrom
+from slotwise.done_record import DoneRecord, KeptJob, MadeFrom
 from slotwise.jobs.execution import Execution
-from slotwise.jobs.mapreduce.kept import KeptMaps
-from slotwise.jobs.mapreduce.planning import MapReduceExecution
-from slotwise.jobs.work_folder import HeldError
-from slotwise.resume import made_from
+from slotwise.jobs.kept import KeptStages
+from slotwise.jobs.staged import StagedExecution
+from slotwise.jobs.work_folder import HeldError, remove_kept
+from slotwise.resume import CODE, INPUT, made_from, versions
 from slotwise.run_folder import RunFolder, warn_of_state
-from slotwise.workload.workload import ProgramJob, Workload
+from slotwise.workload.workload import DataflowJob, ProgramJob, Workload
 
 
 class Stages:
-    """Continues jobs after maps that are kept, and keeps those that are done in this run."""
+    """Continues jobs after stages that are kept, and keeps those that are done in this run."""
 
     def __init__(
-        self, record: DoneRecord, workload: Workload, kept: Mapping[str, KeptStage]
+        self, record: DoneRecord, workload: Workload, kept: Mapping[str, KeptJob]
     ) -> None:
         """`kept` are the stages that are used, by job."""
         self._record, self._workload, self._kept = record, workload, kept
         self._run: RunFolder | None = None
-        self._continued: list[MapReduceExecution] = []
+        self._continued: list[StagedExecution] = []
 
     def begin(self, run: Path) -> None:
         """Keep stages as long as the folder of this run."""
@@ -42,19 +43,20 @@ class Stages:
                 self._own(execution)
 
     def __call__(self, entry: Any, execution: Execution) -> Execution:
-        """Return the execution to run: without maps that are kept, or one that keeps them."""
-        if not isinstance(execution, MapReduceExecution) or not is_kept(entry):
+        """Return the execution to run: without stages that are kept. It keeps its own."""
+        if not isinstance(execution, StagedExecution) or not is_kept(entry):
             return execution
-        stage = self._kept.get(entry.id)
-        if stage is not None:
+        kept = self._kept.get(entry.id)
+        if kept is not None:
             try:
-                found = execution.after_maps(stage.maps)
+                execution = execution.after_stages(kept.stages)
             except (OSError, HeldError) as error:
-                warn_of_state(f"job {entry.id!r} runs its maps again: {error}")
+                warn_of_state(f"job {entry.id!r} runs its finished stages again: {error}")
+                remove_kept(kept.stages.folder)
+                kept = None
             else:
-                self._continued.append(found)
-                return found
-        execution.keep_maps(self._keeping(entry, execution))
+                self._continued.append(execution)
+        execution.keep_stages(self._keeping(entry, execution, kept))
         return execution
 
     def close(self) -> None:
@@ -63,36 +65,49 @@ class Stages:
             execution.close(succeeded=False)
 
     def _keeping(
-        self, entry: ProgramJob, execution: MapReduceExecution
-    ) -> Callable[[KeptMaps], bool]:
-        before = stage_made_from(entry, self._workload)
+        self, entry: ProgramJob | DataflowJob, execution: StagedExecution, kept: KeptJob | None
+    ) -> Callable[[KeptStages], bool]:
+        def made() -> MadeFrom:
+            return stages_made_from(entry, self._workload, execution)
 
-        def keep(maps: KeptMaps) -> bool:
-            # A file may have changed while a map read it.
-            if stage_made_from(entry, self._workload) != before:
+        before, has_line = made() if kept is None else kept.made_from, kept is not None
+
+        def keep(stages: KeptStages) -> bool:
+            nonlocal has_line
+            if made() != before:  # A file may have changed while a task read it.
                 return False
             try:
-                if not self._own(execution):
+                if not has_line and not self._own(execution):
                     return False
-                self._record.keep(entry.id, KeptStage(before, maps.measured()))
+                line = None if has_line else before
+                self._record.keep(entry.id, stages.measured(), line)
             except OSError as error:
-                warn_of_state(f"the maps of job {entry.id!r} are not kept: {error.strerror}")
+                why = f"a stage of job {entry.id!r} is not kept: {error.strerror}"
+                warn_of_state(why)
                 return False
+            has_line = True
             return True
 
         return keep
 
-    def _own(self, execution: MapReduceExecution) -> bool:
+    def _own(self, execution: StagedExecution) -> bool:
         if self._run is not None:
             execution.keep_while(self._run.keeps(execution.work_dir))
         return self._run is not None
 
 
 def is_kept(entry: Any) -> bool:
-    """Whether stages of a job can be kept: it is a program that is given by its name."""
-    return isinstance(entry, ProgramJob) and isinstance(entry.program, str)
+    """Whether stages of a job can be kept: its program or dataflow is given by its name."""
+    if isinstance(entry, ProgramJob):
+        return isinstance(entry.program, str)
+    return isinstance(entry, DataflowJob) and isinstance(entry.flow, str | Mapping)
 
 
-def stage_made_from(entry: ProgramJob, workload: Workload) -> MadeFrom:
-    """What the maps of a job are made from, also files that other jobs have written."""
-    return {"slotwise": __version__, **made_from(entry, workload, ())}
+def stages_made_from(
+    entry: ProgramJob | DataflowJob, workload: Workload, execution: StagedExecution
+) -> MadeFrom:
+    """What the stages of a job are made from, also files that other jobs have written."""
+    read = [(CODE, path) for path in execution.code_files]
+    read += [(INPUT, path) for path in execution.input_files]
+    described = made_from(entry, workload, ())
+    return {"slotwise": __version__, **versions(read), **described}

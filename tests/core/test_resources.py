@@ -36,5 +36,5 @@ def test_an_amount_of_zero_is_none() -> None:
 def test_a_host_has_its_slots() -> None:
     """The slots of each kind are resources."""
     host = Host("h", {"map": 4, "reduce": 1})
-    assert host.resources.times(Resources({"map": 2, "reduce": 1})) == 1
-    assert not host.resources.holds(Resources({"copy": 1}))
+    assert host.amounts.times(Resources({"map": 2, "reduce": 1})) == 1
+    assert not host.amounts.holds(Resources({"copy": 1}))

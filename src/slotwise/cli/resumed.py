@@ -60,10 +60,10 @@ class Resumed:
     def _show_kept(self) -> None:
         kept = self._record.stages()
         if kept:
-            size = sum(sum(stage.maps.sizes) for stage in kept.values())
-            folders = ", ".join(sorted({printable(s.maps.folder) for s in kept.values()}))
+            size = sum(one.stages.bytes for one in kept.values())
+            folders = ", ".join(sorted({printable(s.stages.folder) for s in kept.values()}))
             show_message(
-                f"slotwise: kept for --resume: the maps of {', '.join(map(printable, kept))}"
+                f"slotwise: kept for --resume: stages of {', '.join(map(printable, kept))}"
                 f" ({size / 1e6:.1f} MB in {folders}); a run without --resume removes them"
             )
 

@@ -21,7 +21,12 @@ from slotwise.core.errors import (
     is_whole,
     shown,
 )
-from slotwise.core.resources import Resources
+from slotwise.core.resources import (
+    NOTHING,
+    Resources,
+    check_devices,
+    resources_of,
+)
 from slotwise.core.units import Percent
 
 ANY_KIND = "task"
@@ -46,6 +51,8 @@ class Host:
     """A machine with slots of one or more kinds. A task of work w takes w / speed seconds.
 
     addresses  other names and addresses of the machine, by which file systems name it
+    resources  what it has beside slots, by name: `memory` in bytes or as a size, whole `gpu`,
+               and numbers of others
     """
 
     name: str
@@ -53,6 +60,7 @@ class Host:
     rack: str = "rack"
     speed: Positive = 1.0
     addresses: tuple[str, ...] = ()
+    resources: Mapping[str, Any] = NOTHING
 
     def __post_init__(self) -> None:
         check_name("the name of a host", self.name)
@@ -73,11 +81,25 @@ class Host:
                 raise InputError(
                     f"host {self.name!r}: {shown(count)} slots of kind {kind!r}; use >= 0"
                 )
+        self._check_resources()
+
+    def _check_resources(self) -> None:
+        what = f"host {self.name!r}: resources"
+        more = resources_of(what, self.resources)
+        check_devices(what, more, is_host=True)
+        for name in more:
+            if name in self.slots:
+                raise InputError(f"{what} has {name!r}, which is a kind of slot; rename one")
+        object.__setattr__(self, "resources", more)
 
     @cached_property
-    def resources(self) -> Resources:
-        """All that tasks can request of it: its slots of each kind."""
-        return Resources(self.slots)
+    def amounts(self) -> Resources:
+        """All that tasks can request of it: its slots of each kind, and its resources."""
+        return (
+            Resources({**self.slots, **self.resources})
+            if self.resources
+            else Resources(self.slots)
+        )
 
 
 @dataclass(frozen=True)
@@ -200,52 +222,105 @@ class Cluster:
         )
         return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
 
-    def check_slots(self, kind: str, slots: int) -> None:
+    @cached_property
+    def totals(self) -> Resources:
+        """The amounts of all resources, slots included, over all hosts."""
+        total: dict[str, int] = {}
+        for host in self.hosts:
+            for name, amount in host.amounts.pairs:
+                total[name] = total.get(name, 0) + amount
+        return Resources(total)
+
+    def check_task(self, kind: str, slots: int, needs: Resources = NOTHING) -> None:
         """InputError if no host has this number of slots for phases of this kind.
 
-        One slot is present, or will be when a host of the kind joins.
+        Nor `needs`, what each task requests beside slots. One slot is present, or will be when
+        a host of the kind joins.
         """
         slot_kind = self.slot_kind(kind)
-        if slots == 1 or not self.hosts:
+        for name in needs.keys() & self.capacity.keys():
+            raise InputError(
+                f"each task requests {name!r} as a resource, but it is a kind of slot; state it"
+                " with the key `kind`"
+            )
+        if (slots == 1 and not needs) or not self.hosts:
             return
-        request = Resources({slot_kind: slots})
-        if not any(host.resources.holds(request) for host in self.hosts):
-            host = max(self.hosts, key=lambda host: host.resources.get(slot_kind, 0))
-            largest = host.resources.get(slot_kind, 0)
+        request = Resources({slot_kind: slots, **needs})
+        if any(host.amounts.holds(request) for host in self.hosts):
+            return
+        self._refuse(request, needs)
+        if slots > max(host.amounts.get(slot_kind, 0) for host in self.hosts):
+            host = max(self.hosts, key=lambda host: host.amounts.get(slot_kind, 0))
+            largest = host.amounts.get(slot_kind, 0)
             raise InputError(
                 f"each task occupies {slots} slots of one host, but the largest host,"
                 f" {host.name!r}, has {largest} of kind {slot_kind!r}; give `slots` at most"
                 f" {largest}, or add a larger host"
             )
+        raise InputError(
+            f"each task requests {request}, and no host has all of it; request less, or add a"
+            " larger host"
+        )
 
-    def check_gang(self, kind: str, tasks: int, slots: int) -> None:
+    def _refuse(self, request: Resources, needs: Resources) -> None:
+        """InputError for a resource of which no host has as much as is requested."""
+        for name, text in needs.texts().items():
+            host = max(self.hosts, key=lambda host: host.amounts.get(name, 0))
+            largest = Resources({name: host.amounts.get(name, 0)})
+            if largest.holds(Resources({name: request[name]})):
+                continue
+            if not largest:
+                raise InputError(
+                    f"each task requests {name} {text}, but no host has {name}; state it under"
+                    " `resources` of a host, or leave it out"
+                )
+            raise InputError(
+                f"each task requests {name} {text}, but the host with the most, {host.name!r},"
+                f" has {largest.texts()[name]}; request less, or add a larger host"
+            )
+
+    def check_gang(self, kind: str, tasks: int, slots: int, needs: Resources = NOTHING) -> None:
         """InputError if the hosts together cannot hold these tasks at once.
 
-        Each task occupies `slots` slots of one host. No check without hosts: some may come.
+        Each task occupies `slots` slots of one host, and requests `needs`. No check without
+        hosts: some may come.
         """
         slot_kind = self.slot_kind(kind)
-        request = Resources({slot_kind: slots})
-        fit = sum(host.resources.times(request) for host in self.hosts)
+        request = Resources({slot_kind: slots, **needs})
+        fit = sum(host.amounts.times(request) for host in self.hosts)
         if fit < tasks and self.hosts:
             raise InputError(
-                f"a gang starts its {tasks} tasks of {slots} {_slots(slots)} together, but"
+                f"a gang starts its {tasks} tasks of {slots} {_slots(slots)}"
+                f"{f' and {needs}' if needs else ''} together, but"
                 f" the {self.capacity[slot_kind]} slots of kind {slot_kind!r} on"
                 f" {len(self.hosts)} {'host' if len(self.hosts) == 1 else 'hosts'} hold {fit}"
                 f" of them at once; give the gang at most {fit}, or add slots"
             )
 
-    def check_continues(self, before: str, after: str, slots: tuple[int, int] = (1, 1)) -> None:
+    def check_continues(
+        self,
+        before: str,
+        after: str,
+        slots: tuple[int, int] = (1, 1),
+        needs: tuple[Resources, Resources] = (NOTHING, NOTHING),
+    ) -> None:
         """InputError for a host that can run tasks of kind `before` but not those of `after`.
 
         Tasks of kind `after` continue those of kind `before` on the same host; `slots` are the
-        slots that each task occupies before and after.
+        slots that each task occupies before and after, and `needs` what it requests beside.
         """
         one, other = self.slot_kind(before), self.slot_kind(after)
-        request, next_request = Resources({one: slots[0]}), Resources({other: slots[1]})
+        request = Resources({one: slots[0], **needs[0]})
+        next_request = Resources({other: slots[1], **needs[1]})
         for host in self.hosts:
-            if not host.resources.holds(request) or host.resources.holds(next_request):
+            if not host.amounts.holds(request) or host.amounts.holds(next_request):
                 continue
-            if has := host.resources.get(other, 0):
+            if host.amounts.get(other, 0) >= slots[1]:
+                raise InputError(
+                    f"a task that continues one on host {host.name!r} requests {needs[1]}, and"
+                    " the host has less; request less, or give it more"
+                )
+            if has := host.amounts.get(other, 0):
                 raise InputError(
                     f"host {host.name!r} has {has} slots of kind {other!r}, and a task of kind"
                     f" {after!r} that continues one there occupies {slots[1]}; give it more, or"

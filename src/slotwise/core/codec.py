@@ -62,10 +62,16 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool, Preemption
+from slotwise.core.resources import NOTHING, Resources
 
 Plain = dict[str, Any]
 
-OMITTED = {TaskFailed: ("lacks_input", "final"), OutputLost: ("reason",)}
+OMITTED = {
+    TaskFailed: ("lacks_input", "final"),
+    OutputLost: ("reason",),
+    Launch: ("devices",),
+    Defer: ("host",),
+}
 """Keys that are left out if they are false or empty, as they usually are."""
 
 RETRIES = ("attempts", "retry_delay", "time_limit")
@@ -135,7 +141,8 @@ def to_json(entry: Event | Decision) -> str:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
         host = f'"host":{_string(entry.host)},"locality":{int(entry.locality)}'
-        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}}}'
+        devices = f',"devices":{list(entry.devices)}' if entry.devices else ""
+        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}{devices}}}'
     if type(entry) is JobArrived and type(entry.at) is type(entry.job.arrival) is float:
         arrived, rest = entry.job, _LIKE_OTHERS.text(entry.job)
         named = f'"id":{_string(arrived.id)},"arrival":{arrived.arrival!r}'
@@ -181,8 +188,8 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         values = {key: value for key, value in plain.items() if key != "is"}
         if "phase" in values:
             values["phase"] = PhaseId(*values["phase"])
-        if "tasks" in values:
-            values["tasks"] = tuple(values["tasks"])
+        for key in values.keys() & {"tasks", "devices"}:
+            values[key] = tuple(values[key])
         if "locality" in values:
             values["locality"] = Locality(values["locality"])
         return cls(**values)
@@ -319,6 +326,7 @@ def _encode_phase(phase: Phase) -> Plain:
         **({} if phase.slots == 1 else {"slots": phase.slots}),
         **({"gang": True} if phase.gang else {}),
         **({"gated": True} if phase.gated else {}),
+        **_encode_resources(phase.resources),
     }
 
 
@@ -339,7 +347,13 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slots=plain.get("slots", 1),
         gang=plain.get("gang", False),
         gated=plain.get("gated", False),
+        resources=plain.get("resources", NOTHING),
     )
+
+
+def _encode_resources(resources: Mapping[str, Any]) -> Plain:
+    assert isinstance(resources, Resources)
+    return {"resources": resources.stated()} if resources else {}
 
 
 def encode_cluster(cluster: Cluster) -> list[Plain]:
@@ -349,7 +363,8 @@ def encode_cluster(cluster: Cluster) -> list[Plain]:
 
 def _encode_host(host: Host) -> Plain:
     slots = dict(host.slots)
-    return {"name": host.name, "rack": host.rack, "slots": slots, "speed": host.speed}
+    known = {"name": host.name, "rack": host.rack, "slots": slots, "speed": host.speed}
+    return known | _encode_resources(host.resources)
 
 
 def decode_cluster(

@@ -73,13 +73,17 @@ class Enqueue:
 
 @fast_frozen
 class Launch:
-    """Run this attempt of a task on this host, in as many slots as its phase states."""
+    """Run this attempt of a task on this host, in as many slots as its phase states.
+
+    `devices` are the numbers of the host's GPUs that the task gets, or shares.
+    """
 
     phase: PhaseId
     task: int
     attempt: int
     host: str
     locality: Locality
+    devices: tuple[int, ...] = ()
 
 
 @fast_frozen
@@ -87,14 +91,18 @@ class Defer:
     """This phase waits for other free slots than those that it was offered.
 
     They were far from its input (delay scheduling), too few on each host for one of its tasks,
-    or too few for its gang. It has been waiting since `since` and is considered again at
-    `until`. A wait for locality stands still while slots are offered to other phases only; the
-    `since` of the next `Defer` is later by this time. A launch ends the wait.
+    or too few for its gang, or the hosts lack resources that its tasks request. It has been
+    waiting since `since` and is considered again at `until`. A wait for locality stands still
+    while slots are offered to other phases only; the `since` of the next `Defer` is later by
+    this time. A launch ends the wait.
+
+    `host` is kept until then for a phase whose tasks request resources beside slots.
     """
 
     phase: PhaseId
     since: float
     until: float
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

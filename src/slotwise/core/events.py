@@ -352,17 +352,18 @@ class ChangingHosts:
         """InputError if the hosts after the last change cannot hold a task or a gang of these.
 
         Each phase comes with its job and the kind of slots that it uses. Only phases that take
-        several slots at once are checked.
+        more than one slot at once are checked.
         """
         staying = self.cluster
         for name in self._drained:
             staying = staying.without(name)
         for job, phase, kind in phases:
-            if phase.unit > 1:
+            if phase.unit > 1 or phase.needs:
+                request = phase.slots, phase.needs
                 try:
-                    staying.check_slots(kind, phase.slots)
+                    staying.check_task(kind, *request)
                     if phase.gang:
-                        staying.check_gang(kind, phase.tasks.count, phase.slots)
+                        staying.check_gang(kind, phase.tasks.count, *request)
                 except InputError as error:
                     raise InputError(
                         f"job {job.id!r}, phase {phase.name!r} may wait forever after the last"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from slotwise.core.costs import Floats
 from slotwise.core.decisions import Enqueue, Launch
 from slotwise.core.job import PhaseId
 from slotwise.core.resources import Resources
+from slotwise.core.spare import Spare
 
 
 class FreeSlots:
@@ -114,6 +116,7 @@ class Hosts:
     cluster       the hosts that are present
     capacity      slots of each kind on the hosts where tasks can begin
     free          the free slots of each kind
+    spare         what is free of other resources
     unresponsive  the unresponsive hosts
     leaving       the hosts that leave when no attempt runs there
     lost          the hosts where nothing can begin: all of these
@@ -123,6 +126,7 @@ class Hosts:
         self.cluster = cluster
         self.capacity = dict(cluster.capacity)
         self.free = {kind: FreeSlots(cluster, kind) for kind in cluster.capacity}
+        self.spare = Spare(cluster.hosts)
         self.lost: set[str] = set()
         self.unresponsive: set[str] = set()
         self.leaving: set[str] = set()
@@ -152,6 +156,7 @@ class Hosts:
             self.capacity[kind] = 0
             self.free[kind] = FreeSlots(Cluster(kinds=frozenset({kind})), kind)
         self._count(host.name, 1)
+        self.spare.add(host)
         for kind, free in self.free.items():
             free.add(host.name, host.slots.get(kind, 0))
         return new
@@ -168,15 +173,17 @@ class Hosts:
             if host not in self.lost:
                 self.capacity[kind] += more
 
-    def take(self, host: str, request: Resources) -> None:
-        """Take what a task requests of a host, where it is free."""
-        for kind, amount in request.pairs:
-            self.free[kind].take(host, amount)
+    def take(self, launch: Launch, kind: str, slots: int, needs: Resources) -> None:
+        """Take the slots that a task occupies, and what it needs beside, where it is free."""
+        self.free[kind].take(launch.host, slots)
+        if needs:
+            self.spare.take(launch.host, needs, launch.devices)
 
-    def give_back(self, host: str, request: Resources) -> None:
+    def give_back(self, launch: Launch, kind: str, slots: int, needs: Resources) -> None:
         """Return what a task had of a host."""
-        for kind, amount in request.pairs:
-            self.free[kind].give_back(host, amount)
+        self.free[kind].give_back(launch.host, slots)
+        if needs:
+            self.spare.give_back(launch.host, needs, launch.devices)
 
     def leave(self, host: str) -> None:
         """From now on nothing begins on a host, and it leaves when no attempt runs there."""
@@ -192,11 +199,12 @@ class Hosts:
         """Remove a host that is to leave if no attempt runs there; whether it has left now."""
         if host not in self.leaving:
             return False
-        has = self.cluster.by_name[host].resources
+        has = self.cluster.by_name[host].slots
         if any(free.set_aside(host) != has.get(k, 0) for k, free in self.free.items()):
             return False
         for free in self.free.values():
             free.forget(host)
+        self.spare.forget(host)
         for names in (self.lost, self.unresponsive, self.leaving):
             names.discard(host)
         self.cluster = self.cluster.without(host)
@@ -210,7 +218,7 @@ class Hosts:
                 free.lose(host)
 
     def _count(self, host: str, sign: int) -> None:
-        for kind, count in self.cluster.by_name[host].resources.items():
+        for kind, count in self.cluster.by_name[host].slots.items():
             self.capacity[kind] += sign * count
 
     def check(self, kind: str, held: int) -> None:
@@ -223,6 +231,28 @@ class Hosts:
         assert self.lost <= self.cluster.by_name.keys()
         usable = [h for h in self.cluster.hosts if h.name not in self.lost]
         assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in usable)
+
+    def check_spare(self, phases: Iterable[Holder]) -> None:
+        """Assert that what these phases hold beside slots is what is not free. For tests."""
+        held: dict[str, list[Resources]] = {}
+        for phase in phases:
+            for launch, *_ in phase.launches.values() if phase.needs else ():
+                held.setdefault(launch.host, []).append(phase.needs)
+        self.spare.check(self.cluster.by_name, held)
+
+
+class Holder(Protocol):
+    """A phase as the hosts see it."""
+
+    @property
+    def needs(self) -> Resources:
+        """What each of its tasks holds beside slots."""
+        ...
+
+    @property
+    def launches(self) -> Mapping[int, tuple[Launch, float, float]]:
+        """Its running attempts by task."""
+        ...
 
 
 # Measured and expected times of finished tasks, from which host speeds are estimated.

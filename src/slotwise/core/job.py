@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Count, Host, Slots
 from slotwise.core.errors import (
@@ -29,6 +29,7 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
+from slotwise.core.resources import NOTHING, Resources, check_devices, resources_of
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -157,6 +158,9 @@ class Phase:
                 the phase is done when all tasks are done or dropped
     gang        all tasks start together, on one host or on several, or none does. If an attempt
                 of one fails, is lost or is killed, all of them are done again
+    resources   what each task requests of its host beside slots, by name: `memory` in bytes or
+                as a size ("4 GiB"), `gpu` whole or a part of one, and numbers of others. It
+                holds all of it from its start to its end
     """
 
     name: str
@@ -172,6 +176,7 @@ class Phase:
     slots: Slots = 1
     gang: bool = False
     gated: bool = False
+    resources: Mapping[str, Any] = NOTHING
 
     def __post_init__(self) -> None:
         check_name("the name of a phase", self.name, inf)  # It may be those of many nodes.
@@ -219,6 +224,11 @@ class Phase:
             )
         if self.gang:
             self._check_gang()
+        if self.resources is not NOTHING:
+            what = f"phase {self.name!r}: resources"
+            needs = resources_of(what, self.resources)
+            check_devices(what, needs)
+            object.__setattr__(self, "resources", needs)
         others = self.grows, self.gang, self.after, self.continues, self.tasks.blocks
         if self.gated and any(others):
             raise InputError(
@@ -238,6 +248,12 @@ class Phase:
                 f" slots each, and slots_max is {self.slots_max}; give it at least {self.unit},"
                 " or leave it out"
             )
+
+    @property
+    def needs(self) -> Resources:
+        """Its `resources`, as amounts."""
+        assert isinstance(self.resources, Resources)
+        return self.resources
 
     @property
     def unit(self) -> int:

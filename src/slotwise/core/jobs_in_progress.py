@@ -29,7 +29,8 @@ class Jobs:
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
-    wide       those of them that take several slots at once; `has_wide`: whether there are any
+    wide       those of them that take several slots at once, and those that wait for other
+               resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
     """
@@ -43,7 +44,7 @@ class Jobs:
         self.phases: dict[PhaseId, PhaseState] = {}
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
-        self.has_wide = False
+        self._wide_ready = 0
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self._doomed = doomed
@@ -65,6 +66,21 @@ class Jobs:
 
     def __contains__(self, name: str) -> bool:
         return name in self._phases_of
+
+    @property
+    def has_wide(self) -> bool:
+        """Whether some ready phase is wide."""
+        return self._wide_ready > 0
+
+    def begin_wait(self, phase: PhaseState) -> None:
+        """A ready phase waits from now on for resources that it was not offered."""
+        if phase.is_ready and phase.is_wide:
+            self.wide[phase.slot_kind][phase.id] = phase
+
+    def end_wait(self, phase: PhaseState) -> None:
+        """A phase, after a launch, does not wait for resources."""
+        if phase.unit == 1:
+            self.wide[phase.slot_kind].pop(phase.id, None)
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""
@@ -237,9 +253,9 @@ class Jobs:
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
             insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
-        if phase.is_wide:
+            self._wide_ready += phase.is_wide
+        if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
-            self.has_wide = True
         if phase.job_share is not None and not phase.is_ready:
             phase.job_share.ready += 1
         phase.is_ready = True
@@ -249,8 +265,8 @@ class Jobs:
         if self.ready[phase.slot_kind].pop(phase.id, None):
             in_order = self._in_order[phase.slot_kind]
             del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
-        if self.wide[phase.slot_kind].pop(phase.id, None):
-            self.has_wide = any(self.wide.values())
+            self._wide_ready -= phase.is_wide
+        self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1
         phase.is_ready = False

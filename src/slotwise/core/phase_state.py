@@ -80,11 +80,12 @@ class PhaseState(ShareNode):
     phase are blocked until they are released. Failed tasks may be `delayed`: they are not
     pending until a `Retry`, which follows at the instant that is noted for each.
 
-    Each task takes its `request` of one host. `running`, `slots_on_lost_hosts`, `demand` and
-    `max_share` count slots, `width` of them for each task. A phase `is_wide` if free slots
-    alone do not decide whether it can launch: a task takes several, or it is a gang. A gang
-    launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`) from
-    the end of an attempt without a result until none of its tasks runs. It counts against the
+    Each task takes its `request` of one host; `needs` is the part of it beside slots.
+    `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
+    each task. A phase `is_wide` if one free slot does not decide whether it can launch: a task
+    takes several or has needs, or it is a gang. A gang launches all of its tasks, or none while
+    one runs (`unit`). It is broken (`is_broken`) from the end of an attempt without a result
+    until none of its tasks runs. It counts against the
     share of a `pool`; `limits` are the shares above it that have a max share. Its `job_share`
     has all phases of its job that count against the same share, if there are several; while
     this is the node in which it gets slots, it is its `group`, too.
@@ -94,6 +95,7 @@ class PhaseState(ShareNode):
     deferred_since  when its wait began (last `Defer`); None without one. For a wait that stood
                     still it is later by that time; None while it stands still
     deferred_until  when it is considered again at the latest; None until it is offered slots
+    kept_host       the host that is kept for it while it waits (last `Defer`)
     waited          the seconds of a wait that stands still, as a wait for locality does while
                     slots are offered to other phases only; 0 without one
     has_passed      whether it skipped all slots that were free when this turn of the loop
@@ -112,6 +114,7 @@ class PhaseState(ShareNode):
         *("deferred_until", "delayed", "done", "dropped", "early", "failures", "followers"),
         *("group", "has_homes", "has_passed", "homes", "id", "is_broken", "is_gang"),
         *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
+        *("kept_host", "needs"),
         *("lacks_input", "launches", "level", "limits", "max_share", "pending", "phase"),
         *("pool", "request", "shares", "slot_kind", "stopping", "successors", "waited"),
         *("waits_for", "width", "work"),
@@ -139,8 +142,9 @@ class PhaseState(ShareNode):
         self.is_gang = phase.is_gang
         self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
-        self.request = Resources({self.slot_kind: phase.slots})
-        self.is_wide = phase.unit > 1
+        self.needs: Resources = phase.needs
+        self.request = Resources({self.slot_kind: phase.slots, **self.needs})
+        self.is_wide = phase.unit > 1 or bool(self.needs)
         self.max_share = phase.slots_most
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
@@ -202,6 +206,7 @@ class PhaseState(ShareNode):
         """It waits for no other slots, and has not waited."""
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
+        self.kept_host: str | None = None
         self.waited = 0.0
 
     def pause(self, now: float) -> None:
@@ -319,7 +324,7 @@ class PhaseState(ShareNode):
         """
         if self.failures is None or self.is_pinned or self.is_wide:
             return ()
-        able = (host for host in self._cluster.hosts if host.resources.holds(self.request))
+        able = (host for host in self._cluster.hosts if host.amounts.holds(self.request))
         return self.failures.suspects(host.name for host in able if host.name not in lost)
 
     def pending_tasks(self) -> Sequence[int]:

@@ -445,15 +445,16 @@ class PoolTree(Mapping[str, Pool]):
 def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host] = ()) -> None:
     """InputError, with job and phase, if a task or a gang takes more slots than it can get.
 
-    Only phases that take several slots at once are checked: there is a slot for all others.
-    A gang may also use hosts that come `later`.
+    Only phases that take more than one slot at once are checked: there is a slot for all
+    others. A gang may also use hosts that come `later`.
     """
     for phase in job.phases:
-        if phase.unit > 1:
+        if phase.unit > 1 or phase.needs:
+            request = phase.slots, phase.needs
             try:
-                cluster.check_slots(phase.kind, phase.slots)
+                cluster.check_task(phase.kind, *request)
                 if phase.gang:
-                    _with(cluster, later).check_gang(phase.kind, phase.tasks.count, phase.slots)
+                    _with(cluster, later).check_gang(phase.kind, phase.tasks.count, *request)
                 if job.pool in pools:
                     _check_share(job, phase, pools)
             except InputError as error:

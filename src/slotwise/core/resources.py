@@ -1,13 +1,30 @@
 """Amounts of resources: what a host has, and what a task of a phase requests.
 
-The names of resources are the kinds of slots. Whether a request fits, and how often, is decided
-here alone, so that another resource, such as memory, is one more name.
-docs/decisions/0041-resources.md lists the files that it would touch.
+The names of resources are the kinds of slots, `memory`, `gpu`, and names that users choose.
+Slots are whole, memory is in bytes, and all others are in thousandths, so that all amounts are
+whole numbers and sums are exact. Whether a request fits, and how often, is decided here alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from slotwise.core.errors import InputError, check_name, is_number, is_whole, shown
+from slotwise.core.units import converted, size, size_text
+
+MEMORY = "memory"
+"""The resource whose amounts are bytes."""
+
+GPU = "gpu"
+"""The resource of devices: a task gets whole ones, or a part of one."""
+
+UNIT = 1000
+"""The amount of one of any other resource but slots: amounts are in thousandths."""
+
+MAX_AMOUNT = 10**15
+"""The largest amount of a resource; a larger one is taken for a typing error."""
 
 
 class Resources(Mapping[str, int]):
@@ -16,11 +33,12 @@ class Resources(Mapping[str, int]):
     pairs  the names and amounts, for code that runs at each launch
     """
 
-    __slots__ = ("_amounts", "pairs")
+    __slots__ = ("_amounts", "_hash", "pairs")
 
     def __init__(self, amounts: Mapping[str, int]) -> None:
         self._amounts = {name: amount for name, amount in amounts.items() if amount}
         self.pairs = tuple(self._amounts.items())
+        self._hash = hash(frozenset(self.pairs))
 
     def __getitem__(self, name: str) -> int:
         return self._amounts[name]
@@ -31,8 +49,19 @@ class Resources(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._amounts)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Resources):
+            return self._amounts == other._amounts
+        return isinstance(other, Mapping) and self._amounts == dict(other)
+
     def __repr__(self) -> str:
         return f"Resources({self._amounts})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Resources, (self._amounts,)  # The hash of strings differs between processes.
 
     def holds(self, request: Resources) -> bool:
         """Whether a request fits into these amounts. O(names in the request)."""
@@ -42,4 +71,79 @@ class Resources(Mapping[str, int]):
     def times(self, request: Resources) -> int:
         """How many of these requests, not empty, fit at once. O(names in the request)."""
         amounts = self._amounts
-        return min(amounts.get(name, 0) // amount for name, amount in request.pairs)
+        return min(_times(name, amounts.get(name, 0), amount) for name, amount in request.pairs)
+
+    def stated(self) -> dict[str, int | float]:
+        """The amounts as users state them and as logs have them: bytes, and numbers."""
+        return {name: _number(name, amount) for name, amount in sorted(self.pairs)}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {text}" for name, text in self.texts().items())
+
+    def texts(self) -> dict[str, str]:
+        """The amounts as text: sizes, and numbers."""
+        return {
+            name: size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
+            for name, amount in sorted(self.pairs)
+        }
+
+
+NOTHING = Resources({})
+"""No resources."""
+
+
+def resources_of(what: str, stated: Any) -> Resources:
+    """The amounts that a user states, beside slots: `{"memory": "4 GiB", "gpu": 0.5}`.
+
+    Memory is a whole number of bytes or a size; others are numbers of at most three decimals.
+    InputError, which begins with `what`, for anything else.
+    """
+    if isinstance(stated, Resources):
+        return stated
+    if not isinstance(stated, Mapping):
+        raise InputError(
+            f"{what} is {shown(stated)}; give amounts by name, such as"
+            " {'memory': '4 GiB', 'gpu': 1}"
+        )
+    return Resources({name: _amount(what, name, value) for name, value in stated.items()})
+
+
+def check_devices(what: str, resources: Resources, is_host: bool = False) -> None:
+    """InputError for a part of a device on a host, and for a request of one and a half."""
+    gpus = resources.get(GPU, 0)
+    if gpus % UNIT and (is_host or gpus > UNIT):
+        some = "a whole number" if is_host else "a whole number, or a part of one below 1"
+        raise InputError(f"{what}: gpu is {gpus / UNIT:g}; give {some}")
+
+
+def _amount(what: str, name: Any, value: Any) -> int:
+    check_name(f"{what}: the name of a resource", name)
+    if name == "slots":
+        raise InputError(f"{what} has slots; state these with the key slots beside it")
+    what = f"{what}: {name}"
+    if name == MEMORY:
+        value = converted(what, value, size)
+        if not is_whole(value) or not 0 <= value <= MAX_AMOUNT:
+            raise InputError(
+                f"{what} is {shown(value)}; give bytes as a whole number >= 0, or a size such"
+                " as '4 GiB'"
+            )
+        return int(value)
+    if not is_number(value) or not isfinite(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
+        raise InputError(f"{what} is {shown(value)}; give a number >= 0")
+    amount: int = round(value * UNIT)
+    if abs(amount - value * UNIT) > 1e-6 * max(1.0, amount):
+        raise InputError(f"{what} is {shown(value)}; give at most three decimals")
+    return amount
+
+
+def _times(name: str, has: int, amount: int) -> int:
+    if name == GPU and amount < UNIT:  # Each part is of one device.
+        return (has // UNIT) * (UNIT // amount)
+    return has // amount
+
+
+def _number(name: str, amount: int) -> int | float:
+    if name == MEMORY:
+        return amount
+    return amount // UNIT if amount % UNIT == 0 else amount / UNIT

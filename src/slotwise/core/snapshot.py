@@ -20,6 +20,7 @@ from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.shares import SharesByKind
+from slotwise.core.spare import Spare
 from slotwise.core.turns import LaunchOrder, turns_of
 from slotwise.core.unbegun import Unbegun, UnbegunColumns
 
@@ -110,7 +111,7 @@ class Snapshot:
         return [*self.ready(slot_kind), *waiting_again]
 
     def wide(self, slot_kind: str) -> Collection[PhaseState]:
-        """Those of them that take several slots at once, in order of becoming ready."""
+        """Those of them that take several slots at once, or wait for other resources."""
         return self._jobs.wide[slot_kind].values()
 
     def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
@@ -129,6 +130,11 @@ class Snapshot:
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind for all, and the number of these slots."""
         return self._hosts.free[slot_kind].by_host
+
+    @property
+    def spare(self) -> Spare:
+        """What is free on each host of the resources beside slots, for reading only."""
+        return self._hosts.spare
 
     def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolState, int]]:
         """The other free slots of each host: those reserved for pools that took them back."""
@@ -170,7 +176,7 @@ class Snapshot:
 
     @property
     def has_wide(self) -> bool:
-        """Whether a ready phase takes several slots at once: its tasks are wide, or a gang."""
+        """Whether a ready phase is wide: one free slot does not decide whether it launches."""
         return self._jobs.has_wide
 
     @property

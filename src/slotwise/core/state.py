@@ -489,7 +489,7 @@ class State(Snapshot):
         offers = self._offers.get(kind)
         reserved, host = shares.reserved, launch.host
         was_reserved = host in reserved.by_host and reserved.release_for(phase, host)
-        self._hosts.take(host, phase.request)
+        self._hosts.take(launch, kind, width, phase.needs)
         if offers is not None:
             # Phases before it were not offered slots that were reserved for a pool.
             before = () if was_reserved else phases_below(shares.whole)
@@ -497,6 +497,8 @@ class State(Snapshot):
         if offers is not None and not free.by_host:
             offers.take_last(now)
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
+        if phase.needs and phase.deferred_since is None:
+            self._jobs.end_wait(phase)
         if launch.attempt > 1:
             heappush(self._spared, phase.spared_until(launch.task))
         if self.queues.by_host:
@@ -507,7 +509,9 @@ class State(Snapshot):
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
-        phase.waited = 0.0
+        phase.waited, phase.kept_host = 0.0, decision.host
+        if phase.needs:
+            self._jobs.begin_wait(phase)
         if phase.slot_kind not in self._offers:
             self._offers[phase.slot_kind] = LocalityWaitTimer()
         self._offers[phase.slot_kind].defer(phase)
@@ -611,6 +615,7 @@ class State(Snapshot):
             self._jobs.check(kind, self.pools)
             self._of_kind[kind].check(phases)
         self._shares.check_reclaimed(self._phases.values(), self._hosts.lost)
+        self._hosts.check_spare(self._phases.values())
         for offers in self._offers.values():
             offers.check()
 
@@ -677,7 +682,7 @@ class State(Snapshot):
         return tasks
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._hosts.give_back(launch.host, phase.request)
+        self._hosts.give_back(launch, phase.slot_kind, phase.width, phase.needs)
         if phase.stopping:
             shares = self._of_kind[phase.slot_kind]
             taker = shares.ended(phase, launch.task)

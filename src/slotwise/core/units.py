@@ -86,6 +86,14 @@ def size(text: str) -> int:
     return int(count)
 
 
+def size_text(count: int) -> str:
+    """A number of bytes as a size of three digits: 4 GiB, 1.5 GiB, 512 KiB, 100 bytes."""
+    if count < 1024:
+        return f"{count} bytes"
+    power = min(4, (count.bit_length() - 1) // 10)
+    return f"{count / 1024**power:.3g} {'KMGT'[power - 1]}iB"
+
+
 # Parts of the slots of a cluster.
 
 PART = "expected a whole number of slots, or a part of the cluster such as 50%, at most 100%"

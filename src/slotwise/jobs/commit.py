@@ -140,12 +140,20 @@ class OutputDirectory:
     The directory is locked against other jobs from `open` to `commit` or `abort`.
     """
 
-    def __init__(self, layout: Layout, overwrite: bool, job: str, parts: Iterable[str]) -> None:
-        """`parts` are the names of all parts."""
+    def __init__(
+        self,
+        layout: Layout,
+        overwrite: bool,
+        job: str,
+        parts: Iterable[str],
+        kept: Iterable[str] = (),
+    ) -> None:
+        """`parts` are the names of all parts, `kept` those of files that are staged already."""
         self._layout = layout
         self._overwrite = overwrite
         self._job = job
         self._parts = frozenset(parts)
+        self._kept = frozenset(kept)
         self._fs, self._path = _find(layout.output)
         self._lock: FileLock | None = None
         self._made: list[str] = []
@@ -166,10 +174,12 @@ class OutputDirectory:
             self._take_lock()
             self._earlier = self._earlier_files()
             self._refuse_foreign()
-            for name in _names(self._fs, self._inner(self._layout.temporary)):
+            own = self._layout.staging.rpartition("/")[2]
+            for name in _names(self._fs, self._inner(self._layout.temporary)) - {own}:
                 if NAME.fullmatch(name):
                     self._remove(f"{self._layout.temporary}/{name}")
-            self._fs.makedirs(self._inner(self._layout.staging))
+            self._clear_staging()
+            self._fs.makedirs(self._inner(self._layout.staging), exist_ok=True)
         except OSError as error:
             self._close()
             if not isinstance(self._fs, LocalFileSystem):
@@ -181,6 +191,14 @@ class OutputDirectory:
         except BaseException:
             self._close()
             raise
+
+    def staged_path(self, staged: str) -> str:
+        """Return the path of a staged file on this machine; empty if it is in a store."""
+        return self._inner(staged) if isinstance(self._fs, LocalFileSystem) else ""
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Leave the staged files with these names when the job is aborted."""
+        self._kept = frozenset(names)
 
     @as_os_errors()
     def discard(self, staged: str) -> None:
@@ -213,7 +231,7 @@ class OutputDirectory:
         success = f"{self._layout.staging}/{SUCCESS}"
         self._write(success, staged)
         self._place(success, SUCCESS)
-        self._made = []
+        self._made, self._kept = [], frozenset()
         self._remove_placing()
         self._close()
 
@@ -274,7 +292,7 @@ class OutputDirectory:
     def _close(self) -> None:
         """Remove staged files, release the lock, and remove directories left empty."""
         with suppress(OSError), as_os_errors():  # The next job removes what remains.
-            self._remove(self._layout.staging)
+            self._clear_staging()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -307,6 +325,14 @@ class OutputDirectory:
     def _inner(self, path: str) -> str:
         inner: str = self._fs._strip_protocol(path)
         return inner
+
+    def _clear_staging(self) -> None:
+        """Remove staged files, except those that are kept."""
+        if not self._kept:
+            self._remove(self._layout.staging)
+            return
+        for name in _names(self._fs, self._inner(self._layout.staging)) - self._kept:
+            self._remove(f"{self._layout.staging}/{name}")
 
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):

@@ -33,6 +33,12 @@ LOCK = "lock"
 KEPT = "kept"
 """A file in a folder that outlives its job: the path of a file; while it exists, both stay."""
 
+STAGED = "staged"
+"""A link in such a folder: to the folder of the same name with parts of the output."""
+
+OF_KEPT = (LOCK, KEPT, STAGED)
+"""What such a folder has besides output."""
+
 
 OF_FOLDER = frozenset(
     {
@@ -171,12 +177,22 @@ class WorkFolder:
                 return
             self.path.mkdir(mode=0o700, exist_ok=True)
 
-    def adopt(self, job: str) -> None:
-        """Lock a folder that was left, or whose owner was killed. Raises OSError, HeldError."""
-        self._lock = FileLock(self.path / LOCK, owner_of(job), create=False)
+    def adopt(self, job: str, names: Collection[str]) -> None:
+        """Lock a folder that was left, or whose owner was killed. Raises OSError, HeldError.
 
-    def keep_while(self, path: str | Path) -> None:
-        """Let the folder outlive its job while a file exists. Raises OSError."""
+        Only the contents with these names are kept.
+        """
+        self._lock = FileLock(self.path / LOCK, owner_of(job), create=False)
+        _clear(self.path, {*names, *OF_KEPT})
+
+    def keep_while(self, path: str | Path, staged: str = "") -> None:
+        """Let the folder outlive its job while a file exists. Raises OSError.
+
+        `staged` is a folder of the same name elsewhere, which is removed with it.
+        """
+        if staged:
+            with suppress(FileExistsError):
+                (self.path / STAGED).symlink_to(staged)
         partial = self.path / f"{KEPT}-partial"
         partial.write_text(str(path), "utf-8", "surrogateescape")
         os.replace(partial, self.path / KEPT)
@@ -184,7 +200,7 @@ class WorkFolder:
     def leave(self, names: Collection[str]) -> None:
         """Unlock the folder, if it is locked, and keep only the contents with these names."""
         if self._lock is not None:
-            _clear(self.path, {*names, LOCK, KEPT})
+            _clear(self.path, {*names, *OF_KEPT})
             self._lock.leave()
             self._lock = None
 
@@ -246,8 +262,19 @@ def _remove_left(folder: Path, tries: int) -> None:
         folder.rmdir()  # Only if it is empty.
     with suppress(OSError, HeldError):
         with FileLock(folder / LOCK, create=False, tries=tries):
+            _remove_staged(folder)
             _clear(folder)
         folder.rmdir()
+
+
+def _remove_staged(folder: Path) -> None:
+    """Remove the parts of the output of a job, and the folders around them if empty."""
+    with suppress(OSError):
+        staged = (folder / STAGED).readlink()
+        if staged.name == folder.name:
+            shutil.rmtree(staged, ignore_errors=True)
+            staged.parent.rmdir()
+            staged.parent.parent.rmdir()
 
 
 def _clear(folder: Path, names: Collection[str] = (LOCK,)) -> None:

@@ -39,6 +39,7 @@ from slotwise.policy.assignment.assigner import (
     give_up,
     retry,
     stop_broken,
+    with_devices,
 )
 from slotwise.policy.assignment.delay import Delay
 from slotwise.policy.assignment.preemption import preempt, serve_reserved
@@ -108,7 +109,8 @@ class Scheduler:
             return [self._reallocate(allocator, snapshot)]
         if snapshot.is_settled:
             return ()
-        return serve_reserved(snapshot) or self.assigner.assign(snapshot) or preempt(snapshot)
+        begun = serve_reserved(snapshot) or self.assigner.assign(snapshot)
+        return with_devices(snapshot, begun) if begun else preempt(snapshot)
 
     def _reallocate(self, allocator: Allocator, snapshot: Snapshot) -> Reallocate:
         """The allocation of all phases."""

@@ -28,6 +28,7 @@ from slotwise.core.files import other_kind
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, Preemption
+from slotwise.core.resources import NOTHING, resources_of
 from slotwise.core.units import Percent
 from slotwise.workload.dates import Clock
 from slotwise.workload.schema import (
@@ -331,14 +332,14 @@ def _cluster(entry: ClusterEntry | None) -> Cluster | None:
     if entry is None:
         return None
     if entry.hosts is None:
-        plain = Cluster.of_slots(entry.slots or 0)
-        return replace(plain, heartbeat=entry.heartbeat, grace=entry.grace)
+        host = Host("cluster", {ANY_KIND: entry.slots or 0}, resources=entry.resources)
+        return Cluster((host,), entry.heartbeat, entry.grace)
     return Cluster(tuple(map(_host, entry.hosts)), entry.heartbeat, entry.grace)
 
 
 def _host(entry: HostEntry) -> Host:
     slots = {ANY_KIND: entry.slots} if isinstance(entry.slots, int) else entry.slots
-    return Host(entry.name, slots, entry.rack, entry.speed)
+    return Host(entry.name, slots, entry.rack, entry.speed, resources=entry.resources)
 
 
 def _changes(entry: ClusterEntry, cluster: Cluster, lines: Lines) -> list[HostChange]:
@@ -470,7 +471,8 @@ def _part_of(entry: WorkEntry, properties: dict[str, Any]) -> Part:
 def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phase:
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
-        cluster.check_slots(entry.kind, entry.slots)
+        needs = resources_of("resources", entry.resources)
+        cluster.check_task(entry.kind, entry.slots, needs)
     slots_min: Any = entry.slots_min
     slots_max: Any = entry.slots_max
     if cluster is not None:
@@ -492,6 +494,7 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
         continues=entry.continues,
         slots=entry.slots,
         gang=entry.gang,
+        resources=entry.resources or NOTHING,
     )
 
 

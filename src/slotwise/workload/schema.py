@@ -42,6 +42,7 @@ from slotwise.core.job import (
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, pools_by_name
+from slotwise.core.resources import resources_of
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 from slotwise.core.units import Percent, duration, size
 from slotwise.workload.dates import Clock, instant
@@ -102,6 +103,16 @@ Due = Annotated[Seconds, BeforeValidator(_due)]
 Size = Annotated[int, Field(ge=1), _with(size)]
 Bandwidth = Annotated[Positive, _with(lambda text: size(text.removesuffix("/s")))]
 SharePart = Annotated[str, AfterValidator(Percent.of)]
+
+
+def _amounts(value: dict[str, Any]) -> dict[str, Any]:
+    """Amounts that `resources_of` accepts; ValueError, which begins with their name."""
+    for name, amount in value.items():
+        try:
+            resources_of("", {name: amount})
+        except InputError as error:
+            raise ValueError(str(error).removeprefix(": ")) from None
+    return value
 
 
 class Entry(BaseModel):
@@ -195,6 +206,11 @@ VERSION = 1
 """The version of the file format."""
 
 
+Amount = Annotated[int | float, Field(ge=0)] | str
+Amounts = Annotated[dict[Name, Amount], AfterValidator(_amounts)]
+"""Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
+
+
 class HostEntry(Entry):
     """A host. `slots` is a number of plain slots, or a mapping from kind to number."""
 
@@ -202,6 +218,7 @@ class HostEntry(Entry):
     rack: Name = "rack"
     slots: Slots | dict[Name, Count]
     speed: Positive = 1.0
+    resources: Amounts = Field(default_factory=dict)
 
 
 class ChangeEntry(Entry):
@@ -223,6 +240,7 @@ class ClusterEntry(Entry):
     """Either a number of slots that serve every kind, or hosts."""
 
     slots: Slots | None = None
+    resources: Amounts = Field(default_factory=dict)
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
     heartbeat: Duration = 0.0
     grace: Duration = GRACE_SECONDS
@@ -232,6 +250,8 @@ class ClusterEntry(Entry):
     def _one_form(self) -> Self:
         if (self.slots is None) == (self.hosts is None):
             raise ValueError("expected either slots or hosts")
+        if self.hosts is not None and self.resources:
+            raise ValueError("resources beside hosts; state the resources of each host")
         return self
 
 
@@ -356,6 +376,7 @@ class PhaseEntry(Entry):
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
     gang: bool = False
+    resources: Amounts = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -396,6 +417,7 @@ class WorkEntry(Entry):
     memory_bytes: Size | None = None
     overwrite: bool | None = None
     slots: Slots | None = None
+    resources: Amounts | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
     no_retry: (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from slotwise.core.cluster import ANY_KIND, Cluster
 from slotwise.core.errors import InputError
@@ -15,7 +16,7 @@ from slotwise.jobs.commit import check_output, place_of
 from slotwise.jobs.dataflow.graph import Dataflow
 from slotwise.jobs.dataflow.group import GroupRunner
 from slotwise.jobs.dataflow.loading import flow_of, load_flow
-from slotwise.jobs.dataflow.nodes import NodeCopy
+from slotwise.jobs.dataflow.nodes import NodeCopy, SplitSource
 from slotwise.jobs.dataflow.place import DataflowLayout, Rendezvous
 from slotwise.jobs.dataflow.stages import (
     DataflowStage,
@@ -25,9 +26,11 @@ from slotwise.jobs.dataflow.stages import (
     derive,
     sources_read,
 )
+from slotwise.jobs.dataflow.stated import Stated, stated
 from slotwise.jobs.execution import SuccessfulAttempts
 from slotwise.jobs.formats.planned import blocks
-from slotwise.jobs.staged import StagedExecution, winners
+from slotwise.jobs.kept import KeptStages
+from slotwise.jobs.staged import StagedExecution, job_without, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -150,7 +153,15 @@ SECRET_BYTES = 32
 class DataflowExecution(StagedExecution):
     """A phase for each stage of the graph, with a task for each group."""
 
-    def __init__(self, job: Job, runner: GroupRunner, *, overwrite: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        runner: GroupRunner,
+        *,
+        overwrite: bool,
+        kept: KeptStages | None = None,
+    ) -> None:
+        self._runner, self._overwrite = runner, overwrite
         self._staged = runner.staged
         self._files = runner.layout
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -163,7 +174,54 @@ class DataflowExecution(StagedExecution):
         self._winners: dict[str, SuccessfulAttempts] = {}
         # For each gang that has begun, its last attempt, and the folder for addresses.
         self._gangs: dict[str, tuple[int, Rendezvous]] = {}
-        super().__init__(job, runner, runner.layout, overwrite=overwrite)
+        super().__init__(job, runner, runner.layout, overwrite=overwrite, kept=kept)
+
+    @cached_property
+    def _stated(self) -> Stated:
+        return stated(self._staged)
+
+    @property
+    def code_files(self) -> Collection[str]:
+        """The files of the functions of nodes, of keys and in parameters."""
+        return self._stated.code_files
+
+    @property
+    def input_files(self) -> Collection[str]:
+        """The files of all sources, also of those in an app."""
+        sources = (node.source for node in self._staged.graph.nodes.values())
+        return {
+            piece.path
+            for source in sources
+            if isinstance(source, SplitSource)
+            for split in source.splits
+            for piece in split
+        }
+
+    @property
+    def plan(self) -> str:
+        """A digest of the groups, the channels, the parameters and the input of the nodes."""
+        return self._stated.digest
+
+    def continued(self, kept: KeptStages) -> Self:
+        """Return the job without these stages of an earlier run, for its work folder."""
+        runner = replace(self._runner, layout=replace(self._files, work_dir=kept.folder))
+        job = job_without(self.job, kept.stages)
+        return type(self)(job, runner, overwrite=self._overwrite, kept=kept)
+
+    def files(self, phase: str, task: int, attempt: int) -> Iterable[Path] | None:
+        """Return the files of channels that a group writes.
+
+        A stage without such files or parts of the output has other effects; it is done again.
+        """
+        if phase not in self._intermediate and not self.parts(phase, task):
+            return None
+        folder = self._files.attempt_dir(phase, task, attempt)
+        return [
+            self._files.channel_file(folder, channel, copy.copy)
+            for copy in self._staged.by_name[phase].groups[task]
+            for channel in self._staged.graph.outputs(copy.node)
+            if channel.kind == "file"
+        ]
 
     @property
     def program(self) -> str:
@@ -179,7 +237,7 @@ class DataflowExecution(StagedExecution):
         """
         found: dict[str, Sizes] = {}
         estimated = bytes_of_copies(self._staged.graph)
-        for stage in self._staged.stages:
+        for stage in map(self._staged.by_name.__getitem__, self.job.by_name):
             sizes = tuple(sum(map(self._input_bytes, group)) for group in stage.groups)
             if not all(sizes):
                 sizes = tuple(int(max(map(estimated.__getitem__, g))) for g in stage.groups)

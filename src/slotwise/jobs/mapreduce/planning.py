@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, check_range
@@ -16,8 +16,8 @@ from slotwise.jobs.execution import TaskResult
 from slotwise.jobs.formats.outputs import SUFFIXES, check_output_format
 from slotwise.jobs.formats.planned import SPLIT_BYTES, InputHosts, PlannedInput, blocks, held_by
 from slotwise.jobs.formats.splits import Split, SplitPiece, bytes_on_hosts
+from slotwise.jobs.kept import KeptStages
 from slotwise.jobs.loading import AnyProgram, known_as, load
-from slotwise.jobs.mapreduce.kept import KeptMap, KeptMaps
 from slotwise.jobs.mapreduce.program import (
     COPY_PHASE,
     BatchMapReduce,
@@ -33,7 +33,7 @@ from slotwise.jobs.shuffle.sources import (
     InPlace,
     PairSource,
 )
-from slotwise.jobs.staged import Done, StagedExecution, winners
+from slotwise.jobs.staged import StagedExecution, job_without, winners
 from slotwise.jobs.work_folder import temporary_folder, work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -199,14 +199,12 @@ class MapReduceExecution(StagedExecution):
         sizes: Mapping[str, Sizes],
         *,
         overwrite: bool,
-        kept: KeptMaps | None = None,
+        kept: KeptStages | None = None,
     ) -> None:
         """`kept` are the maps of an earlier run; the job has no phases for them then."""
         self._program = known_as(runner.program)
         self._sizes = {name: sizes[name] for name in sizes if name in job.by_name}
         self._overwrite = overwrite
-        self._keep: Callable[[KeptMaps], bool] | None = None
-        self._kept = kept
         self._files = runner.layout
         self._splits = splits
         self._sample = tuple(sample)
@@ -217,69 +215,29 @@ class MapReduceExecution(StagedExecution):
         self._in_place: InPlace | None = None
         self._finished_maps: FinishedMaps | None = None
         self._runner = runner
-        super().__init__(job, runner, runner.layout, overwrite=overwrite)
-        if kept is not None:
-            self._done["map"] = {
-                task: Done(one.attempt, TaskResult(one.records, one.bytes))
-                for task, one in enumerate(kept.maps)
-            }
+        super().__init__(job, runner, runner.layout, overwrite=overwrite, kept=kept)
 
-    def keep_maps(self, keep: Callable[[KeptMaps], bool]) -> None:
-        """Keep the output of the maps once all are done, unless the job succeeds.
+    @property
+    def plan(self) -> str:
+        """The number of reduces, for which maps partition their output."""
+        return f"{self._runner.reducers} reduces"
 
-        `keep` gets it then, and returns whether a later run can find it.
-        """
-        self._keep = keep
-
-    def keep_while(self, path: str | Path) -> None:
-        """Let the work folder outlive the job while a file exists. Raises OSError."""
-        self._work_folder.keep_while(path)
-
-    def after_maps(self, kept: KeptMaps) -> MapReduceExecution:
-        """Return the job without the maps, whose output an earlier run has kept.
-
-        Its work folder is locked. Raises HeldError, and OSError also if the tasks differ.
-        """
-        if len(kept.maps) != len(self._splits) or kept.reducers != self._runner.reducers:
-            raise OSError("it has other tasks now")
+    def continued(self, kept: KeptStages) -> Self:
+        """Return the job without maps, and without the sample, which only they read."""
         layout = replace(self._files, work_dir=kept.folder)
-        phases = tuple(
-            replace(phase, after=after, slow_start=1.0, copy=0.0)
-            if not (after := phase.after - {"sample", "map"}) and phase.after
-            else phase
-            for phase in self.job.phases
-            if phase.name not in ("sample", "map")
-        )
-        job, runner = replace(self.job, phases=phases), replace(self._runner, layout=layout)
-        found = MapReduceExecution(
-            *(job, runner, self._splits, (), self._sizes),
+        return type(self)(
+            job_without(self.job, {*kept.stages, "sample"}),
+            replace(self._runner, layout=layout),
+            self._splits,
+            (),
+            self._sizes,
             overwrite=self._overwrite,
             kept=kept,
         )
-        found._work_folder.adopt(job.id)
-        return found
 
-    @property
-    def work_dir(self) -> str:
-        """The folder of its intermediate files."""
-        return self._files.work_dir
-
-    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Store the result of an attempt; note when all maps are done."""
-        super().finished(phase, task, attempt, result)
-        done = self._done.get("map", {})
-        is_whole = phase == "map" and len(done) == len(self._splits)
-        if is_whole and self._keep is not None and self._runner.reducers:
-            maps = (
-                KeptMap(done[n].attempt, done[n].result.records, done[n].result.bytes)
-                for n in range(len(done))
-            )
-            kept = KeptMaps(self._files.work_dir, self._runner.reducers, tuple(maps))
-            self._kept = kept if self._keep(kept) else None
-
-    def kept_names(self) -> Collection[str]:
-        """Return the names of the folders of the maps."""
-        return () if self._kept is None else self._kept.names()
+    def files(self, phase: str, task: int, attempt: int) -> Iterable[Path] | None:
+        """Return the output of a map. Copies are made again."""
+        return [self._files.map_file(task, attempt)] if phase == "map" else None
 
     @property
     def program(self) -> str:
@@ -340,7 +298,7 @@ class MapReduceExecution(StagedExecution):
         """Withdraw maps that were announced."""
         if phase == "map" and self._finished_maps is not None:
             self._finished_maps.withdraw(tasks)
-        self._in_place = self._kept = None
+        self._in_place = None
 
     def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
         """Return the copy task of a reduce that is done."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt, Retry
 from slotwise.core.phase_state import PhaseState
+from slotwise.core.resources import GPU
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
 
@@ -40,6 +41,8 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
             for phase in order:
                 if phase.may_launch:
                     offered = waits.offered(slot_kind, phase) if waits else free
+                    if not offered and waits:
+                        waits.note(phase)
                     if phase.failures is not None:
                         offered = _without(phase.avoided(snapshot.lost), offered)
                     if not offered:
@@ -107,6 +110,28 @@ class Greedy:
             if launch is not None:  # None if its tasks must run on other hosts.
                 return (launch,)
         return waits.defer() if waits else ()
+
+
+# Devices: which of the GPUs of its host a task gets.
+
+
+def with_devices(snapshot: Snapshot, decisions: Sequence[Decision]) -> Sequence[Decision]:
+    """The decisions, with the devices of the tasks that request some."""
+    if not snapshot.has_wide:
+        return decisions
+    found = list(decisions)
+    for place, one in enumerate(decisions):
+        if isinstance(one, Launch) and GPU in (needs := snapshot.phase(one.phase).needs):
+            earlier = [d for launch in found[:place] for d in _devices(launch, one.host)]
+            chosen = snapshot.spare.choose(one.host, needs, earlier)
+            found[place] = replace(one, devices=chosen)
+    return found
+
+
+def _devices(decision: Decision, host: str) -> Sequence[int]:
+    if isinstance(decision, Launch) and decision.host == host:
+        return decision.devices
+    return ()
 
 
 # Broken gangs: their running tasks are stopped, since all of them are done again together.

@@ -99,7 +99,9 @@ class Delay:
                 launch := remote(phase, snapshot, hosts, farthest)
             ):
                 return [*decisions, launch]
-            if is_due and not phase.is_wide and not phase.is_pinned:
+            if phase.is_wide and waits is not None:
+                waits.note(phase)
+            elif is_due and not phase.is_wide and not phase.is_pinned:
                 if resumes(phase):
                     resumed.append(phase)
                 else:

@@ -166,7 +166,7 @@ class _Taker:
         reclaimed = {
             host.name: all_reclaimed[host.name]
             for host in snapshot.cluster.hosts
-            if host.name not in snapshot.lost and host.resources.holds(phase.request)
+            if host.name not in snapshot.lost and host.amounts.holds(phase.request)
         }
         if places(phase, reclaimed.values()) >= phase.pending:
             return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
@@ -181,7 +181,7 @@ class _Taker:
         reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
-            if host.name not in snapshot.lost and host.resources.holds(phase.request):
+            if host.name not in snapshot.lost and host.amounts.holds(phase.request):
                 lacks[host.name] = width - reclaimed[host.name]
                 if lacks[host.name] <= 0:  # A task of the pool will run there.
                     missing -= max(0, width - taken[host.name])

@@ -1,11 +1,11 @@
-"""Phases that take several slots at once: how others are served beside them.
+"""Phases for which one free slot is not enough: how others are served beside them.
 
-A phase of wide tasks needs several slots of one host, a gang slots for all of its tasks. While
-each phase takes one slot at a time, nothing of this applies. Such a phase waits while it holds
-less than its allocation and not enough slots are free for a task, or for the gang. Its wait
-begins with a `Defer`. When the wait is due, the phase has the first right to the slots that it
-can use, and it keeps the free slots of some hosts: no other phase launches there. So the free
-slots of these hosts only become more until there are enough.
+A phase of wide tasks needs several slots of one host, a gang slots for all of its tasks, and
+tasks may need memory or devices. While each phase takes one slot at a time, nothing of this
+applies. Such a phase waits while it holds less than its allocation and no host has what a task,
+or the gang, requests. Its wait begins with a `Defer`. When the wait is due, the phase has the
+first right to the slots that it can use, and it keeps some hosts: no other phase launches
+there. So what is free on these hosts only becomes more until there is enough.
 
 docs/algorithms/wide-tasks.md and docs/algorithms/gangs.md have the rules, their reasons, and
 the proofs that each wait ends.
@@ -15,12 +15,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
+from typing import NamedTuple
 
+from slotwise.core.cluster import MAX_SLOTS
 from slotwise.core.decisions import Defer, Launch, Locality
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState
+from slotwise.core.resources import GPU, NOTHING, Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
 
@@ -29,7 +33,7 @@ LOOK_SECONDS = 1.0
 
 
 class WideTaskReservations:
-    """The waits of phases of wide tasks and gangs at one instant, and the slots that they keep.
+    """The waits of wide phases at one instant, and the hosts that they keep.
 
     due  the phases whose waits are due: first those with the most overdue pools, so that a pool
          takes slots before others within the same one, then by the instant from which they have
@@ -51,23 +55,50 @@ class WideTaskReservations:
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
         found = [
-            (-phase.overdue, due, phase.order, phase)
+            (-phase.overdue, self._due(phase), phase.order, phase)
             for phase in self._wide
-            if phase.pending and (due := self._due(phase)) <= snapshot.now
+            if phase.pending
         ]
         self.due: list[PhaseState] = [
-            phase for *_, phase in sorted(found, key=lambda one: one[:3])
+            phase
+            for _, due, _, phase in sorted(found, key=lambda one: one[:3])
+            if due <= snapshot.now
         ]
         self._place = {phase.id: place for place, phase in enumerate(self.due)}
+        self._noted: list[PhaseState] = []
+        waiting = [one for _, due, _, one in found if due < inf and one.unit == 1]
+        self._hosts_left = len(snapshot.cluster.hosts) - len(waiting)
+        self._running: dict[str, list[_Running]] | None = None
+        self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
         for phase in self.due:
             if phase.may_launch:
                 self._keep(phase)
 
-    def in_order(self, slot_kind: str) -> list[PhaseState]:
+    def in_order(self, slot_kind: str) -> Iterable[PhaseState]:
         """The phases that may launch: of overdue pools, then those that are due, then all."""
-        phases = [p for p in self._snapshot.backlogged(slot_kind) if p.may_launch]
+        backlogged = self._snapshot.backlogged(slot_kind)
+        if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
+            first = [p for p in self.due if p.pool.slot_kind == slot_kind]
+            rest = (p for p in backlogged if p.id not in self._place)
+            return (p for p in chain(first, rest) if p.may_launch)
+        phases = [p for p in backlogged if p.may_launch]
         return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
+
+    def note(self, phase: PhaseState) -> None:
+        """A phase in its turn is offered no host that has what its tasks need.
+
+        Its wait begins if it holds less than its allocation. So that waits do not keep more
+        hosts than there are, no further wait begins while there is one for each host.
+        """
+        if (
+            phase.needs
+            and len(self._noted) < self._hosts_left
+            and phase.unit == 1
+            and phase.deferred_until is None
+            and (_lacks(phase) > SLOTS or self._near_after(phase))
+        ):
+            self._noted.append(phase)
 
     def offered(self, slot_kind: str, phase: PhaseState) -> Mapping[str, int]:
         """The hosts with enough free slots for a task that are not kept from its phase.
@@ -76,11 +107,9 @@ class WideTaskReservations:
         """
         if self.is_barred(phase):
             return {}
-        hosts = {
-            host: count
-            for host, count in free_for(self._snapshot, phase, self.keeper).items()
-            if count >= phase.width
-        }
+        hosts = free_for(self._snapshot, phase, self if self._keepers else None)
+        if phase.width > 1:
+            hosts = {host: count for host, count in hosts.items() if count >= phase.width}
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
             return {}
         return hosts
@@ -91,11 +120,19 @@ class WideTaskReservations:
 
     def kept_from(self, phase: PhaseState) -> set[str]:
         """The hosts whose free slots are kept from a phase."""
-        return {host for _, host in self._keepers if self.keeper(phase, host) is not None}
+        return {
+            host
+            for _, host in self._keepers
+            if self.keeper(phase, host) is not None and not self.left(phase, host, MAX_SLOTS)
+        }
 
     def keeper(self, phase: PhaseState, host: str) -> PhaseState | None:
-        """The phase that keeps the free slots of a host from a phase, if one does."""
+        """The phase that keeps a host from a phase, if one does."""
         keeper = self._keepers.get((phase.pool.slot_kind, host))
+        if keeper is None and phase.needs:  # Resources are for tasks of all kinds.
+            kinds = self._snapshot.cluster.capacity
+            every = (self._keepers.get((kind, host)) for kind in kinds)
+            keeper = next((one for one in every if one is not None and one.needs), None)
         return keeper if keeper is not None and self._precedes(keeper, phase) else None
 
     def keeps(self, phase: PhaseState, host: str) -> bool:
@@ -105,16 +142,19 @@ class WideTaskReservations:
     def defer(self) -> list[Defer]:
         """The decisions with which waits begin, and with which they continue until due."""
         now, decisions = self._snapshot.now, []
-        for phase in self._wide:
+        for phase in (*self._wide, *self._noted):
             due, until = self._due(phase), phase.deferred_until
             since = now if phase.deferred_since is None else phase.deferred_since
             if due == inf and (near_after := self._near_after(phase)):
                 due = since + near_after  # It may use slots that nobody else does.
             if not phase.pending or due == inf:
                 continue
-            if until is None or until <= now < due:
+            host = None
+            if due <= now and phase.needs and not phase.is_gang and not self._kept(phase):
+                host = self._first_to_fit(phase)
+            if until is None or until <= now < due or host is not None:
                 later = now + max(LOOK_SECONDS, self._mean(phase))
-                decisions.append(Defer(phase.id, since, due if due > now else later))
+                decisions.append(Defer(phase.id, since, due if due > now else later, host))
         return decisions
 
     def _due(self, phase: PhaseState) -> float:
@@ -129,7 +169,7 @@ class WideTaskReservations:
             return inf
         wait = 0.0
         if not phase.overrides_delay:
-            if lacks < phase.unit - SLOTS:
+            if lacks < phase.unit - SLOTS and phase.unit > 1:  # Otherwise it is its turn.
                 wait = self._mean(phase) * (phase.unit / lacks - 1)
             wait = max(wait, self._near_after(phase))
         since = phase.deferred_since
@@ -143,12 +183,17 @@ class WideTaskReservations:
     def _keep(self, phase: PhaseState) -> None:
         """Keep the hosts with the most free slots: as many hosts as it lacks tasks.
 
-        It keeps none while a task of another phase runs that will free enough slots at once.
+        It keeps none while a task of another phase runs that will free enough slots at once. A
+        phase with needs keeps the host that its `Defer` names.
         """
         kind = phase.pool.slot_kind
         if phase.is_gang:
             for host in self._hosts_for_gang(phase, kind):
                 self._keepers[kind, host] = phase
+            return
+        if phase.needs:
+            if phase.kept_host is not None and self._kept(phase):
+                self._keepers[kind, phase.kept_host] = phase
             return
         free = free_for(self._snapshot, phase)
         hosts = [host for host in free if (kind, host) not in self._keepers]
@@ -195,9 +240,111 @@ class WideTaskReservations:
             for _, launch in other.attempts()
         )
 
+    def _kept(self, phase: PhaseState) -> bool:
+        """Whether the host that its last `Defer` named is kept for it, or can be."""
+        host, kind = phase.kept_host, phase.pool.slot_kind
+        return (
+            host is not None
+            and host in self._snapshot.cluster.by_name
+            and host not in self._snapshot.lost
+            and self._keepers.get((kind, host), phase) is phase
+            and self._could_use(phase, host)
+        )
+
+    def _first_to_fit(self, phase: PhaseState) -> str | None:
+        """The host where a task fits first by the estimated ends of the tasks there.
+
+        It is kept from now on. None if other phases keep all that it could use.
+        """
+        snapshot, kind = self._snapshot, phase.pool.slot_kind
+        found: list[tuple[float, int, str]] = []
+        for number, host in enumerate(snapshot.cluster.hosts):
+            is_kept = (kind, host.name) in self._keepers or self.keeper(phase, host.name)
+            if host.name in snapshot.lost or is_kept or not self._could_use(phase, host.name):
+                continue
+            running = sorted(self._on(host.name), key=lambda one: one.ends)
+            last = self._enough(phase, host.name, running)
+            if last is not None:
+                ends = running[last - 1].ends if last else snapshot.now
+                found.append((ends, number, host.name))
+        if not found:
+            return None
+        self._keepers[kind, min(found)[2]] = phase
+        return min(found)[2]
+
+    def _enough(self, phase: PhaseState, host: str, running: Sequence[_Running]) -> int | None:
+        """How many of these tasks on a host must end, in order, until a task fits there.
+
+        None if it does not fit even then.
+        """
+        snapshot, kind = self._snapshot, phase.pool.slot_kind
+        slots = snapshot.free(kind).get(host, 0) + reserved_for(snapshot, phase, host, None)
+        needs: list[Resources] = []
+        for count, one in enumerate((None, *running)):
+            if one is not None:
+                slots += one.slots if one.kind == kind else 0
+                needs += [one.needs] if one.needs else []
+            if slots >= phase.width and snapshot.spare.times(host, phase.needs, needs):
+                return count
+        return None
+
+    def left(self, phase: PhaseState, host: str, slots: int) -> int:
+        """Those of the free slots of a host that a phase may use beside one that keeps it.
+
+        A phase with needs leaves what it will not need when the oldest tasks on the host, as
+        many as must end for its request to fit, have ended. So others never delay it.
+        """
+        keeper = self.keeper(phase, host)
+        if keeper is None:
+            return slots
+        if not keeper.needs or keeper.is_gang:
+            return 0
+        kind = keeper.pool.slot_kind
+        if (kind, host) not in self._beside:
+            self._beside[kind, host] = self._room_beside(keeper, host)
+        left, needs = self._beside[kind, host]
+        if phase.needs and not needs.holds(phase.needs):
+            return 0
+        return min(slots, left) if phase.pool.slot_kind == kind else slots
+
+    def _room_beside(self, keeper: PhaseState, host: str) -> tuple[int, Resources]:
+        """The slots of its kind, and the other resources, that a keeper leaves on a host."""
+        snapshot, kind = self._snapshot, keeper.pool.slot_kind
+        oldest = sorted(self._on(host), key=lambda one: one.started)
+        count = self._enough(keeper, host, oldest)
+        if count is None:
+            return 0, NOTHING
+        slots = snapshot.free(kind).get(host, 0) - keeper.width
+        amounts = Counter(snapshot.spare.free(host))
+        for one in oldest[:count]:
+            slots += one.slots if one.kind == kind else 0
+            amounts.update(one.needs)
+        amounts.subtract(keeper.needs)
+        if GPU in keeper.needs:
+            amounts[GPU] = 0  # It is not known which devices will be free together.
+        return max(0, slots), Resources({name: max(0, n) for name, n in amounts.items()})
+
+    def _on(self, host: str) -> list[_Running]:
+        """The tasks that run on a host. O(running tasks) at the first call."""
+        if self._running is None:
+            self._running, now = {}, self._snapshot.now
+            for kind in self._snapshot.cluster.capacity:
+                for phase in self._snapshot.holding(kind):
+                    for task, (launch, started, speed) in phase.launches.items():
+                        ends = started + phase.work.expected(task) / speed
+                        one = _Running(
+                            started,
+                            now if task in phase.stopping else max(now, ends),
+                            kind,
+                            phase.width,
+                            phase.needs,
+                        )
+                        self._running.setdefault(launch.host, []).append(one)
+        return self._running.get(host, [])
+
     def _could_use(self, phase: PhaseState, host: str) -> bool:
         """Whether one more of its tasks could run on a host if all other phases left it."""
-        count = self._snapshot.cluster.by_name[host].resources.times(phase.request)
+        count = self._snapshot.cluster.by_name[host].amounts.times(phase.request)
         if not count or (phase.is_pinned and not phase.next_task_on((host,))):
             return False
         own = [launch.host for _, launch in phase.attempts()]
@@ -227,7 +374,17 @@ class WideTaskReservations:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
         lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
         hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
-        return sum(host.resources.times(phase.request) for host in hosts) >= needed
+        return sum(host.amounts.times(phase.request) for host in hosts) >= needed
+
+
+class _Running(NamedTuple):
+    """A task that runs: since when, until when it is estimated to, and what it holds."""
+
+    started: float
+    ends: float
+    kind: str
+    slots: int
+    needs: Resources
 
 
 def places(phase: PhaseState, slots: Iterable[int]) -> int:
@@ -236,24 +393,44 @@ def places(phase: PhaseState, slots: Iterable[int]) -> int:
 
 
 def free_for(
-    snapshot: Snapshot,
-    phase: PhaseState,
-    keeper: Callable[[PhaseState, str], PhaseState | None] | None = None,
+    snapshot: Snapshot, phase: PhaseState, waits: WideTaskReservations | None = None
 ) -> Mapping[str, int]:
     """The free slots of each host for a phase: for all, or reserved for a pool that it is in.
 
-    keeper  the phase that keeps the free slots of a host from this one: these are then left
-            out, and reserved ones that the keeper may use, too
+    Only hosts that have what a task needs; for a gang, the slots of the tasks that fit there.
+
+    waits  some hosts are kept from this phase: their free slots are then left out, and
+           reserved ones that the keeper may use, too
     """
+    slots = _free_slots(snapshot, phase, waits)
+    if not phase.needs:
+        return slots
+    spare, needs = snapshot.spare, phase.needs
+    able = spare.hosts_for(needs)
+    if not able:
+        return {}
+    if phase.is_gang:
+        return {
+            host: min(count, spare.times(host, needs) * phase.width)
+            for host, count in slots.items()
+            if host in able
+        }
+    return {host: count for host, count in slots.items() if host in able}
+
+
+def _free_slots(
+    snapshot: Snapshot, phase: PhaseState, waits: WideTaskReservations | None
+) -> Mapping[str, int]:
     kind = phase.pool.slot_kind
     free, reserved = snapshot.free(kind), snapshot.reserved(kind)
-    if keeper is not None:
-        free = {host: count for host, count in free.items() if keeper(phase, host) is None}
+    if waits is not None:
+        left = ((host, waits.left(phase, host, count)) for host, count in free.items())
+        free = {host: count for host, count in left if count}
     if not reserved:
         return free
     found = dict(free)
     for host in reserved:
-        by = None if keeper is None else keeper(phase, host)
+        by = None if waits is None else waits.keeper(phase, host)
         if slots := reserved_for(snapshot, phase, host, by):
             found[host] = found.get(host, 0) + slots
     return found
@@ -286,9 +463,13 @@ def may_use(snapshot: Snapshot, phase: PhaseState, taker: PoolState) -> bool:
 
 
 def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
-    """The slots of each host that are free for a phase, or will be when stopping tasks end."""
+    """The slots of each host that are free for a phase, or will be when stopping tasks end.
+
+    Only as many as it can use with the other resources that are, or will be, free there.
+    """
     kind = phase.pool.slot_kind
-    slots = Counter(free_for(snapshot, phase))
+    slots = Counter(_free_slots(snapshot, phase, None))
+    ending: dict[str, list[Resources]] = {}
     for other in snapshot.holding(kind):
         for host, taker in other.stops():
             is_for_all = taker is None or taker.slot_kind != kind
@@ -296,6 +477,11 @@ def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
                 continue
             if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
                 slots[host] += other.width
+                ending.setdefault(host, []).append(other.needs)
+    if phase.needs:
+        for host, count in slots.items():
+            fit = snapshot.spare.times(host, phase.needs, ending.get(host, ()))
+            slots[host] = min(count, fit * phase.width)
     return slots
 
 
