@@ -6,8 +6,8 @@ PATH is a folder with the six files `trace_*.csv` of github.com/dos-group/sizey,
 Without it, three made-up types of tasks are used.
 
 A type is a process of a workflow with at least 34 tasks. They teach, and get estimates, one
-after the other. Waste is what a task got less its peak, by its duration; of a failed attempt all that
-it got, by the whole duration. Protocols:
+after the other. Waste is what a task got less its peak, by its duration; of a failed attempt
+all that it got, by the whole duration. Protocols:
 
     warm, random  30 % of each type teach before; the rest comes in random order
     cold, random  nothing teaches before: the first ten of a type get their presets
