@@ -69,7 +69,7 @@ Plain = dict[str, Any]
 OMITTED = {
     TaskFailed: ("lacks_input", "final"),
     OutputLost: ("reason",),
-    Launch: ("devices",),
+    Launch: ("devices", "memory"),
     Defer: ("host",),
 }
 """Keys that are left out if they are false or empty, as they usually are."""

@@ -236,17 +236,17 @@ class Hosts:
         """Assert that what these phases hold beside slots is what is not free. For tests."""
         held: dict[str, list[Resources]] = {}
         for phase in phases:
-            for launch, *_ in phase.launches.values() if phase.needs else ():
-                held.setdefault(launch.host, []).append(phase.needs)
+            for launch, *_ in phase.launches.values():
+                if has := phase.held(launch):
+                    held.setdefault(launch.host, []).append(has)
         self.spare.check(self.cluster.by_name, held)
 
 
 class Holder(Protocol):
     """A phase as the hosts see it."""
 
-    @property
-    def needs(self) -> Resources:
-        """What each of its tasks holds beside slots."""
+    def held(self, launch: Launch) -> Resources:
+        """What an attempt has of its host beside slots."""
         ...
 
     @property

@@ -647,6 +647,7 @@ class Observation:
     host     where it ran
     speed    the stated speed of the host
     seconds  how long it computed
+    peak     the most memory that it used, in bytes; None if it was not measured
     """
 
     program: str
@@ -655,3 +656,4 @@ class Observation:
     host: str
     speed: float
     seconds: float
+    peak: int | None = None

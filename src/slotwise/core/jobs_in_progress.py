@@ -14,6 +14,7 @@ from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.resources import Resources
 from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
@@ -81,6 +82,15 @@ class Jobs:
         """A phase, after a launch, does not wait for resources."""
         if phase.unit == 1:
             self.wide[phase.slot_kind].pop(phase.id, None)
+
+    def set_needs(self, phase: PhaseState, needs: Resources) -> None:
+        """From now on tasks of a phase take this of a host beside slots."""
+        self.end_wait(phase)
+        phase.end_wait()
+        was_wide = phase.is_wide
+        phase.set_needs(needs)
+        if phase.id in self.ready[phase.slot_kind]:
+            self._wide_ready += phase.is_wide - was_wide
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""

@@ -15,6 +15,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.resources import MEMORY, Resources
+
 KEPT = 1000
 """The number of newest cases that are kept of a type; older ones are forgotten."""
 
@@ -218,3 +220,71 @@ class _Sums:
 
     def _joint_spread(self, count: int) -> int:
         return count * self.products - self.size * self.peak
+
+
+# What the tasks of a phase request of memory: what is stated, or else what is learned.
+
+TYPES_MAX = 1000
+"""The number of phases of programs that are known; the one used longest ago is forgotten."""
+
+
+class LearnedPrograms:
+    """What is learned of the phases of each program. O(1)."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], LearnedMemory] = {}
+
+    def knows(self, program: str, phase: str) -> bool:
+        """Whether a task of it has ended."""
+        return (program, phase) in self._known
+
+    def of(self, program: str, phase: str) -> LearnedMemory:
+        """That of a phase of a program; of its own for a phase of no program."""
+        found = self._known.pop((program, phase), None) or LearnedMemory()
+        if program:
+            if len(self._known) == TYPES_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[program, phase] = found
+        return found
+
+
+class MemoryRequest:
+    """The memory that each task of a phase requests; it may change when tasks end.
+
+    It is what is stated or estimated. While a task is to run again whose attempt failed with
+    more than it had got, it is at least what that task gets.
+    """
+
+    __slots__ = ("_learned", "_more", "_stated")
+
+    def __init__(self, stated: Resources, learned: LearnedMemory) -> None:
+        self._stated, self._learned = stated, learned
+        self._more: dict[int, int] = {}
+
+    def finished(self, task: int, peak: int, done: int) -> bool:
+        """A task has ended, as the `done`-th; whether the request may be another now."""
+        self._learned.note(peak)
+        # Not after each task: the estimate changes less and less.
+        is_due = done == CASES_MIN or not done & (done - 1)
+        return self._more.pop(task, None) is not None or is_due
+
+    def failed(self, task: int, got: int, peak: int) -> bool:
+        """An attempt has failed; whether it had used more than it got, and now gets more."""
+        if peak <= got:
+            return False
+        self._more[task] = self._learned.after_failure(peak)
+        return True
+
+    def needs(self, hosts: Iterable[Resources]) -> Resources:
+        """What each task requests beside slots, at most the memory of the largest host.
+
+        As stated if the memory of some of these hosts, which have the rest, is not known.
+        """
+        stated = self._stated.get(MEMORY, 0)
+        wanted = max(stated or self._learned.estimate() or 0, *self._more.values(), 0)
+        if wanted == stated:
+            return self._stated
+        memory = [host.get(MEMORY, 0) for host in hosts]
+        if not memory or not all(memory):
+            return self._stated
+        return Resources({**self._stated, MEMORY: min(wanted, max(memory))})

@@ -337,7 +337,7 @@ class WideTaskReservations:
                             now if task in phase.stopping else max(now, ends),
                             kind,
                             phase.width,
-                            phase.needs,
+                            phase.held(launch),
                         )
                         self._running.setdefault(launch.host, []).append(one)
         return self._running.get(host, [])
@@ -471,13 +471,14 @@ def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
     slots = Counter(_free_slots(snapshot, phase, None))
     ending: dict[str, list[Resources]] = {}
     for other in snapshot.holding(kind):
-        for host, taker in other.stops():
-            is_for_all = taker is None or taker.slot_kind != kind
+        for task, taker in other.stopping.items():
+            launch = other.launches[task][0]
+            is_for_all, host = taker is None or taker.slot_kind != kind, launch.host
             if host in snapshot.lost:
                 continue
             if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
                 slots[host] += other.width
-                ending.setdefault(host, []).append(other.needs)
+                ending.setdefault(host, []).append(other.held(launch))
     if phase.needs:
         for host, count in slots.items():
             fit = snapshot.spare.times(host, phase.needs, ending.get(host, ()))
