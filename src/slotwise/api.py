@@ -23,6 +23,7 @@ from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
 from slotwise.core.loop import Record
+from slotwise.core.resources import NOTHING
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
@@ -284,7 +285,8 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
         check_live_slots(slots)
-        local = LocalBackend.cluster(slots)
+        has = NOTHING if stated is None or names_hosts(stated) else stated.hosts[0].resources
+        local = LocalBackend.cluster(slots, has)
         return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
         raise InputError(

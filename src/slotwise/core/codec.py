@@ -67,12 +67,13 @@ from slotwise.core.resources import NOTHING, Resources
 Plain = dict[str, Any]
 
 OMITTED = {
-    TaskFailed: ("lacks_input", "final"),
+    TaskFinished: ("peak",),
+    TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
     Launch: ("devices", "memory"),
     Defer: ("host",),
 }
-"""Keys that are left out if they are false or empty, as they usually are."""
+"""Keys that are left out if they are false, empty or null, as they usually are."""
 
 RETRIES = ("attempts", "retry_delay", "time_limit")
 """Keys of a job that are left out if it does not state them."""
@@ -135,7 +136,8 @@ def to_json(entry: Event | Decision) -> str:
     if type(entry) is TaskFinished and type(entry.at) is type(entry.seconds) is float:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
-        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}}}'
+        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}'
+        ended += "}" if entry.peak is None else f',"peak":{entry.peak}}}'
         return f'{{"is":"TaskFinished","at":{entry.at!r},{where},{ended}'
     if type(entry) is Launch:
         job, phase = entry.phase

@@ -6,9 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-
-GROUPS = "proc/self/cgroup"
-"""The file with the control groups of this process."""
+from pathlib import Path, PurePosixPath
 
 
 def signalled(number: int) -> str:
@@ -56,13 +54,24 @@ class OomKills:
 
     def _places(self) -> Iterator[str]:
         """The files that may have a counter, the most specific ones first."""
-        with suppress(OSError), open(os.path.join(self._root, GROUPS)) as lines:
-            for line in lines:
-                _, controllers, group = line.rstrip("\n").split(":", 2)
-                # A container may see its own group as the whole tree.
-                for path in dict.fromkeys((group.strip("/"), "")):
-                    if not controllers:
-                        yield os.path.join("sys/fs/cgroup", path, "memory.events")
-                    elif "memory" in controllers.split(","):
-                        yield os.path.join("sys/fs/cgroup/memory", path, "memory.oom_control")
+        for folder, is_v2 in memory_groups(self._root):
+            name = "memory.events" if is_v2 else "memory.oom_control"
+            yield os.path.relpath(folder / name, self._root)
         yield "proc/vmstat"
+
+
+def memory_groups(root: str = "/") -> Iterator[tuple[Path, bool]]:
+    """The folders of the control groups of this process that may limit or count its memory.
+
+    The most specific ones first; each with whether it is of version 2.
+    """
+    with suppress(OSError), open(os.path.join(root, "proc/self/cgroup")) as lines:
+        for line in lines:
+            _, controllers, group = line.rstrip("\n").split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            top = Path(root, "sys/fs/cgroup", "memory" if controllers else "")
+            # A container may see its own group as the whole tree, whose last folder is ".".
+            inside = PurePosixPath(group.lstrip("/"))
+            for path in dict.fromkeys((inside, *inside.parents)):
+                yield top / path, not controllers

@@ -29,6 +29,7 @@ from typing import Any
 
 from slotwise import __version__
 from slotwise.backends.attempt_logs import ATTEMPT_BYTES_MAX, ERR, STREAMS
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
 from slotwise.backends.local.workers import Reply
@@ -320,11 +321,21 @@ class Service:
         what, *details = message
         processes = self._processes
         if what == "start":
-            slot, attempt, key, task, kept, sleeps, is_shown, is_kept = details
+            slot, attempt, key, task, kept, sleeps, *output_to, gpus, memory = details
+            is_shown, is_kept = output_to
             self._attempts[slot] = attempt
             send = partial(self._pass_output, slot, attempt)
             output = SentOutput(send, is_shown=is_shown, is_kept=is_kept)
-            processes.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
+            processes.start_pickled(
+                slot,
+                key,
+                task,
+                kept,
+                sleeps=sleeps,
+                output=output,
+                devices=tuple(gpus),
+                memory=memory and Allotment(*memory),
+            )
         elif what == "learn":
             processes.learn(*details)
         elif what == "forget":
@@ -352,13 +363,13 @@ class Service:
     def _pass_on(self, answer: Reply) -> None:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
-            slot, status, body, _, seconds = answer
+            slot, status, body, _, seconds, peak = answer
             assert isinstance(body, bytes | bytearray | str)
             if status == "error":
                 self._check_folder()  # If it was removed, the task is not at fault.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
-            self._stream.send(["answer", slot, attempt, status, body, seconds])
+            self._stream.send(["answer", slot, attempt, status, body, seconds, peak])
 
     def _beat(self) -> None:
         """Send the workers that are stopped, and the progress of tasks."""

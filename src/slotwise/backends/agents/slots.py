@@ -14,6 +14,7 @@ from typing import get_args
 from slotwise.backends.attempt_logs import STREAMS, Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
 from slotwise.backends.local.workers import TEXTS, Reply, Status, UserCodeError, Workers
@@ -158,6 +159,8 @@ class AgentSlots(Workers):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """See `Workers`."""
         if reason := too_large(len(task) + len(kept)):
@@ -173,7 +176,7 @@ class AgentSlots(Workers):
         is_shown = output is None or output.is_shown
         is_kept = output is not None and output.is_kept
         start = [slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
-        host.stream.send(["start", *start, is_shown, is_kept])
+        host.stream.send(["start", *start, is_shown, is_kept, list(devices), memory])
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """See `Workers`."""
@@ -261,14 +264,15 @@ class AgentSlots(Workers):
     def _handle(self, host: AgentHost, message: Message, replies: list[Reply]) -> None:
         what, *details = message
         if what == "answer":
-            local, attempt, status, body, seconds = details
+            local, attempt, status, body, seconds, peak = details
             slot = host.slot(local)
             expected = str if status in TEXTS else bytes
-            if status not in get_args(Status) or not isinstance(body, expected):
+            is_known = status in get_args(Status) and isinstance(peak, int)
+            if not is_known or not isinstance(body, expected):
                 raise ValueError("it is not an answer")
             if self._running.get(slot) == attempt:
                 del self._running[slot]
-                replies.append(Reply(slot, status, body, 0.0, seconds))
+                replies.append(Reply(slot, status, body, 0.0, seconds, peak))
         elif what == "output":
             local, attempt, stream, data = details
             if stream not in STREAMS or not isinstance(data, bytes):
