@@ -8,7 +8,7 @@ exact integers, and each of the other numbers is the result of single rounded op
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ceil, isqrt
 from typing import Self
 
@@ -49,6 +49,9 @@ RETRY_MARGIN = 1.1
 
 GROWTH = 1.5
 """Each retry gets at least this multiple of what the attempt before it had."""
+
+SIZES_TRIED = 64
+"""The number of sizes for which one estimate for many tasks is made."""
 
 UNKNOWN = -1
 """Stands for the size of a case without one."""
@@ -116,6 +119,16 @@ class LearnedMemory:
             by_line = min(candidates[len(MARGINS) : 2 * len(MARGINS)])[1]
             return max(chosen, min(by_line, BEYOND * self._largest() + PADDING))
         return chosen
+
+    def estimate_all(self, sizes: Sequence[int]) -> int | None:
+        """Bytes that each of these tasks should get alike: what the neediest should.
+
+        Of many different sizes some are tried, evenly by rank, with the largest.
+        """
+        ranked = sorted(set(sizes), reverse=True)
+        tried = ranked[:: -(-len(ranked) // SIZES_TRIED)]
+        found = [one for size in tried if (one := self.estimate(size)) is not None]
+        return max(found, default=None)
 
     def after_failure(self, allocated: int) -> int:
         """Bytes for the attempt after one that ran out of `allocated`. Limit it to a host."""
@@ -255,10 +268,11 @@ class MemoryRequest:
     more than it had got, it is at least what that task gets.
     """
 
-    __slots__ = ("_learned", "_more", "_stated")
+    __slots__ = ("_before", "_learned", "_more", "_stated")
 
-    def __init__(self, stated: Resources, learned: LearnedMemory) -> None:
-        self._stated, self._learned = stated, learned
+    def __init__(self, stated: Resources, before: int, learned: LearnedMemory) -> None:
+        """`before` is estimated from earlier runs, 0 if it is not; the rest is of this run."""
+        self._stated, self._before, self._learned = stated, before, learned
         self._more: dict[int, int] = {}
 
     def finished(self, task: int, peak: int, done: int) -> bool:
@@ -281,7 +295,8 @@ class MemoryRequest:
         As stated if the memory of some of these hosts, which have the rest, is not known.
         """
         stated = self._stated.get(MEMORY, 0)
-        wanted = max(stated or self._learned.estimate() or 0, *self._more.values(), 0)
+        estimate = stated or max(self._before, self._learned.estimate() or 0)
+        wanted = max(estimate, *self._more.values(), 0)
         if wanted == stated:
             return self._stated
         memory = [host.get(MEMORY, 0) for host in hosts]

@@ -799,7 +799,8 @@ class State(Snapshot):
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         learned, default = self._learned, self._default_work
         made = PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
-        if self._learned_memory.knows(job.program, phase.name) and self._memory_of(made):
+        is_known = phase.tasks.memory or self._learned_memory.knows(job.program, phase.name)
+        if is_known and self._memory_of(made):
             self._request_memory(made)
         return made
 
@@ -810,7 +811,8 @@ class State(Snapshot):
         """
         if phase.memory is None and not phase.is_gang and not phase.is_pinned:
             learned = self._learned_memory.of(phase.job.program, phase.id.phase)
-            phase.memory = MemoryRequest(phase.phase.needs, learned)
+            before = phase.phase.tasks.memory or 0
+            phase.memory = MemoryRequest(phase.phase.needs, before, learned)
         return phase.memory
 
     def _request_memory(self, phase: PhaseState) -> None:
