@@ -198,7 +198,10 @@ def assert_no_slot_idles(snapshot: Snapshot, failures: FailuresInARow) -> None:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None
                 assert not can_run, f"{phase.id} could continue on its host"
             elif phase.pending and phase.may_launch:
-                if not (usable := failures.usable(snapshot, phase)):
+                usable = failures.usable(snapshot, phase)
+                if phase.needs:
+                    usable = [h for h in usable if snapshot.spare.holds(h, phase.needs)]
+                if not usable:
                     continue
                 assert phase.deferred_until is not None, f"{phase.id} could use a free slot"
                 assert phase.deferred_until > snapshot.now, f"the wait of {phase.id} is over"

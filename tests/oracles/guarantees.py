@@ -253,8 +253,8 @@ def _waits_for_more(snapshot: Snapshot, phase: PhaseState, host: str) -> bool:
     """Whether a phase may hold one more task, or its gang, but could not begin it now."""
     if phase.is_pinned or phase.running + phase.unit > phase.max_share:
         return False
-    if phase.unit > 1:
-        return snapshot.cluster.by_name[host].slots[phase.slot_kind] >= phase.width
+    if phase.unit > 1 or phase.needs:
+        return snapshot.cluster.by_name[host].amounts.holds(phase.request)
     return not phase.may_launch and any(
         phase_below.stopping and set(phase_below.shares) & set(phase.shares)
         for phase_below in _phases(snapshot)

@@ -1,238 +1,187 @@
-"""Jobs are cancelled, changed and grow, and pools change, while they run."""
+"""Random phases whose tasks request memory, devices and a named resource beside slots.
+
+State and scheduler are checked at every turn (tests/conftest.py). Here the log is judged, by
+code that shares nothing with the state.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.backends.simulated.backend import SimulatedBackend
+from properties.test_pools import Faults
+from properties.test_runs import reread
+from properties.test_wide import Case, check_slots
+from slotwise.backends.simulated.backend import Simulation
+from slotwise.backends.simulated.simulation import Outage
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.codec import decode, encode
-from slotwise.core.decisions import GiveUp, Launch
-from slotwise.core.events import (
-    JobCancelled,
-    JobChanged,
-    JobsClosed,
-    ObjectiveChanged,
-    PhaseClosed,
-    PoolsChanged,
-    Request,
-    TaskFinished,
-    TasksAdded,
-)
-from slotwise.core.job import Job, Phase, PhaseId, Tasks
-from slotwise.core.log import Header, Log
-from slotwise.core.log_validation import LogValidator
-from slotwise.core.loop import initial_state, turn
+from slotwise.core.decisions import Launch
+from slotwise.core.events import TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.core.log import Log
 from slotwise.core.pools import Pool, Preemption
-from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
-from slotwise.policy.scheduler import make_scheduler
+from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
 
-CLUSTER = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1}, speed=0.5)))
-PREEMPTION = Preemption(least_after=0.2, fair_after=0.5, grace=0.0)
-POOLS = (
-    Pool("p", slots_min={"task": 1}, preemption=PREEMPTION),
-    Pool("q", slots_max={"task": 1}),
-    Pool("r", weight=2.0, jobs_max=1),
-)
-OTHER_POOLS = (
-    Pool("p", slots_max={"task": 1}),
-    Pool("q", weight=3.0, preemption=PREEMPTION),
-    Pool("r", jobs_max=2),
-)
-NAMES = ("fifo", "fair", "flex", "flowflex-fast")
+EXAMPLES = examples(40, slow=2000)
 
 
-@dataclass(frozen=True)
-class Case:
-    """Jobs, what users ask for, and a scheduler."""
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """One host on which every task fits, and perhaps smaller ones, some without resources."""
+    kinds = draw(st.sampled_from([("task",), ("task",), ("map", "reduce")]))
+    hosts = [Host("h0", dict.fromkeys(kinds, 4), "r0", resources=_all(8, 2, 4))]
+    for number in range(1, draw(st.integers(1, 3))):
+        amounts = [draw(st.integers(0, most)) for most in (8, 2, 4)]
+        hosts.append(
+            Host(
+                f"h{number}",
+                dict.fromkeys(kinds, draw(st.integers(1, 5))),
+                f"r{number % 2}",
+                draw(st.sampled_from([1.0, 2.0, 0.5])),
+                resources=_all(*amounts),
+            )
+        )
+    return Cluster(tuple(hosts), grace=draw(st.sampled_from([1.0, 30.0])))
 
-    jobs: tuple[Job, ...]
-    requests: tuple[Request, ...]
-    name: str
-    rest_seconds: float
+
+def _all(memory: int, gpu: int, licenses: int) -> dict[str, Any]:
+    return {"memory": memory, "gpu": gpu, "license": licenses}
 
 
-TIMES = st.integers(0, 40).map(lambda number: number / 8)
-POOL_NAMES = st.sampled_from(["p", "q", "r", "new"])
+def _half(needs: dict[str, Any]) -> dict[str, Any]:
+    """What two tasks may request of the first host together."""
+    return _all(min(needs["memory"], 4), min(needs["gpu"], 1), min(needs["license"], 2))
+
+
+@st.composite
+def jobs_of(draw: st.DrawFn, number: int, cluster: Cluster) -> Job:
+    """One or two phases, some of which request something, or take several slots, or gangs."""
+    phases: list[Phase] = []
+    for place, kind in enumerate(draw(st.sampled_from([("map",), ("map", "reduce")]))):
+        count, is_gang = draw(st.integers(1, 7)), draw(st.integers(0, 4)) == 0
+        needs = {
+            "memory": draw(st.sampled_from([0, 1, 2, 3, 5, 8])),
+            "gpu": draw(st.sampled_from([0, 0, 0, 0.25, 0.4, 0.5, 1, 2])),
+            "license": draw(st.sampled_from([0, 0, 1, 0.5, 3])),
+        }
+        seconds = draw(st.sampled_from([0.0, 0.3, 1.0, 2.5]))
+        hosts = st.frozensets(st.sampled_from([*cluster.by_name]), min_size=1)
+        has_homes = draw(st.booleans())
+        phases.append(
+            Phase(
+                kind,
+                Tasks(
+                    1 if is_gang and number % 2 else min(count, 2) if is_gang else count,
+                    seconds,
+                    [Block(draw(hosts)) for _ in range(count)]
+                    if has_homes and not is_gang
+                    else (),
+                ),
+                kind,
+                frozenset(phase.name for phase in phases[:place]),
+                slots_min=draw(st.sampled_from([0, 0, 1])),
+                slots=draw(st.sampled_from([1, 1, 1, 2])),
+                gang=is_gang,
+                resources=_half(needs) if is_gang else needs,
+            )
+        )
+    return Job(
+        f"j{number}",
+        tuple(phases),
+        arrival=draw(st.sampled_from([0.0, 0.0, 0.7, 2.0, 4.1])),
+        pool=draw(st.sampled_from(["a", "b", "c"])),
+        weight=draw(st.sampled_from([1.0, 0.3, 5.0])),
+    )
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A few jobs, some of which grow, and requests at any time."""
-    jobs, requests = [], []
-    for number in range(draw(st.integers(1, 5))):
-        name, at = f"j{number}", draw(TIMES)
-        grows = draw(st.booleans())
-        work = draw(st.sampled_from([0.25, 1.0, 2.0]))
-        first = Phase("first", Tasks(draw(st.integers(1, 4)), work), grows=grows)
-        last = Phase("last", Tasks(2, 0.5), after="first")
-        phases = (first, last) if draw(st.booleans()) else (first,)
-        job = Job(name, phases, at, draw(POOL_NAMES))
-        jobs.append(draw(_with_dependencies(job, jobs)))
-        requests += draw(_requests_of(jobs[-1]))
-    for _ in range(draw(st.integers(0, 3))):
-        pools = draw(st.sampled_from([POOLS, OTHER_POOLS, ()]))
-        requests.append(PoolsChanged(draw(TIMES), pools))
-    if draw(st.booleans()):
-        requests.append(ObjectiveChanged(draw(TIMES), "stretch", "max"))
-    rest = draw(st.sampled_from([0.0, 0.05, 3.0]))
-    return Case(tuple(jobs), tuple(requests), draw(st.sampled_from(NAMES)), rest)
-
-
-@st.composite
-def _with_dependencies(draw: st.DrawFn, job: Job, others: Sequence[Job]) -> Job:
-    """The job, after some of the others, which may arrive later than it does."""
-    after, each = set(), set()
-    for other in others:
-        how = draw(st.sampled_from(["", "", "", "after", "each"]))
-        are_arrays = len(job.phases) == len(other.phases) == 1
-        counts = {one.phases[0].tasks.count for one in (job, other)}
-        if any(one.phases[0].grows for one in (job, other)) or not are_arrays:
-            counts = {0, 1}
-        if how == "each" and len(counts) == 1:
-            each.add(other.id)
-        elif how:
-            after.add(other.id)
-    failed = draw(st.sampled_from(["cancel", "run"]))
-    return replace(job, after=after, after_each=each, after_failed=failed)
-
-
-@st.composite
-def _requests_of(draw: st.DrawFn, job: Job) -> list[Request]:
-    at, requests = job.arrival, []
-    if job.phases[0].grows:
-        first = PhaseId(job.id, "first")
-        for _ in range(draw(st.integers(0, 3))):
-            at += draw(st.sampled_from([0.0, 0.5, 4.0]))
-            requests.append(TasksAdded(at, first, draw(st.integers(1, 3))))
-        requests.append(PhaseClosed(at + draw(st.sampled_from([0.0, 5.0])), first))
-    for _ in range(draw(st.integers(0, 2))):
-        priority = draw(st.sampled_from(["normal", "high"]))
-        when, pool = job.arrival + draw(TIMES), draw(POOL_NAMES)
-        requests.append(JobChanged(when, job.id, priority, 2.0, pool, 9.0))
-    if draw(st.integers(0, 3)) == 0:
-        requests.append(JobCancelled(job.arrival + draw(TIMES), job.id))
-    return requests
-
-
-def run_case(case: Case) -> Log:
-    """Run it, with all checks after each turn."""
-    header = Header(
-        backend="simulated",
-        scheduler={"name": case.name, "rest_seconds": case.rest_seconds},
-        objective={"penalty": "response", "aggregate": "sum"},
-        cluster=CLUSTER,
-        pools=POOLS,
-        jobs_expected=None,
+    """A cluster that all of them share in any of the ways in which they may."""
+    cluster = draw(clusters())
+    jobs = tuple(draw(jobs_of(number, cluster)) for number in range(draw(st.integers(1, 7))))
+    preemption = Preemption(
+        draw(st.sampled_from([0.0, 0.5])),
+        draw(st.sampled_from([1.0, float("inf")])),
+        grace=draw(st.sampled_from([0.0, 0.4])),
     )
-    log, state = Log(header), initial_state(header)
-    backend = SimulatedBackend(CLUSTER, case.jobs, requests=case.requests)
-    scheduler = make_scheduler(**header.scheduler)
-    plausible = LogValidator(CLUSTER)
-    while not state.is_done:
-        events = backend.wait(until=state.next_wakeup())
-        turn(scheduler, backend, state, log, events)
-        state.check()
-        if log.turns and log.turns[-1].now == backend.now:
-            plausible.check_turn(backend.now, log.turns[-1].events, log.turns[-1].decisions)
-            for entry in (*log.turns[-1].events, *log.turns[-1].decisions):
-                assert decode(encode(entry)) == entry
-    return log
+    pools = (
+        Pool(
+            "a",
+            2.0,
+            {"task": draw(st.integers(0, 3))},
+            {"task": draw(st.integers(4, 6))},
+            preemption=draw(st.sampled_from([None, preemption])),
+        ),
+        Pool("b", 0.5, {"task": draw(st.integers(0, 4))}, preemption=preemption),
+    )
+    one_in = draw(st.sampled_from([0, 0, 9, 4]))
+    simulation = Simulation(
+        seed=draw(st.integers(0, 9)),
+        noise=draw(st.sampled_from([0.0, 0.6])),
+        fault=Faults(one_in) if one_in else None,
+        save_seconds=draw(st.sampled_from([None, 0.1])),
+        outages=(Outage("h0", draw(st.sampled_from([0.4, 1.3])), 3.0),)
+        * draw(st.integers(0, 1)),
+    )
+    assigner = draw(st.sampled_from(["greedy", "delay", "flow"]))
+    options = {
+        "name": draw(st.sampled_from(list(ALLOCATORS))),
+        "assigner": assigner,
+        "waits": draw(st.sampled_from([None, (0.4, 1.1)])) if assigner == "delay" else None,
+    }
+    return Case(jobs, cluster, pools, simulation, options)
 
 
 @given(cases())
-@settings(max_examples=examples(60, slow=2000))
-def test_all_requests_are_carried_out(case: Case) -> None:
-    """Each job is done or was cancelled, each task is done once, replay is identical."""
-    log = run_case(case)
-    assert replay_log(log).is_identical
-    turns = log.turns
-    done = Counter(
-        (event.phase, event.task)
-        for one in turns
-        for event in one.events
-        if isinstance(event, TaskFinished)
+@settings(max_examples=EXAMPLES)
+def test_no_host_is_exceeded_and_nothing_waits_forever(
+    simulated: Callable[..., Any], case: Case
+) -> None:
+    """All jobs end, no host has tasks that request more than it has, and the log replays."""
+    watch = simulated(
+        case.jobs, case.cluster, case.pools, simulation=case.simulation, **case.options
     )
-    given_up = {d.job for one in turns for d in one.decisions if isinstance(d, GiveUp)}
-    cancelled = {r.job for r in case.requests if isinstance(r, JobCancelled)}
-    assert given_up <= _may_fail(case.jobs, cancelled)
-    assert set(done.values()) <= {1}
-    outcome = MetricsCollector.of_log(log).outcome()
-    _assert_in_order(case.jobs, log, given_up)
-    for job in case.jobs:
-        if job.id not in given_up:
-            assert _done(done, job) == _all_tasks(job, case.requests)
-            assert outcome.jobs[job.id]["completion"] is not None
-    assert outcome.is_over
-    if outcome.metrics["value"] is not None:
-        assert outcome.bound <= outcome.metrics["value"] * (1 + 1e-9)
+    state = watch.state
+    assert state.completed.keys() | state.failed.keys() == {job.id for job in case.jobs}
+    check_slots(case, watch.log)
+    check_resources(case, watch.log)
+    assert replay_log(reread(watch.log)).is_identical
 
 
-def _may_fail(jobs: Sequence[Job], cancelled: set[str]) -> set[str]:
-    """These jobs, and those that are cancelled with a job that they wait for."""
-    found = set(cancelled)
-    for job in jobs:  # Each comes after those that it waits for.
-        if job.after_failed == "cancel" and job.predecessors & found:
-            found.add(job.id)
-    return found
-
-
-def _assert_in_order(jobs: Sequence[Job], log: Log, given_up: set[str]) -> None:
-    """No task began before the jobs, or the tasks, that it waits for were over."""
-    over: dict[str, int] = {}
-    ended: dict[tuple[str, int], int] = {}
-    gone: set[str] = set()
-    by_id = {job.id: job for job in jobs}
-    for number, one in enumerate(log.turns):
-        for event in one.events:
-            if isinstance(event, TaskFinished):
-                ended[event.phase.job, event.task] = number
-            # What a job that was cancelled still does holds back no other.
-            if isinstance(event, TaskFinished | PhaseClosed) and event.phase.job not in gone:
-                over[event.phase.job] = number
-        for decision in one.decisions:
-            if isinstance(decision, GiveUp):
-                over[decision.job] = number
-                gone.add(decision.job)
-    for number, one in enumerate(log.turns):
-        for decision in one.decisions:
+def check_resources(case: Case, log: Log) -> None:
+    """No host, and no device of it, has tasks that request more than it has."""
+    phases = {PhaseId(job.id, p.name): p for job in case.jobs for p in job.phases}
+    running: dict[tuple[PhaseId, int], Launch] = {}
+    for turn in log.turns:
+        for event in turn.events:
+            if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
+                running.pop((event.phase, event.task), None)
+        for decision in turn.decisions:
             if isinstance(decision, Launch):
-                job = by_id[decision.phase.job]
-                assert all(over[name] <= number for name in job.after)
-                for name in job.after_each - given_up:
-                    assert ended[name, decision.task] <= number
-
-
-def _done(done: Counter[tuple[PhaseId, int]], job: Job) -> Counter[str]:
-    return Counter(phase.phase for phase, _ in done if phase.job == job.id)
-
-
-def _all_tasks(job: Job, requests: Sequence[Request]) -> Counter[str]:
-    counts = Counter({phase.name: phase.tasks.count for phase in job.phases})
-    for request in requests:
-        if isinstance(request, TasksAdded) and request.phase.job == job.id:
-            counts[request.phase.phase] += request.count
-    return counts
-
-
-def test_a_run_ends_only_when_no_more_jobs_come() -> None:
-    """A run of no jobs waits until it is closed."""
-    log = run_case(Case((), (JobsClosed(7.0),), "fair", 0.0))
-    assert [one.now for one in log.turns] == [7.0]
-
-
-def test_a_rest_between_allocations_delays_no_launch() -> None:
-    """Jobs that arrive during the rest take free slots at once."""
-    jobs = tuple(Job(f"j{n}", (Phase("p", Tasks(1, 1.0)),), n / 8) for n in range(3))
-    log = run_case(Case(jobs, (), "fair", 10.0))
-    outcome = MetricsCollector.of_log(log).outcome()
-    assert [outcome.jobs[job.id]["start"] for job in jobs] == [0.0, 0.125, 0.25]
-    # The third slot has half the speed.
-    assert [outcome.jobs[job.id]["completion"] for job in jobs] == [1.0, 1.125, 2.25]
+                running[decision.phase, decision.task] = decision
+        held: Counter[tuple[str, str]] = Counter()
+        of_device: defaultdict[tuple[str, int], Fraction] = defaultdict(Fraction)
+        for launch in running.values():
+            needs = phases[launch.phase].needs.stated()
+            for name, amount in needs.items():
+                held[launch.host, name] += Fraction(str(amount))  # type: ignore[assignment]
+            if gpus := Fraction(str(needs.get("gpu", 0))):
+                assert len(set(launch.devices)) == max(1, gpus), "each task has its devices"
+                for device in launch.devices:
+                    of_device[launch.host, device] += min(gpus, Fraction(1))
+            else:
+                assert not launch.devices
+        for (host, name), amount in held.items():
+            has = case.cluster.by_name[host].resources.stated()  # type: ignore[attr-defined]
+            assert amount <= has.get(name, 0), f"{host} has {amount} of {name} in use"
+        for (host, device), part in of_device.items():
+            has = case.cluster.by_name[host].resources.stated()  # type: ignore[attr-defined]
+            assert part <= 1, f"device {device} of {host} is overcommitted"
+            assert device < has["gpu"], "a device exists"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 
 from slotwise.core.decisions import Decision, Locality, Preempt, Release
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
+from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import local, remote
 from slotwise.policy.assignment.victims import (
@@ -22,6 +24,7 @@ from slotwise.policy.assignment.wide import (
     path_of,
     places,
     reclaimed_for,
+    reclaimed_parts,
     reserved_for,
     taken_for,
 )
@@ -160,6 +163,8 @@ class _Taker:
         If there is room when the tasks that were asked to stop have ended, none is stopped. The
         other number is then the slots that the gang will take of those which are missing.
         """
+        if phase.needs:
+            return (), 0  # It waits; what its tasks need together is not taken back.
         snapshot, slot_kind = self.snapshot, self.slot_kind
         full = next((pool for pool in path_of(self.pool) if pool.room < phase.unit), None)
         all_reclaimed = reclaimed_for(snapshot, phase)
@@ -188,9 +193,16 @@ class _Taker:
         if missing < width:
             return ()
         position = snapshot.cluster.position
+        slots, ending = reclaimed_parts(snapshot, phase) if phase.needs else (reclaimed, {})
         for name in sorted(lacks, key=lambda name: (lacks[name], position[name])):
             if lacks[name] > 0:
-                found = self._victims().on_host(slot_kind, full, name, lacks[name])
+                fits = None
+                if phase.needs:
+                    needs, stopping = phase.needs, ending.get(name, [])
+                    fits = partial(_fits, snapshot, name, needs, stopping)
+                found = self._victims().on_host(
+                    slot_kind, full, name, width - slots[name], fits
+                )
                 if found:
                     return self._stop(found)
         return ()
@@ -212,6 +224,16 @@ class _Taker:
             for victim in victims
             for a in victim.launches
         ]
+
+
+def _fits(
+    snapshot: Snapshot,
+    host: str,
+    needs: Resources,
+    stopping: Sequence[Resources],
+    more: Sequence[Resources],
+) -> bool:
+    return snapshot.spare.times(host, needs, [*stopping, *more]) > 0
 
 
 def _slots(victims: Iterable[PreemptionCandidate]) -> int:

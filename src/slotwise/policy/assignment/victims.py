@@ -9,7 +9,15 @@ docs/algorithms/preemption.md has the rules and their reasons.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from heapq import heapify, heappop, heapreplace
 from math import inf
 from operator import itemgetter
@@ -19,6 +27,7 @@ from slotwise.core.decisions import Launch
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import ShareKey
+from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.assignment.wide import path_of, places
@@ -136,17 +145,36 @@ class Victims:
         return taken
 
     def on_host(
-        self, slot_kind: str, within: PoolState | None, host: str, lacks: int
+        self,
+        slot_kind: str,
+        within: PoolState | None,
+        host: str,
+        lacks: int,
+        fits: Callable[[Sequence[Resources]], bool] | None = None,
     ) -> list[PreemptionCandidate]:
-        """Those with this number of slots of a host; none if all together have fewer."""
+        """Those with this number of slots of a host; none if all together have fewer.
+
+        fits  whether the other resources of tasks on the host are enough, if any are lacking;
+              then those that free none that is needed are spared
+        """
         taken: list[PreemptionCandidate] = []
         on_host = self._stoppable.on(slot_kind, self._is_least, host)
         for victim in self._in_order(on_host, slot_kind, within):
             taken.append(victim)
             lacks -= _freed(victim, (host,))[host]
-            if lacks <= 0:
-                return taken
-        return []
+            if lacks <= 0 and (fits is None or fits(_needs_on(host, taken))):
+                break
+        else:
+            return []
+        for victim in taken[::-1] if fits is not None else ():
+            without, slots = (
+                [o for o in taken if o is not victim],
+                _freed(victim, (host,))[host],
+            )
+            assert fits is not None
+            if lacks + slots <= 0 and fits(_needs_on(host, without)):
+                lacks, taken = lacks + slots, without
+        return taken
 
     def for_gang(
         self,
@@ -338,6 +366,16 @@ class _Enclosing:
             if pool.key == key:
                 return
             self._taken[number] += slots
+
+
+def _needs_on(host: str, victims: Iterable[PreemptionCandidate]) -> list[Resources]:
+    """What the tasks of these on a host hold beside slots."""
+    return [
+        held
+        for victim in victims
+        for launch in victim.launches
+        if launch.host == host and (held := victim.phase.held(launch))
+    ]
 
 
 def _freed(victim: PreemptionCandidate, hosts: Container[str]) -> Counter[str]:

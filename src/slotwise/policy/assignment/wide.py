@@ -467,6 +467,18 @@ def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
 
     Only as many as it can use with the other resources that are, or will be, free there.
     """
+    slots, ending = reclaimed_parts(snapshot, phase)
+    if phase.needs:
+        for host, count in slots.items():
+            fit = snapshot.spare.times(host, phase.needs, ending.get(host, ()))
+            slots[host] = min(count, fit * phase.width)
+    return slots
+
+
+def reclaimed_parts(
+    snapshot: Snapshot, phase: PhaseState
+) -> tuple[Counter[str], dict[str, list[Resources]]]:
+    """These slots of each host, and the other resources of the tasks that stop there."""
     kind = phase.pool.slot_kind
     slots = Counter(_free_slots(snapshot, phase, None))
     ending: dict[str, list[Resources]] = {}
@@ -479,11 +491,7 @@ def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
             if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
                 slots[host] += other.width
                 ending.setdefault(host, []).append(other.held(launch))
-    if phase.needs:
-        for host, count in slots.items():
-            fit = snapshot.spare.times(host, phase.needs, ending.get(host, ()))
-            slots[host] = min(count, fit * phase.width)
-    return slots
+    return slots, ending
 
 
 def taken_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
