@@ -193,11 +193,12 @@ def end() -> None:
     _attempt = None
 
 
-def report_memory(size: int) -> None:
+def report_memory(size: int, *, is_over: bool = False) -> None:
     """Report how much memory the processes of the running attempt use together, in bytes.
 
-    For the code that runs commands: without a report, the memory of this process counts.
+    If it `is_over`, that is how much they have used at most. For the code that runs commands:
+    without a report, the memory of this process counts.
     """
     if _attempt is not None:
         _attempt.peak = max(_attempt.peak, size)
-        _attempt.memory(size)
+        _attempt.memory(0 if is_over else size)

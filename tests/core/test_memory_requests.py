@@ -150,6 +150,17 @@ def test_other_failures_do_not_raise_the_request(peak: int | None) -> None:
     assert requested(state) == GIB
 
 
+def test_a_limit_is_never_raised() -> None:
+    """The task gets the same again, although it used more."""
+    state = State(Cluster((host("h", 8 * GIB),)))
+    state.at(0.0)
+    phase = Phase("map", Tasks(4, 1.0), resources={"memory": GIB})
+    state.apply(JobArrived(0.0, Job("j", (phase,), memory_limit=True)))
+    state.apply(Reallocate({JOB: 4.0}, until=100.0))
+    run(state, 2 * GIB, failed=True)
+    assert requested(state) == GIB
+
+
 def test_what_is_stated_stays() -> None:
     """Whatever tasks use."""
     state = state_of(host("h", 8 * GIB), memory=GIB, stated=2 * GIB)

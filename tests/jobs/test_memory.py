@@ -126,7 +126,7 @@ def test_the_peak_of_a_command_is_that_of_its_processes_together(
                 child.stdin.close()
             return found
 
-        status = wait_for_end(child.pid, processes, reported.append)
+        status, _ = wait_for_end(child.pid, processes, reported.append)
         child.returncode = os.waitstatus_to_exitcode(status)
         assert child.returncode == 3
         assert max(reported) >= 110 * MIB
@@ -137,7 +137,6 @@ def test_the_peak_of_a_short_command_is_that_of_its_largest_process() -> None:
     with holding(60) as child:
         assert child.stdin is not None
         child.stdin.close()
-        reported: list[int] = []
-        status = wait_for_end(child.pid, list, reported.append)
+        status, largest = wait_for_end(child.pid, list, print)
         child.returncode = os.waitstatus_to_exitcode(status)
-    assert reported[-1] >= 60 * MIB
+    assert largest >= 60 * MIB

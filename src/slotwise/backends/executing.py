@@ -470,8 +470,10 @@ class Executing:
 
 def _allotment(job: Job, launch: Launch) -> Allotment | None:
     """The memory that an attempt gets: what is learned, or else what its phase requests."""
-    memory = launch.memory or job.by_name[launch.phase.phase].needs.get(MEMORY)
-    return None if memory is None else Allotment(memory)
+    if launch.memory:
+        return Allotment(launch.memory)  # It may be too little, so it is no limit.
+    memory = job.by_name[launch.phase.phase].needs.get(MEMORY)
+    return None if memory is None else Allotment(memory, job.memory_limit)
 
 
 def _with_output(reason: str, output: AttemptOutput) -> str:

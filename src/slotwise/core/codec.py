@@ -288,6 +288,7 @@ def encode_job(job: Job) -> Plain:
         **({"after_each": sorted(job.after_each)} if job.after_each else {}),
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
         **{key: value for key in RETRIES if (value := getattr(job, key)) is not None},
+        **({"memory_limit": True} if job.memory_limit else {}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -309,6 +310,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after_each=frozenset(plain.get("after_each", ())),
         after_failed=plain.get("after_failed", "cancel"),
         **{key: plain[key] for key in RETRIES if key in plain},
+        memory_limit=plain.get("memory_limit", False),
     )
 
 

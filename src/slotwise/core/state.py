@@ -805,11 +805,12 @@ class State(Snapshot):
         return made
 
     def _memory_of(self, phase: PhaseState) -> MemoryRequest | None:
-        """What the tasks of a phase request of memory; None if that is never learned.
+        """What the tasks of a phase request of memory; None if that never changes.
 
         Tasks of gangs, and those that must run on one host, could not go to another one.
         """
-        if phase.memory is None and not phase.is_gang and not phase.is_pinned:
+        is_limited = phase.job.memory_limit and MEMORY in phase.phase.needs
+        if phase.memory is None and not (phase.is_gang or phase.is_pinned or is_limited):
             learned = self._learned_memory.of(phase.job.program, phase.id.phase)
             before = phase.phase.tasks.memory or 0
             phase.memory = MemoryRequest(phase.phase.needs, before, learned)

@@ -173,11 +173,14 @@ class CommandRunner:
         running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
         try:
             running.report_memory(0)  # From now on, this process itself does not count.
-            status = wait_for_end(process.pid, lambda: _started(before), running.report_memory)
+            status, largest = wait_for_end(
+                process.pid, lambda: _started(before), running.report_memory
+            )
         except ChildProcessError as error:  # Popen would report exit code 0.
             raise SlotwiseError(
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
             ) from error
+        running.report_memory(largest, is_over=True)
         process.returncode = os.waitstatus_to_exitcode(status)
         return process.returncode
 

@@ -485,6 +485,7 @@ class JobEntry(WorkEntry):
     attempts: Attempts | None = None
     retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
     time_limit: Annotated[TimeLimit, _with(duration)] | None = None
+    memory_limit: bool = False
     phases: Annotated[list[AnyPhaseEntry], Field(min_length=1)] | None = None
     dataflow: DataflowEntry | None = None
 

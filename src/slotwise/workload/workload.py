@@ -59,6 +59,7 @@ class Properties(TypedDict, total=False):
     attempts: int | None
     retry_delay: float | str | None
     time_limit: float | str | None
+    memory_limit: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class JobProperties:
     attempts: int | None = None
     retry_delay: float | None = None
     time_limit: float | None = None
+    memory_limit: bool = False
 
     @property
     def predecessors(self) -> frozenset[str]:

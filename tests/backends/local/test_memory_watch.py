@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from math import inf
@@ -9,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import slotwise
 from backends.local.calling import one
 from slotwise.backends.local.memory_watch import CHECK_SECONDS, Allotment, Excess, MemoryWatch
 from slotwise.backends.local.processes import Processes
+from slotwise.core.events import TaskFailed
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.log import read_log
+from slotwise.jobs.calls import Calls
 from slotwise.jobs.commands import plan_commands
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -93,3 +99,23 @@ def test_a_command_above_its_limit_is_killed(workers: Processes) -> None:
     workers.start(0, "run", run, (0, 1, None), memory=Allotment(100 * MIB, True))
     assert (reply := one(workers)).status == "exceeded"
     assert 100 * MIB < reply.peak < 200 * MIB
+
+
+def test_a_job_with_a_limit_fails_with_what_it_used(tmp_path: Path) -> None:
+    """The log has the peak of the attempt; without `memory_limit` it may use more."""
+    log = tmp_path / "log.jsonl"
+    phase = Phase("p", Tasks(1), resources={"memory": "100 MiB"})
+    job = Job("limited", (phase,), attempts=1, memory_limit=True)
+    free = Job("free", (phase,))
+    work = [Calls(job, lambda task: hold(120)), Calls(free, lambda task: len(b"x" * 120 * MIB))]
+    result = slotwise.run(work, "fair", slots=1, log=log)
+    assert list(result.failed) == ["limited"]
+    (failure,) = (
+        event
+        for turn in read_log(log).turns
+        for event in turn.events
+        if isinstance(event, TaskFailed)
+    )
+    assert re.search(r"used 1\d\d MiB, limit 100 MiB", failure.reason)
+    assert failure.peak is not None
+    assert failure.peak > 100 * MIB

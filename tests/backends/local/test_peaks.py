@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import Event, TaskFailed, TaskFinished
 from slotwise.core.job import PhaseId
 from slotwise.jobs.commands import plan_commands
+from slotwise.jobs.endings import OomKills
 
 MIB = 1 << 20
 
@@ -45,6 +47,22 @@ def test_a_failed_call_has_a_peak(workers: Processes) -> None:
 
     failed = call(workers, fail)
     assert (failed.status, failed.peak >= 60 * MIB) == ("error", True)
+
+
+def test_the_peak_of_a_worker_is_known_that_the_kernel_has_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a stand-in for its count of such kills: the next attempt needs more."""
+
+    class Killed(OomKills):
+        def hint(self) -> str:
+            return "; memory was short"
+
+    monkeypatch.setattr("slotwise.backends.local.processes.OomKills", Killed)
+    with Processes(1) as workers:
+        killed = call(workers, lambda: (fill(60), os.kill(os.getpid(), signal.SIGKILL)))
+    assert str(killed.value).endswith("(SIGKILL); memory was short")
+    assert (killed.status, killed.peak >= 60 * MIB) == ("lost", True)
 
 
 def test_a_peak_that_cannot_be_reset_counts_only_if_it_has_grown(tmp_path: Path) -> None:

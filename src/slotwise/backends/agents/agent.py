@@ -22,13 +22,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
 from slotwise.backends.attempt_logs import ATTEMPT_BYTES_MAX, ERR, STREAMS
+from slotwise.backends.local.backend import machine_resources
 from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
@@ -86,6 +87,7 @@ class AgentConfig:
     speed    the part of the time for which workers run while they have tasks; below 1 only to
              emulate a slow host
     beats    seconds between heartbeats
+    resources  of its host beside slots, by name; others are as found there
     """
 
     slots: int
@@ -97,6 +99,7 @@ class AgentConfig:
     folder: str | None = None
     speed: float = 1.0
     beats: float = BEAT_SECONDS
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     def security(self) -> Security:
         """The credentials that authenticate a manager. SlotwiseError if there are none."""
@@ -116,6 +119,7 @@ class Agent:
 
     def __init__(self, config: AgentConfig) -> None:
         self._config, self._security = config, config.security()
+        self._resources = machine_resources() | dict(config.resources)
         self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
@@ -223,6 +227,7 @@ class Agent:
         """Authenticate a peer. Serve a reader; queue a manager for `serve`."""
         hello = {
             "slots": self._config.slots,
+            "resources": self._resources,
             "python": platform.python_version(),
             "slotwise": __version__,
             "pid": os.getpid(),

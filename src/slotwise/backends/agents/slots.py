@@ -18,6 +18,9 @@ from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
 from slotwise.backends.local.workers import TEXTS, Reply, Status, UserCodeError, Workers
+from slotwise.core.cluster import ANY_KIND, Host
+from slotwise.core.errors import InputError
+from slotwise.core.resources import NOTHING, Resources
 from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
 from slotwise.jobs.hosts.sockets import join_address
@@ -36,6 +39,7 @@ class AgentHost:
     slots      the number of its slots
     address    where its agent listens: "10.0.0.3:41234"
     addresses  the host part of `address`, and the name of the machine
+    resources  of the host beside slots
     first      the manager's number of its first slot
     keys       the keys of the runners that it was sent
     last_message_at  when it sent its last message, as `time.monotonic()`
@@ -48,6 +52,7 @@ class AgentHost:
     stream: MessageStream
     address: str = ""
     addresses: tuple[str, ...] = ()
+    resources: Resources = NOTHING
     first: int = 0
     keys: set[str] = field(default_factory=set)
     last_message_at: float = field(default_factory=time.monotonic)
@@ -75,12 +80,15 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         hello = {"folder": os.getcwd(), "options": interpreter_options()}
         connected, theirs = greet_agent(connected, security, "manager", hello)
         check_python(str(theirs.get("python")))
-    except RefusedError as error:
+        slots, stated = int(theirs["slots"]), theirs.get("resources", NOTHING)
+        host = Host(name, {ANY_KIND: slots}, resources=stated)
+    except (RefusedError, InputError) as error:
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
     places = address[0], str(theirs.get("machine", ""))
-    slots, listens = int(theirs["slots"]), join_address(*address)
-    return AgentHost(name, slots, MessageStream(connected), listens, places)
+    assert isinstance(host.resources, Resources)
+    stream, listens = MessageStream(connected), join_address(*address)
+    return AgentHost(name, slots, stream, listens, places, host.resources)
 
 
 def check_python(theirs: str) -> None:

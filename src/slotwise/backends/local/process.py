@@ -124,6 +124,7 @@ class WorkerProcess:
         self.ready = False
         self.busy = False
         self.has_devices = False
+        self.peak = 0  # of its memory, once `exit_reason` has found how it ended
         self.tasks = 0
         self.keys: set[str] = set()
         self.unsent: deque[memoryview] = deque()
@@ -265,7 +266,9 @@ class WorkerProcess:
             return (
                 f"worker process {self.pid} ended, but its exit code is unknown: {UNKNOWN_CODE}"
             )
-        code = self._process.wait()
+        _, status, usage = os.wait4(self.pid, 0)
+        self.peak = usage.ru_maxrss << 10
+        code = self._process.returncode = os.waitstatus_to_exitcode(status)
         how = signalled(-code) if code < 0 else f"exited with code {code}"
         return f"worker process {self.pid} {how}"
 

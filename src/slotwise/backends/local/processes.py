@@ -331,12 +331,11 @@ class Processes(Workers):
         except EOFError:
             self._output.read([worker.output])
             worker.output.end_attempt()
-            words = worker.exit_reason()
-            if worker.was_killed:
-                words += self._oom_kills.hint()
-            return self._replace_dead_worker(
-                slot, "exited" if worker.ended_itself else "lost", words
-            )
+            words, peak = worker.exit_reason(), 0
+            if worker.was_killed and (hint := self._oom_kills.hint()):
+                words, peak = words + hint, worker.peak
+            status: Literal["lost", "exited"] = "exited" if worker.ended_itself else "lost"
+            return self._replace_dead_worker(slot, status, words, peak)
         except (GarbledError, MemoryError) as error:
             return self._replace_dead_worker(slot, "unreadable", UNREADABLE[type(error)])
         if reply is None:
@@ -354,7 +353,11 @@ class Processes(Workers):
         return Reply(slot, STATUSES[what], body, started, seconds, peak)
 
     def _replace_dead_worker(
-        self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
+        self,
+        slot: int,
+        status: Literal["lost", "exited", "unreadable"],
+        sentence: str,
+        peak: int = 0,
     ) -> Reply | None:
         """Replace an unusable worker; returns the answer for its task, if it had one."""
         worker = self._workers[slot]
@@ -366,7 +369,7 @@ class Processes(Workers):
                 f" ready; the last one: {sentence}; see stderr for their messages"
             )
         self._replace(slot, unready)
-        return Reply(slot, status, sentence) if worker.busy else None
+        return Reply(slot, status, sentence, peak=peak) if worker.busy else None
 
     def _stop_excesses(self) -> Iterator[Reply]:
         """Kill the tasks that may not continue because of the memory that they use, if any."""
