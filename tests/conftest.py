@@ -200,6 +200,8 @@ def assert_no_slot_idles(snapshot: Snapshot, failures: FailuresInARow) -> None:
             elif phase.pending and phase.may_launch:
                 usable = failures.usable(snapshot, phase)
                 if phase.needs:
+                    if any(map(snapshot.wide, snapshot.cluster.capacity)):
+                        continue  # Resources may be kept for tasks of another kind.
                     usable = [h for h in usable if snapshot.spare.holds(h, phase.needs)]
                 if not usable:
                     continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +13,11 @@ import pytest
 
 import slotwise
 from slotwise.core.decisions import Decision
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, SlotwiseWarning
 from slotwise.core.events import Event, TaskFinished
 from slotwise.done_record import DoneRecord
 from slotwise.resume import verdicts
+from slotwise.run_folder import RunFolder
 from slotwise.sources import read_source
 
 WORKFLOW = """
@@ -59,6 +62,28 @@ def test_only_what_is_not_done_runs_again(folder: Path) -> None:
     assert ran(folder) == ["check", "end"]
     assert ran(folder) == []
     assert set(reasons(folder).values()) == {"done"}
+
+
+def test_another_run_of_the_same_file(folder: Path) -> None:
+    """It is refused with --resume, and warned without, until the first one ends."""
+    told: list[str] = []
+
+    def begin(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        if not told:
+            with pytest.raises(InputError) as refused:
+                ran(folder)
+            record = DoneRecord(folder / "flow.yaml")
+            with pytest.warns(SlotwiseWarning) as warned, record.in_use(refuses=False):
+                told.extend([str(refused.value), str(warned[0].message)])
+
+    slotwise.run(folder / "flow.yaml", slots=2, progress=begin)
+    run = f"run {RunFolder.last().id}, process {os.getpid()} on {platform.node()}"
+    text = f"another run of {folder}/flow.yaml is in progress ({run}); "
+    assert told == [
+        f"{text}both would run the same jobs: wait until it ends, or stop it",
+        f"{text}--resume may run jobs again that one of them has done",
+    ]
+    assert ran(folder) == ["check", "end"]
 
 
 @pytest.mark.parametrize(
@@ -269,6 +294,19 @@ def test_a_damaged_record_means_that_jobs_run_again(folder: Path) -> None:
     others = lines[lines.index(made) + 1 :]
     record.path.write_text("\n".join([made[:-5], "[]", '{"job": 3}', *others]))
     assert {job for job, one in record.read().items() if one.tasks is None} == {"sort", "show"}
+
+
+def test_a_record_that_cannot_be_written_is_told_once(folder: Path) -> None:
+    """The run continues and leaves no other file beside the record."""
+    record = DoneRecord(folder / "flow.yaml").path
+    record.mkdir(parents=True)
+    (folder / "ready").touch()
+    with pytest.warns(SlotwiseWarning, match="record of completed jobs") as warned:
+        assert ran(folder) == ["check", "end", "make", "show", "sort"]
+    assert [str(one.message) for one in warned] == [
+        "the record of completed jobs is not written: Is a directory"
+    ]
+    assert [*record.parent.iterdir()] == [record]
 
 
 def test_programs_and_jobs_in_python_are_resumed(folder: Path) -> None:

@@ -7,8 +7,8 @@ starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
@@ -22,13 +22,13 @@ from slotwise.core.errors import InputError, check_type, is_number, option_name,
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
-from slotwise.core.loop import Record
 from slotwise.core.resources import NOTHING
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
 from slotwise.results import Result, Results, RunInterrupted, RunStopped
-from slotwise.resume import DoneRecorder, remaining, verdicts
+from slotwise.resume import DoneRecorder, Verdict, remaining, verdicts
+from slotwise.run_folder import Keep
 from slotwise.running import (
     Options,
     RunOptions,
@@ -55,7 +55,6 @@ if TYPE_CHECKING:  # Functions import what only they need, so that commands star
     from slotwise.insight.explanation import Explanation
     from slotwise.insight.intervals import JobExplained, WorstWaits
     from slotwise.insight.replay import Replay
-    from slotwise.stages import Stages
 
 
 def simulate(
@@ -74,7 +73,7 @@ def simulate(
     is not changed. With `simulation=Simulation(hide_work=True)` the scheduler gets no work of
     tasks, stated or from the history: it only measures finished tasks.
     """
-    given = RunOptions.of(options)
+    given = RunOptions.of(options, simulate)
     given.check_files(history)
     source = _source(workload, given, history)
     with source.locating():
@@ -178,44 +177,38 @@ def run(
     Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result so far. RunLost,
     raised if a Dask cluster has lost all hosts and no others can join, has it as well.
     """
-    given = RunOptions.of(options)
+    given = RunOptions.of(options, run)
     given.check_files(history)
     source = _source(workload, given, existing(history), is_live=True)
-    source, recorders, stages = _resumed(source, resume, given, is_local=dask is None)
-    if dask is not None:
-        if slots is not None or emulate_hosts:
+    with (
+        resumed(source, resume, given.keep, is_local=dask is None) as (left, _),
+        left.locating(),
+    ):
+        if dask is not None:
+            if slots is not None or emulate_hosts:
+                raise InputError(
+                    f"{option_name('dask')}: the slots are the threads of Dask's workers; leave"
+                    f" out {option_name('slots')} and {option_name('emulate_hosts')}, or give"
+                    f" {option_name('dask_slots')}"
+                )
+            return _run_on_dask(left, scheduler, dask, dask_slots, history, given)
+        if dask_slots is not None:
             raise InputError(
-                f"{option_name('dask')}: the slots are the threads of Dask's workers; leave out"
-                f" {option_name('slots')} and {option_name('emulate_hosts')}, or give"
-                f" {option_name('dask_slots')}"
+                f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
+                f" {option_name('dask')}, too"
             )
-        with source.locating():
-            return _run_on_dask(source, scheduler, dask, dask_slots, history, given, recorders)
-    if dask_slots is not None:
-        raise InputError(
-            f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
-            f" {option_name('dask')}, too"
-        )
-    cluster = _live_cluster(source, slots, emulate_hosts)
-    with source.locating(), closing(stages) if stages is not None else nullcontext():
-        return _run(
-            source,
-            scheduler,
-            cluster,
-            emulate_hosts,
-            history,
-            given,
-            more=recorders,
-            stages=stages,
-        )
+        cluster = _live_cluster(left, slots, emulate_hosts)
+        return _run(left, scheduler, cluster, emulate_hosts, history, given)
 
 
-def _resumed(
-    source: Source, resume: bool | str | Path, options: RunOptions, *, is_local: bool
-) -> tuple[Source, list[Record], Stages | None]:
-    """What is left to run, and the records of what is completed, if there are any.
+@contextmanager
+def resumed(
+    source: Source, resume: bool | str | Path, keep: Keep, *, is_local: bool
+) -> Iterator[tuple[Source, Sequence[Verdict]]]:
+    """What is left to run, with the records of what is completed, and the verdicts on all jobs.
 
-    Stages are kept only of local runs.
+    Without `resume` there are no verdicts. `run` takes what is left as it is. Stages are kept
+    only of local runs.
     """
     if not isinstance(resume, bool):
         check_file("resume", resume)
@@ -225,22 +218,25 @@ def _resumed(
             " resume='jobs.py'"
         )
     place = source.file if isinstance(resume, bool) else resume
-    if not place or (not resume and options.keep is False):
-        return source, [], None
+    if source.records or not place or (not resume and keep is False):
+        yield source, ()
+        return
     record = DoneRecord(place)
-    known = record.read()
-    found = verdicts(source, known, record.stages() if is_local else None) if resume else []
-    continued = {one.job: one.stages for one in found if one.stages is not None}
-    kept = {one.job: one.kept for one in found}
-    recorder = DoneRecorder(record, source, known, kept, continued)
-    left = remaining(source, found, known) if resume else source
-    has_stages = any(isinstance(one, ProgramJob | DataflowJob) for one in left.workload.jobs)
-    if not is_local or not has_stages:
-        return left, [recorder], None
-    from slotwise.stages import Stages
+    with record.in_use(refuses=bool(resume)):
+        known = record.read()
+        found = verdicts(source, known, record.stages() if is_local else None) if resume else []
+        continued = {one.job: one.stages for one in found if one.stages is not None}
+        kept = {one.job: one.kept for one in found}
+        recorder = DoneRecorder(record, source, known, kept, continued)
+        left = remaining(source, found, known) if resume else source
+        left, staged = replace(left, records=(recorder,)), ProgramJob | DataflowJob
+        if not is_local or not any(isinstance(one, staged) for one in left.workload.jobs):
+            yield left, found
+            return
+        from slotwise.stages import Stages
 
-    stages = Stages(record, source.workload, continued)
-    return replace(left, stages=stages), [recorder], stages
+        with closing(Stages(record, source.workload, continued)) as stages:
+            yield replace(left, stages=stages), found
 
 
 def _run_on_dask(
@@ -250,7 +246,6 @@ def _run_on_dask(
     dask_slots: int | None,
     history: str | Path | None,
     options: RunOptions,
-    more: Sequence[Record],
 ) -> Result:
     from slotwise.backends.agents.source import dask_workers
 
@@ -268,7 +263,6 @@ def _run_on_dask(
             history,
             options,
             lambda executions, logs: AgentsBackend(executions, workers, hosts, logs=logs),
-            more,
         )
     finally:
         workers.close()
@@ -308,8 +302,6 @@ def _run(
     history: str | Path | None,
     options: RunOptions,
     backend: Callable[[Sequence[Execution], AttemptLogs | None], LiveBackend] | None = None,
-    more: Sequence[Record] = (),
-    stages: Stages | None = None,
 ) -> Result:
     """Run the jobs of a source, by default on this machine, and record tasks in the history."""
     from slotwise.backends.local.backend import LocalBackend
@@ -339,16 +331,16 @@ def _run(
         parameters["slots"] = dict(host.slots)
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
     if backend is not None:
-        return spec.run(lambda logs: backend(executions, logs), more)
+        return spec.run(lambda logs: backend(executions, logs), source.records)
     slots = sum(cluster.capacity.values())
     with enter(slots, processors(), warn_user, reports=True):
 
         def local(logs: AttemptLogs | None) -> LocalBackend:
-            if stages is not None and logs is not None:
-                stages.begin(logs.folder.parent)
+            if source.stages is not None and logs is not None:
+                source.stages.begin(logs.folder.parent)
             return LocalBackend(executions, cluster, logs=logs)
 
-        return spec.run(local, more)
+        return spec.run(local, source.records)
 
 
 def compare(
@@ -370,7 +362,7 @@ def compare(
     runs create it if it is missing and add to it. If a run is stopped, or cannot be recorded,
     the exception has the results of the earlier runs as `earlier`.
     """
-    given = RunOptions.of(options)
+    given = RunOptions.of(options, compare)
     names = checked_names([schedulers] if isinstance(schedulers, str) else schedulers)
     options_of = {name: _options_for(given, name) for name in names}
     for own in options_of.values():

@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slotwise.jobs.work_folder import remove_kept
-from slotwise.run_folder import state_folder, warn_of_state
+from slotwise.core.errors import InputError
+from slotwise.jobs.work_folder import FileLock, HeldError, remove_kept
+from slotwise.run_folder import RunFolder, state_folder, warn_of_state
 
 if TYPE_CHECKING:
     from slotwise.jobs.kept import KeptStages
@@ -57,6 +59,29 @@ class DoneRecord:
         self._file = os.path.realpath(file)
         name = hashlib.sha256(os.fsencode(self._file)).hexdigest()[:32]
         self.path = state_folder() / "done" / f"{name}.jsonl"
+
+    @contextmanager
+    def in_use(self, *, refuses: bool) -> Iterator[None]:
+        """Hold the record for a run. If another run holds it, warn, or raise InputError.
+
+        The kernel releases it when the process ends.
+        """
+        lock: AbstractContextManager[object] = nullcontext()
+        try:
+            self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            owner = _process(os.getpid(), platform.node())
+            lock = FileLock(self.path.with_suffix(".lock"), owner)
+        except OSError:
+            pass  # The state directory cannot be used, and a warning says so later.
+        except HeldError as error:
+            text = f"another run of {self._file} is in progress ({_run_of(str(error))})"
+            if refuses:
+                raise InputError(
+                    f"{text}; both would run the same jobs: wait until it ends, or stop it"
+                ) from None
+            warn_of_state(f"{text}; --resume may run jobs again that one of them has done")
+        with lock:
+            yield
 
     def read(self) -> dict[str, JobRecord]:
         """The jobs that were completed or have begun, in the order in which that happened.
@@ -106,7 +131,10 @@ class DoneRecord:
     def rewrite(
         self, jobs: Mapping[str, JobRecord], kept: Mapping[str, KeptJob] | None = None
     ) -> None:
-        """Replace the record by that of these jobs and stages; remove other stages."""
+        """Replace the record by that of these jobs and stages; remove other stages.
+
+        Raises OSError.
+        """
         kept = kept or {}
         stay = {one.stages.folder for one in kept.values()}
         for one in self.stages().values():
@@ -119,8 +147,10 @@ class DoneRecord:
             self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
             partial.write_text("".join(lines), "utf-8")
             os.replace(partial, self.path)
-        except OSError as error:
-            warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()
+            raise
 
     def append(self, plain: Mapping[str, Any]) -> None:
         """Add the line of a job, a task or a stage. Raises OSError."""
@@ -137,3 +167,16 @@ class DoneRecord:
 
 def _line(plain: Mapping[str, Any]) -> str:
     return json.dumps(plain, separators=(",", ":")) + "\n"
+
+
+def _process(pid: object, host: object) -> str:
+    return f"process {pid} on {host}"
+
+
+def _run_of(owner: str) -> str:
+    """A process with the run that is in progress there, if it is known."""
+    for folder in reversed(RunFolder.all()):
+        about = folder.about()
+        if _process(about.get("pid"), about.get("host")) == owner and folder.is_live:
+            return f"run {folder.id}, {owner}"
+    return owner

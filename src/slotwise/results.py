@@ -262,10 +262,11 @@ class RunStopped(BaseException):
 
 
 class RunInterrupted(RunStopped, KeyboardInterrupt):
-    """A run was interrupted."""
+    """A run was interrupted. The command line says how to continue (`remedy`)."""
 
     def __init__(self, result: Result) -> None:
         super().__init__("interrupted", result)
+        self.remedy = ""
 
 
 class RunLost(RunStopped, SlotwiseError):

@@ -14,7 +14,7 @@ import os
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,7 +109,7 @@ class DoneRecorder:
         self._arrays = {name for name, entry in self._entries.items() if _is_array(entry)}
         self._made: dict[str, dict[str, str]] = {}
         self._left: Counter[str] = Counter()
-        self._has_failed = False
+        self._has_warned = False
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -125,7 +125,7 @@ class DoneRecorder:
                 for job, one in self._known.items()
                 if job in self._entries
             }
-            self._record.rewrite(jobs, self._stages)
+            self._write(lambda: self._record.rewrite(jobs, self._stages))
         for event in events:
             if isinstance(event, TaskFinished):
                 job = event.phase.job
@@ -166,13 +166,15 @@ class DoneRecorder:
         }
 
     def _append(self, plain: Mapping[str, Any]) -> None:
-        if self._has_failed:
-            return
+        self._write(lambda: self._record.append(plain))
+
+    def _write(self, write: Callable[[], None]) -> None:
         try:
-            self._record.append(plain)
+            write()
         except OSError as error:
-            self._has_failed = True  # One warning is enough.
-            warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
+            if not self._has_warned:
+                warn_of_state(f"the record of completed jobs is not written: {error.strerror}")
+            self._has_warned = True
 
     def _made_from(self, job: str) -> dict[str, str]:
         return made_from(self._entries[job], self._workload, self._written)

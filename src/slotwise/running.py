@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from inspect import signature
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -146,15 +147,23 @@ class RunOptions:
     ] = None
 
     @classmethod
-    def of(cls, options: Options) -> RunOptions:
-        """The value of keyword arguments. InputError for an unknown name, too."""
+    def of(cls, options: Options, function: Callable[..., Any]) -> RunOptions:
+        """The value of the further keyword arguments of a function.
+
+        InputError for an unknown name, too.
+        """
         for name in sorted(options.keys() - cls.__dataclass_fields__.keys()):
             if name in Simulation.__dataclass_fields__:
                 raise InputError(
                     f"{name} is an option of simulations; give"
                     f" simulation=Simulation({name}=...)"
                 )
-            known = cls.__dataclass_fields__
+            own = [
+                one.name
+                for one in signature(function).parameters.values()
+                if one.default is not one.empty
+            ]
+            known = *own, *cls.__dataclass_fields__
             raise InputError(f"unknown option {name!r}; {suggestion(name, known)}")
         return cls(**options)
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from slotwise.backends.local.backend import names_hosts
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.dependencies import check_dependencies
+from slotwise.core.dependencies import check_dependencies, check_elements
 from slotwise.core.errors import (
     WHOLE,
     InputError,
@@ -32,6 +32,7 @@ from slotwise.core.errors import (
 from slotwise.core.events import HostAdded, HostChange, hosts_ever
 from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
+from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
@@ -64,6 +65,18 @@ Slots = int | Mapping[str, int]
 """A number of slots that serve every kind, or a number for each kind."""
 
 
+class Continuing(Protocol):
+    """Continues jobs from stages of an earlier run, and keeps those of this one."""
+
+    def __call__(self, entry: Any, execution: Execution) -> Execution:
+        """The execution of a job in place of the one that was planned."""
+        ...
+
+    def begin(self, run: Path) -> None:
+        """Keep stages as long as the folder of this run."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A workload, and the rates that estimate the work of programs and the speeds of hosts.
@@ -71,13 +84,15 @@ class Source:
     history  the database that the rates are from, which is read once
     file     the path of the workload, or empty if it is not from a file
     stages   continues the planned execution of a job from stages of an earlier run, if any
+    records  take down for `--resume` what is completed; empty if nothing does
     """
 
     workload: Workload
     rates: Rates = field(default_factory=Rates)
     history: str | Path | None = None
     file: str = ""
-    stages: Callable[[Any, Execution], Execution] | None = None
+    stages: Continuing | None = None
+    records: Sequence[Record] = ()
 
     def with_options(
         self,
@@ -117,7 +132,8 @@ class Source:
         )
         if history in (None, self.history):
             return replace(self, workload=workload)
-        return Source(workload, estimate_rates(read_history(history)), history, self.file)
+        rates = estimate_rates(read_history(history))
+        return replace(self, workload=workload, rates=rates, history=history)
 
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
@@ -316,8 +332,24 @@ def read_source(
     name, number = ids.most_common(1)[0]
     if number > 1:
         raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
-    check_dependencies([_stated(entry) for entry in source.workload.jobs])
+    stated = [_stated(entry) for entry in source.workload.jobs]
+    check_dependencies(stated)
+    if any(one.after_each for one in stated):
+        arrays = {array.id: array for array in _arrays(stated)}
+        with source.locating():
+            check_elements(arrays.values(), arrays)
     return source
+
+
+def _arrays(jobs: Iterable[Job | Described]) -> Iterator[Job]:
+    """The jobs whose number of tasks is known before they are planned."""
+    for one in jobs:
+        count = one.settings.get("tasks") or 1 if isinstance(one, CommandJob) else 0
+        if isinstance(one, Job):
+            yield one
+        elif is_whole(count) and count > 0:
+            phase = Phase("run", Tasks(count))
+            yield Job(one.id, (phase,), after=one.after, after_each=one.after_each)
 
 
 def with_limits(entry: Entry, limits: Mapping[str, float]) -> Entry:
@@ -520,6 +552,8 @@ def _part(
                     f"{where}phase {other.id!r} writes its input {path!r}, which is examined"
                     f" when the job begins; {apart}"
                 )
+    if isinstance(part, CommandJob) and (part.after or job.predecessors):
+        part = replace(part, settings={**part.settings, "waits": True})
     try:
         return _planned(replace(part, id=job.id, after=frozenset()), workload, cluster)
     except InputError as error:

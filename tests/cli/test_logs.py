@@ -123,6 +123,25 @@ def test_other_commands_take_the_last_run(slotwise: Any, folder: Path, ran: RunF
     assert "train" in Path("r.html").read_text()
 
 
+@pytest.mark.parametrize("command", ["logs", "explain", "replay", "report -o r.html"])
+def test_the_last_run_of_another_folder_is_named(
+    slotwise: Any,
+    folder: Path,
+    ran: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    """On stderr, unless the run was asked for."""
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    done = slotwise(*command.split())
+    place = f"{folder}/run.yaml, begun in {folder}"
+    assert (done.exit_code, done.stderr) == (0, f"slotwise: this is run {ran.id} of {place}\n")
+    asked = ("--run", ran.id) if command == "logs" else (str(ran.log),)
+    assert slotwise(*command.split(), *asked).stderr == ""
+
+
 @pytest.mark.parametrize("command", ["logs", "logs --list", "explain", "replay", "report -o r"])
 def test_without_a_run_the_message_says_how_to_make_one(
     slotwise: Any, runs: Path, command: str
@@ -200,3 +219,19 @@ def test_an_interrupt_ends_only_the_reader(
     assert follow.wait(TIMEOUT) == 130
     (folder / "go").touch()
     assert session.submit(int, "3").result() == 3
+
+
+def test_following_ends_when_its_reader_has_left(
+    session: Session, forker: Forker, folder: Path
+) -> None:
+    """As in `slotwise logs -f | head -1`, although the run goes on."""
+    reads, writes = os.pipe()
+    with open(os.devnull) as nothing:
+        process = forker.start(["logs", "-f"], folder, [nothing.fileno(), writes, writes])
+    os.close(writes)
+    assert os.read(reads, 3) == b"==>"
+    os.close(reads)
+    try:
+        assert process.wait(TIMEOUT) == 0
+    finally:
+        process.kill()

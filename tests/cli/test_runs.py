@@ -18,6 +18,7 @@ from slotwise.core.cluster import Host
 from slotwise.core.errors import InputError
 from slotwise.core.events import HostAdded, HostRemoved
 from slotwise.core.log import RULES, read_log
+from slotwise.done_record import DoneRecord
 from slotwise.insight.report.progress import Progress
 
 LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
@@ -300,8 +301,18 @@ def test_the_reason_of_a_failure_is_printed_once_and_in_the_last_line(
     assert "code 3" not in done.stdout
 
 
+def test_a_file_that_another_run_resumes_is_refused(slotwise: Any, folder: Path) -> None:
+    """Before it says what is left to run."""
+    (folder / "once.yaml").write_text("slotwise: 1\njobs: [{id: a, command: 'true'}]\n")
+    with DoneRecord("once.yaml").in_use(refuses=True):
+        done = slotwise("run", "once.yaml", "--resume")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: another run of ")
+    assert "jobs are done" not in done.stderr
+
+
 def test_the_closing_table_begins_with_failures(slotwise: Any, folder: Path) -> None:
-    """The failed jobs, then those cancelled with them; the table has the status of each."""
+    """The failed jobs, then those cancelled with them; the table has all as in the file."""
     jobs = (
         "[{id: later, after: [bad], command: 'true'}, {id: bad, command: 'exit 3'},"
         " {id: good, command: 'true'}]"
@@ -311,10 +322,10 @@ def test_the_closing_table_begins_with_failures(slotwise: Any, folder: Path) -> 
     ends = [line for line in done.stderr.splitlines() if line.startswith("slotwise: flex: job")]
     assert [line.split()[3:5] for line in ends] == [["bad", "failed:"], ["later", "cancelled:"]]
     assert ends[1].endswith("job 'bad', for which it waits, has failed")
-    assert [line.split()[:2] for line in done.stdout.splitlines()[3:6]] == [
+    assert [line.split()[:2] for line in done.stdout.splitlines()[4:7]] == [
+        ["later", "cancelled"],
         ["bad", "failed"],
         ["good", "done"],
-        ["later", "cancelled"],
     ]
 
 

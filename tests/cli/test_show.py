@@ -202,6 +202,15 @@ def test_show_refuses(
     assert message in done.stderr.replace("\n", " ")
 
 
+def test_tasks_that_cannot_wait_one_for_one_are_refused(slotwise: Show, folder: Path) -> None:
+    """Before anything is drawn, with their place."""
+    jobs = "[{id: a, command: x, tasks: 3}, {id: b, command: x, tasks: 2, after_each: [a]}]"
+    (folder / "each.yaml").write_text(f"slotwise: 1\njobs: {jobs}\n")
+    done = slotwise("show", "each.yaml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: each.yaml: jobs[1] (line 2): job 'b' has 2 tasks,")
+
+
 def test_a_bundle_that_the_cluster_cannot_hold_is_refused(slotwise: Show, app: Path) -> None:
     """The cluster of the workload file is known."""
     text = (app / "dataflows.yaml").read_text()
@@ -209,3 +218,14 @@ def test_a_bundle_that_the_cluster_cannot_hold_is_refused(slotwise: Show, app: P
     done = slotwise("show", "dataflows.yaml")
     assert done.exit_code == 2
     assert "job 'one': the bundle of a, b, c starts together" in done.stderr.replace("\n", " ")
+
+
+def test_a_long_chain_of_jobs_is_not_indented_without_end(slotwise: Show, app: Path) -> None:
+    """Its last lines have the width of the twentieth level."""
+    jobs = "".join(f"- {{id: j{n}, command: 'true', after: j{n - 1}}}\n" for n in range(1, 40))
+    (app / "chain.yaml").write_text(
+        f"slotwise: 1\njobs:\n- {{id: j0, command: 'true'}}\n{jobs}"
+    )
+    lines = slotwise("show", "chain.yaml").stdout.splitlines()
+    assert (len(lines), lines[-1].split()) == (40, ["j39", "1", "task", "after", "j38"])
+    assert lines[-1].index("j39") == lines[20].index("j20") == 40

@@ -92,7 +92,11 @@ def test_a_program_may_have_a_deadline() -> None:
     ("options", "says"),
     [
         ({"seed": 3}, r"give simulation=Simulation\(seed="),
-        ({"colour": "red"}, "unknown option 'colour'; known: assigner"),
+        ({"slot": 2}, "unknown option 'slot'; did you mean 'slots'"),
+        (
+            {"colour": "red"},
+            "'colour'; known: schedulers?, .*slots, .*history, .*assigner, .*keep",
+        ),
     ],
 )
 def test_unknown_options_are_refused(options: dict[str, object], says: str) -> None:

@@ -69,6 +69,7 @@ def test_a_stopped_run_leaves_nothing(
     assert not (command.folder / "out").exists()
     assert (command.folder / "done/quick/_SUCCESS").exists()
     assert "interrupted after 2 tasks; done: quick" in command.stderr
+    assert command.stderr.endswith("; to continue: slotwise run jobs.yaml --resume\n")
     assert "Traceback" not in command.stderr
     (line,) = command.stdout.splitlines()
     shown = json.loads(line)

@@ -97,7 +97,7 @@ def _drive_open(fake: FakeCluster, workload: Path, log: Path) -> None:
     workers = DaskWorkers(fake.client, script.get("dask_slots"))
     hosts = workers.connect()
     stated: Options = {**script.get("options", {}), "objective": source.workload.objective}
-    given = RunOptions.of(stated)
+    given = RunOptions.of(stated, run)
     spec = RunSpec(
         script.get("scheduler", "fair"), "live", (), cluster_of(hosts), source, given, {}
     )

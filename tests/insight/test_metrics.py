@@ -8,6 +8,7 @@ import pytest
 
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import GiveUp, Launch, Locality
+from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.events import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Header, Log, Turn
@@ -78,6 +79,7 @@ def test_the_metrics() -> None:
         "value": 3 * 4.0 + 3.0,
         "jobs_done": 2,
         "jobs_failed": 0,
+        "jobs_cancelled": 0,
         "response_mean": 3.5,
         "response_weighted_mean": 15.0 / 4,
         "response_max": 4.0,
@@ -245,6 +247,18 @@ def test_a_job_that_was_given_up_has_no_completion() -> None:
     assert found.metrics["jobs_failed"] == 1
     assert found.metrics["wasted_slot_seconds"] == 2.0
     assert found.metrics["utilisation"] == pytest.approx((8 + 1 + 2 + 1) / (2 * 8))
+
+
+def test_cancelled_jobs_are_not_counted_as_failed() -> None:
+    """Neither one that a user cancelled, nor one that waits for a failed job."""
+    waits = replace(JOB_B, id="c", after=frozenset({"b"}))
+    reasons = {"b": "no luck", "a": CANCELLED, "c": predecessor_failed("b")}
+    turns = [
+        *TURNS[:4],
+        Turn(4.0, [JobArrived(4.0, waits)], [GiveUp(job, why) for job, why in reasons.items()]),
+    ]
+    found = outcome(turns).metrics
+    assert (found["jobs_failed"], found["jobs_cancelled"]) == (1, 2)
 
 
 def test_a_run_without_a_job_done_has_no_means() -> None:

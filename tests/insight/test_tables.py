@@ -8,7 +8,7 @@ from rich.console import Console
 from slotwise import Job, Phase, Tasks
 from slotwise.insight.report import comparison_table, jobs_table
 from slotwise.insight.report.reported import has_differing_work
-from slotwise.insight.report.tables import fit_columns, metrics_in_full
+from slotwise.insight.report.tables import critical_path, fit_columns, metrics_in_full
 from slotwise.insight.report.text import MISSING, in_states, number, percent, roughly, seconds
 
 
@@ -153,6 +153,59 @@ def test_a_short_jobs_table_has_the_failed_jobs_first(three_runs):
     table = jobs_table(with_states(three_runs[0], c="broken"), most=2)
     assert [cell.plain for cell in table.columns[0].cells] == ["c", "a"]
     assert str(table.caption) == "and 2 more: 1 done, 1 unfinished; --json names all jobs"
+
+
+def live_chain(run, work):
+    """A live run of b, which waits for c, and of a and d, with this work in all (seconds)."""
+    spans = {"b": (3.0, 7.0), "c": (0.0, 2.0), "a": (0.0, 5.0), "d": (1.0, None)}
+    jobs = {
+        name: {"arrival": 0.0, "start": start, "completion": end, "response": end}
+        for name, (start, end) in spans.items()
+    }
+    stated = {
+        name: Job(name, (Phase("p", Tasks(1)),), after=("c",) if name == "b" else ())
+        for name in jobs
+    }
+    outcome = replace(run.outcome, jobs=jobs, stated=stated)
+    shown = replace(run, backend="live", outcome=outcome)
+    return with_outcome(shown, work_seconds=work, jobs_done=3)
+
+
+def test_a_live_run_has_the_run_time_of_each_job(three_runs):
+    """From its first start to its end, beside its response, in the order that is asked for."""
+    table = jobs_table(live_chain(three_runs[0], 9.0), order=["b", "c", "a", "d"])
+    names, response, ran = (
+        [cell.plain for cell in table.columns[number].cells] for number in (0, 2, 3)
+    )
+    assert names == ["b", "c", "a", "d"]
+    assert response == ["7.00 s", "2.00 s", "5.00 s", MISSING]
+    assert ran == ["4.00 s", "2.00 s", "5.00 s", MISSING]
+    assert str(table.columns[3].header) == "run\ntime"
+
+
+def test_the_critical_path_of_a_run(three_runs):
+    """It is the longest chain, also if others ended later; without a chain there is none."""
+    run = live_chain(three_runs[0], 9.0)
+    assert critical_path(run) == "critical path: c 2.00 s, b 4.00 s; 6.00 s in all"
+    assert critical_path(three_runs[0]) == ""
+
+
+def test_a_job_that_waits_task_by_task_counts_from_the_end_of_the_other(three_runs):
+    """So that the critical path is no longer than the run."""
+    run = live_chain(three_runs[0], 9.0)
+    b = replace(run.outcome.stated["b"], after=frozenset(), after_each=frozenset({"a"}))
+    chained = replace(run, outcome=replace(run.outcome, stated=run.outcome.stated | {"b": b}))
+    assert critical_path(chained) == "critical path: a 5.00 s, b 2.00 s; 7.00 s in all"
+
+
+def test_gap_and_stretch_of_live_jobs_without_much_work_are_left_out(three_runs):
+    """They measure the start of processes. Value and bound stay."""
+    for work, has_them in ((0.29, False), (0.31, True)):
+        run = live_chain(three_runs[0], work)
+        titles = {str(one.header).replace("\n", " ") for one in comparison_table([run]).columns}
+        assert (titles >= {"gap", "mean stretch", "max stretch"}) == has_them
+        assert ("gap" in titles) == has_them
+        assert titles >= {"mean response", "makespan", "value", "bound"}
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

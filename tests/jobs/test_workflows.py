@@ -87,6 +87,36 @@ def test_a_program_whose_input_is_missing_fails_alone(tmp_path: Path) -> None:
     assert_sound(result.log)
 
 
+def test_inputs_of_a_command_must_exist(tmp_path: Path) -> None:
+    """Before the run, or when a job begins that waits for others, which may write them."""
+    made = str(tmp_path / "made")
+    steps = [
+        command("echo a", made, id="make"),
+        command("true", id="read", inputs=f"{made}/*.out", after=["make"]),
+        command("true", id="lacks", inputs=f"{made}/*.csv", after=["make"]),
+    ]
+    result = slotwise.run(steps, slots=2)
+    assert result.failed.keys() == {"lacks"}
+    assert f"job 'lacks': input '{made}/*.csv': no file matches" in result.failed["lacks"]
+    with pytest.raises(
+        InputError, match=r"job 'alone': input 'no\.csv': no file matches; give"
+    ):
+        slotwise.run(command("true", id="alone", inputs="no.csv"), slots=1)
+
+
+def test_inputs_of_a_phase_may_come_from_another(tmp_path: Path) -> None:
+    """They are examined when it begins, so the job fails if they are missing."""
+    made = str(tmp_path / "made")
+    steps = [
+        command("echo a", made, id="make"),
+        command("true", id="read", inputs=f"{made}/*.out", after=["make"]),
+        command("true", id="lacks", inputs=f"{made}/*.csv", after=["read"]),
+    ]
+    result = slotwise.run(slotwise.phases(steps, id="whole"), slots=2)
+    assert "phase lacks" in result.failed["whole"]
+    assert f"input '{made}/*.csv': no file matches" in result.failed["whole"]
+
+
 def test_a_dataflow_in_a_session_reads_what_a_command_writes(tmp_path: Path) -> None:
     """Both are submitted at once."""
     flow = slotwise.Dataflow()

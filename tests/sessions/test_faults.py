@@ -45,6 +45,15 @@ def test_a_call_that_kills_its_worker_fails_alone(session: Session) -> None:
         assert [other.result(PATIENCE) for other in others] == list(range(20))
 
 
+def test_a_call_fails_alone_after_the_attempts_of_the_session() -> None:
+    """The job of the executor does not fail with it, and takes more calls."""
+    with Session(1, attempts_max=2, keep=False) as session, session.executor() as executor:
+        killer = executor.submit(os._exit, 3)
+        with pytest.raises(SlotwiseError, match="exited with code 3, in attempt 2"):
+            killer.result(PATIENCE)
+        assert executor.submit(len, "abc").result(PATIENCE) == 3
+
+
 @pytest.mark.local_only("agents do not ignore SIGCHLD")
 def test_how_a_worker_ended_is_not_told_if_it_cannot_be_known() -> None:
     """A program that ignores SIGCHLD gets no exit codes; 0 would be wrong."""

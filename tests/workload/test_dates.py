@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, SlotwiseWarning
 from slotwise.workload.dates import Clock, instant
 from slotwise.workload.file import parse_workload, read_job, read_workload
 from slotwise.workload.writer import write_workload
@@ -139,6 +139,19 @@ def test_live_work_begins_now(tmp_path: Path, zone: Zone) -> None:
     zone("UTC")
     found = [read_live(tmp_path, text) for text in ("17:00", "2026-11-28T12:00", "11:00")]
     assert found == [5 * HOUR, 24 * HOUR, 23 * HOUR]
+
+
+def test_a_time_of_day_that_is_over(tmp_path: Path, zone: Zone) -> None:
+    """Live work says of the first one that it is tomorrow, unless its start is stated."""
+    zone("UTC")
+    with pytest.warns(SlotwiseWarning) as told:
+        read_live(tmp_path, "17:00, arrival: 11:00")
+    (tmp_path / "jobs.yaml").write_text("start: 2026-11-27T12:00\n" + LIVE % "11:00")
+    read_workload(tmp_path / "jobs.yaml", now=datetime(2026, 11, 27, 12, tzinfo=UTC))
+    assert [str(one.message) for one in told] == [
+        f"{tmp_path}/jobs.yaml: jobs[0].arrival (line 2) is 11:00, which means 2026-11-28"
+        " 11:00; state the date for another day"
+    ]
 
 
 def test_a_deadline_in_the_past(tmp_path: Path, zone: Zone) -> None:

@@ -247,9 +247,7 @@ class Executing:
         final = type(reason) in FINAL  # Not only as one host sees it.
         if output is not None and (isinstance(reason, str) or final):
             reason = _with_output(str(reason), output)
-        # Of a job that states its attempts, a worker that its own task has ended counts.
-        is_loss = lost and not (is_own and live.execution.job.attempts)
-        if live.execution.absorbs(name, task, str(reason), is_loss):
+        if live.execution.absorbs(name, task, str(reason), is_lost=lost, is_own=is_own):
             self._done(live, launch, 0.0, peak)
             return
         live.discard(launch)

@@ -12,7 +12,7 @@ import typer
 
 from slotwise import api
 from slotwise.cli.options import Json, seconds_option
-from slotwise.cli.terminal import print_json
+from slotwise.cli.terminal import last_run, print_json
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
@@ -22,7 +22,6 @@ from slotwise.core.log import RULES, following
 from slotwise.core.rates import COMMAND_MARK, Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
-from slotwise.run_folder import RunFolder
 from slotwise.sources import read_source
 from slotwise.workload.workload import DataflowJob, Described, PhasedJob
 
@@ -36,11 +35,6 @@ LogPath = Annotated[
         metavar="[LOG]", help="A log written by --log [default: that of the last run]."
     ),
 ]
-
-
-def last_log() -> Path:
-    """The log of the last run that is kept. InputError if there is none."""
-    return RunFolder.last().log
 
 
 def report_logs(
@@ -58,7 +52,7 @@ def report_logs(
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
     with ExitStack() as stack:
-        read = [stack.enter_context(following(log)) for log in logs or [last_log()]]
+        read = [stack.enter_context(following(log)) for log in logs or [last_run().log]]
         results = [Result.of_log(log) for log in read]
         written = api.write_report(results, output, pictures=pictures)
     for path in written:
@@ -77,7 +71,7 @@ def replay_log(
 
     `slotwise replay run.jsonl`
     """
-    replay = api.replay(log or last_log())
+    replay = api.replay(log or last_run().log)
     found = replay.difference
     if as_json:
         print_json(
@@ -129,7 +123,7 @@ def explain_log(
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
     question: Any = job, at  # An instant without a job is refused.
-    found: Any = api.explain(log or last_log(), *question)
+    found: Any = api.explain(log or last_run().log, *question)
     if as_json:
         print_json(found.to_plain())
     else:

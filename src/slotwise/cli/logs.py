@@ -15,7 +15,8 @@ import typer
 
 from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files, file_name
 from slotwise.cli.options import Json
-from slotwise.cli.terminal import print_json, show_message
+from slotwise.cli.streams import has_reader
+from slotwise.cli.terminal import last_run, print_json, show_message
 from slotwise.core.dependencies import MAX_NAMES
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import JobArrived
@@ -62,7 +63,7 @@ def show_logs(
     if lists:
         _list_runs(as_json)
         return
-    folder = RunFolder.last() if run is None else RunFolder.named(run)
+    folder = last_run() if run is None else RunFolder.named(run)
 
     def is_chosen(file: AttemptFile) -> bool:
         return (
@@ -120,9 +121,9 @@ class LogPrinter:
 
 
 def _follow(folder: RunFolder, is_chosen: Chosen) -> None:
-    """Print what tasks have printed, and what they print until the run ends."""
+    """Print what tasks have printed, and what they print until the run or its reader ends."""
     shown, is_live = LogPrinter(has_headers=True), True
-    while is_live:
+    while is_live and has_reader():
         is_live = folder.is_live  # Before looking, so that nothing is missed at the end.
         for file in _files(folder, is_chosen):
             shown.show(file)

@@ -270,8 +270,6 @@ def _run(
         resumed.show_dry_run(source, as_json=output.as_json)
         return
     with results_shown(file, output, defaults) as (source, results):
-        if not resumed.show(source):
-            return
         stated = options_stated(context)
         if "scheduler" not in stated:
             scheduler = defaults.options.get("scheduler", scheduler)
@@ -281,24 +279,30 @@ def _run(
         if dask is None and not emulate_hosts:
             given = defaults.slots_for(source, given)
         note = cluster_left_out(source, emulate_hosts, dask)
-        show_defaults(defaults)
-        with (
-            resumed.showing_kept(),
-            Progress(errors(), f"{scheduler}, live", note=note) as progress,
+        source = source.with_options(overwrite=overwrite)
+        with api.resumed(source, resume, options.get("keep"), is_local=dask is None) as (
+            left,
+            found,
         ):
-            options["progress"] = progress
-            result = api.run(
-                source.with_options(overwrite=overwrite),
-                scheduler,
-                slots=given,
-                emulate_hosts=emulate_hosts,
-                dask=dask,
-                dask_slots=dask_slots,
-                history=history,
-                resume=resume,
-                **options,
-            )
-        results.append(result)
+            if not resumed.show(found):
+                return
+            show_defaults(defaults)
+            with (
+                resumed.showing_kept(),
+                Progress(errors(), f"{scheduler}, live", note=note) as progress,
+            ):
+                options["progress"] = progress
+                result = api.run(
+                    left,
+                    scheduler,
+                    slots=given,
+                    emulate_hosts=emulate_hosts,
+                    dask=dask,
+                    dask_slots=dask_slots,
+                    history=history,
+                    **options,
+                )
+            results.append(result)
 
 
 @app.command(name="compare")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.table import Table
 from slotwise.cli.terminal import errors, print_json, show_message
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report.text import printable
+from slotwise.results import RunInterrupted
 from slotwise.resume import Verdict, verdicts
 from slotwise.sources import Source
 
@@ -22,16 +24,14 @@ class Resumed:
 
     def __init__(self, file: Path, *, is_wanted: bool, is_local: bool) -> None:
         """Unless it `is_wanted`, all jobs run. Only local runs keep stages of jobs."""
-        self._is_wanted = is_wanted
+        self._file, self._is_wanted = file, is_wanted
         self._record = DoneRecord(file)
-        self._done = self._record.read() if is_wanted else {}
         self._stages = self._record.stages() if is_wanted and is_local else {}
 
-    def show(self, source: Source) -> bool:
+    def show(self, found: Sequence[Verdict]) -> bool:
         """Say which jobs run, and why; whether there are any."""
         if not self._is_wanted:
             return True
-        found = verdicts(source, self._done, self._stages)
         show_message(f"slotwise: {_summary(found)}")
         left = [one for one in found if one.must_run]
         if 0 < len(left) < len(found) or self._stages:
@@ -40,7 +40,8 @@ class Resumed:
 
     def show_dry_run(self, source: Source, *, as_json: bool) -> None:
         """Print which jobs would run, and why. Nothing is run or written."""
-        found = verdicts(source, self._done, self._stages)
+        done = self._record.read() if self._is_wanted else {}
+        found = verdicts(source, done, self._stages)
         if as_json:
             print_json(
                 {"jobs": [{"id": v.job, "runs": v.must_run, "why": v.why} for v in found]}
@@ -54,6 +55,12 @@ class Resumed:
         """Say at the end of a run what it has left for the next one with `--resume`, if any."""
         try:
             yield
+        except RunInterrupted as stop:
+            if self._is_wanted or stop.result.folder is not None:  # Else, nothing is recorded.
+                stop.remedy = (
+                    f"to continue: slotwise run {shlex.quote(str(self._file))} --resume"
+                )
+            raise
         finally:
             self._show_kept()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from types import FrameType
 from typing import Any, TextIO
@@ -29,7 +30,16 @@ def guard_streams() -> None:
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[attr-defined]
 
 
+def has_reader() -> bool:
+    """Whether what is written to stdout may still be read: no pipe was closed at its end."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return not (_Stdout.is_dropped or any(seen & select.POLLERR for _, seen in poll.poll(0)))
+
+
 class _Stdout(io.FileIO):
+    is_dropped = False  # Whether the reader has closed the pipe.
+
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
@@ -37,6 +47,7 @@ class _Stdout(io.FileIO):
             # Buffered data must not fail again when the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
+                _Stdout.is_dropped = True
                 return len(data)
             raise StdoutError(
                 f"standard output: {error.strerror}; redirect it to a place with free space"

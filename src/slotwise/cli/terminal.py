@@ -7,6 +7,7 @@ everything else to stderr.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import warnings
@@ -37,7 +38,13 @@ from slotwise.core.errors import (
     as_in_commands,
     suggestion,
 )
-from slotwise.insight.report.tables import MAX_WIDTH, comparison_table, fit_columns, jobs_table
+from slotwise.insight.report.tables import (
+    MAX_WIDTH,
+    comparison_table,
+    critical_path,
+    fit_columns,
+    jobs_table,
+)
 from slotwise.insight.report.text import in_short, in_states, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
 from slotwise.run_folder import RunFolder
@@ -46,7 +53,7 @@ from slotwise.sources import Source, read_source
 MAX_ROWS, MIN_ROWS = 50, 5
 """The maximum number of jobs in the table outside a terminal, and the minimum on one."""
 
-OTHER_LINES = 14
+OTHER_LINES = 16
 """The lines of a terminal that are left for the rest of what a command prints."""
 
 MAX_FAILED = 20
@@ -164,6 +171,7 @@ def exit_codes() -> Iterator[None]:
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {count} task{'' if count == 1 else 's'}; done: {', '.join(done) or 'no job'}"
             + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
+            + (f"; {stop.remedy}" if stop.remedy else "")
         )
         raise typer.Exit(130) from stop
     except KeyboardInterrupt as stop:
@@ -182,12 +190,12 @@ def _first_signal_interrupts() -> Iterator[None]:
         signal.signal(number, leave)
 
 
-def _finish(results: Sequence[Result], output: OutputOptions) -> None:
+def _finish(results: Sequence[Result], source: Source, output: OutputOptions) -> None:
     """Print failures and results, write the report, and exit with 1 if a job failed."""
     for result in results:
         _show_failures(result)
     try:
-        _print_results(results, output.as_json)
+        _print_results(results, source, output.as_json)
         sys.stdout.flush()
     finally:  # The report is written even if printing fails.
         if output.report is not None:
@@ -219,7 +227,7 @@ def _place_of_output(result: Result, job: str) -> str:
     return f"; what its tasks printed is in {kept}" if is_new else ""
 
 
-def _print_results(results: Sequence[Result], as_json: bool) -> None:
+def _print_results(results: Sequence[Result], source: Source, as_json: bool) -> None:
     if as_json:
         for result in results:
             print_json(result.to_plain())
@@ -228,7 +236,11 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
     console = Console() if sys.stdout.isatty() else Console(width=MAX_WIDTH)
     if len(results) == 1:
         rows = console.height - OTHER_LINES if sys.stdout.isatty() else MAX_ROWS
-        _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows)))
+        is_live = results[0].backend == "live"
+        order = [entry.id for entry in source.workload.jobs] if is_live else None
+        _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows), order))
+        if is_live and (path := critical_path(reported[0])):
+            print(path)
     _print_table(console, comparison_table(reported))
 
 
@@ -250,10 +262,10 @@ def results_shown(
         yield source, results
     except RunStopped as stop:
         with suppress(typer.Exit):
-            _finish([*stop.earlier, stop.result], output)
+            _finish([*stop.earlier, stop.result], source, output)
         raise
     if results:
-        _finish(results, output)
+        _finish(results, source, output)
 
 
 def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = None) -> str:
@@ -273,6 +285,22 @@ def cluster_left_out(source: Source, emulate_hosts: bool, dask: str | None = Non
         f"{left_out} simulations; this run uses the slots of this machine; add --emulate-hosts"
         " to emulate the hosts on it"
     )
+
+
+def last_run() -> RunFolder:
+    """The last run that is kept; says which one if it began in another folder.
+
+    InputError if there is none.
+    """
+    found = RunFolder.last()
+    about = found.about()
+    is_same = False
+    with suppress(OSError):  # The folder may have been removed.
+        is_same = os.path.samefile(str(about.get("folder")), ".")
+    if not is_same:
+        what = f" of {about['workload']}" if about.get("workload") else ""
+        show_message(f"slotwise: this is run {found.id}{what}, begun in {about.get('folder')}")
+    return found
 
 
 def show_defaults(defaults: Defaults) -> None:

@@ -232,7 +232,7 @@ class Hosts:
         usable = [h for h in self.cluster.hosts if h.name not in self.lost]
         assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in usable)
 
-    def check_spare(self, phases: Iterable[Holder]) -> None:
+    def check_spare(self, phases: Iterable[HoldingPhase]) -> None:
         """Assert that what these phases hold beside slots is what is not free. For tests."""
         held: dict[str, list[Resources]] = {}
         for phase in phases:
@@ -242,7 +242,7 @@ class Hosts:
         self.spare.check(self.cluster.by_name, held)
 
 
-class Holder(Protocol):
+class HoldingPhase(Protocol):
     """A phase as the hosts see it."""
 
     def held(self, launch: Launch) -> Resources:

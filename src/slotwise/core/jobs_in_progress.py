@@ -14,7 +14,8 @@ from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import Pool, PoolTree
-from slotwise.core.resources import Resources
+from slotwise.core.resources import MEMORY
+from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
@@ -50,6 +51,7 @@ class Jobs:
         self.failed: dict[str, str] = {}
         self._doomed = doomed
         self._admission = Admission()
+        self._learned_memory = LearnedPrograms()
         self._dependencies = Dependencies(over_most)
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
@@ -83,14 +85,47 @@ class Jobs:
         if phase.unit == 1:
             self.wide[phase.slot_kind].pop(phase.id, None)
 
-    def set_needs(self, phase: PhaseState, needs: Resources) -> None:
-        """From now on tasks of a phase take this of a host beside slots."""
+    def request_memory(self, phase: PhaseState) -> None:
+        """From now on tasks of a phase request what is known of their memory."""
+        is_known = self._learned_memory.knows(phase.job.program, phase.id.phase)
+        if not is_known and phase.memory is None and not phase.phase.tasks.memory:
+            return
+        if (memory := self._memory_of(phase)) is None:
+            return
+        needs = memory.needs(phase.able)
+        if needs == phase.needs:
+            return
         self.end_wait(phase)
         phase.end_wait()
         was_wide = phase.is_wide
         phase.set_needs(needs)
         if phase.id in self.ready[phase.slot_kind]:
             self._wide_ready += phase.is_wide - was_wide
+
+    def learn_memory(self, phase: PhaseState, task: int, peak: int) -> None:
+        """A task has ended, which used this memory at its peak."""
+        memory = self._memory_of(phase)
+        if memory is not None and memory.finished(task, peak, phase.done):
+            self.request_memory(phase)
+
+    def raise_memory(self, phase: PhaseState, launch: Launch, peak: int) -> None:
+        """An attempt has failed; if it has used more than it got, the next one gets more."""
+        memory = self._memory_of(phase)
+        got = phase.held(launch).get(MEMORY, 0)
+        if memory is not None and memory.failed(launch.task, got, peak):
+            self.request_memory(phase)
+
+    def _memory_of(self, phase: PhaseState) -> MemoryRequest | None:
+        """What the tasks of a phase request of memory; None if that never changes.
+
+        Tasks of gangs, and those that must run on one host, could not go to another one.
+        """
+        is_limited = phase.job.memory_limit and MEMORY in phase.phase.needs
+        if phase.memory is None and not (phase.is_gang or phase.is_pinned or is_limited):
+            learned = self._learned_memory.of(phase.job.program, phase.id.phase)
+            before = phase.phase.tasks.memory or 0
+            phase.memory = MemoryRequest(phase.phase.needs, before, learned)
+        return phase.memory
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""

@@ -65,10 +65,8 @@ from slotwise.core.phase_state import PhaseState, check_phase, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import JobShare, PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
-from slotwise.core.resources import MEMORY
 from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
-from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
 
@@ -109,7 +107,6 @@ class State(Snapshot):
         # Of the kinds of slots for which phases waited:
         self._offers: dict[str, LocalityWaitTimer] = {}
         self._learned = Learned(default_work)
-        self._learned_memory = LearnedPrograms()
         self._phases = self._jobs.phases
         self.completed, self.failed = self._jobs.completed, self._jobs.failed
         self._of_kind = self._shares.of
@@ -240,9 +237,7 @@ class State(Snapshot):
             phase.failures.clear(launch.host)
         done = phase.done
         if event.peak is not None:
-            memory = self._memory_of(phase)
-            if memory and memory.finished(task, event.peak, done):
-                self._request_memory(phase)
+            self._jobs.learn_memory(phase, task, event.peak)
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
@@ -598,9 +593,7 @@ class State(Snapshot):
         if isinstance(event, TaskFailed) and not event.lost:
             phase.note_failure(event.task, ended[0].host)
         if isinstance(event, TaskFailed) and event.peak is not None:
-            got, memory = phase.held(ended[0]).get(MEMORY, 0), self._memory_of(phase)
-            if memory and memory.failed(event.task, got, event.peak):
-                self._request_memory(phase)
+            self._jobs.raise_memory(phase, ended[0], event.peak)
         if phase.is_gang:
             self._break(phase)
         self._block_if_early(phase, event.task)
@@ -658,8 +651,7 @@ class State(Snapshot):
             self.cluster = self._hosts.cluster
             for phase in self._phases.values():
                 phase.move_to(self.cluster)
-                if phase.memory is not None:
-                    self._request_memory(phase)
+                self._jobs.request_memory(phase)
         self._recount()
 
     def _reallocate_now(self) -> None:
@@ -799,29 +791,8 @@ class State(Snapshot):
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         learned, default = self._learned, self._default_work
         made = PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
-        is_known = phase.tasks.memory or self._learned_memory.knows(job.program, phase.name)
-        if is_known and self._memory_of(made):
-            self._request_memory(made)
+        self._jobs.request_memory(made)
         return made
-
-    def _memory_of(self, phase: PhaseState) -> MemoryRequest | None:
-        """What the tasks of a phase request of memory; None if that never changes.
-
-        Tasks of gangs, and those that must run on one host, could not go to another one.
-        """
-        is_limited = phase.job.memory_limit and MEMORY in phase.phase.needs
-        if phase.memory is None and not (phase.is_gang or phase.is_pinned or is_limited):
-            learned = self._learned_memory.of(phase.job.program, phase.id.phase)
-            before = phase.phase.tasks.memory or 0
-            phase.memory = MemoryRequest(phase.phase.needs, before, learned)
-        return phase.memory
-
-    def _request_memory(self, phase: PhaseState) -> None:
-        """Let the tasks of a phase request what is known now of their memory."""
-        assert phase.memory is not None
-        needs = phase.memory.needs(phase.able)
-        if needs != phase.needs:
-            self._jobs.set_needs(phase, needs)
 
     def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""

@@ -200,11 +200,14 @@ class MetricsCollector(RunReducer):
         stretch = {name: response[name] / sizes[name].work for name in done}
         slowdown = {name: response[name] / sizes[name].alone for name in done}
         weights = {name: job.weight for name, job in jobs.items()}
+        ends = [(span.job, span.failed) for span in spans.values() if span.failed is not None]
+        cancelled = sum(was_cancelled(job, reason) for job, reason in ends)
         return {
             "value": value if done else None,
             "gap": None,
             "jobs_done": len(done),
-            "jobs_failed": sum(span.failed is not None for span in spans.values()),
+            "jobs_failed": len(ends) - cancelled,
+            "jobs_cancelled": cancelled,
             **_spread("response", response, weights),
             **_spread("stretch", stretch, weights),
             **_spread("slowdown", slowdown, weights),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -21,6 +22,7 @@ from slotwise import task as running
 from slotwise.core.errors import (
     MAX_EXIT_CODE,
     MAX_NUMBER,
+    InputChanged,
     InputError,
     NotRetriedError,
     OutputError,
@@ -223,8 +225,12 @@ class Commands(Execution):
         *,
         overwrite: bool = False,
         done: Sequence[int] = (),
+        inputs: Callable[[], object] | None = None,
+        waits: bool = False,
     ) -> None:
+        """`inputs` raises InputError if some are missing; others write them if it `waits`."""
         self.job = job
+        self._find_inputs, self._waits = inputs, waits
         self.done_before = {PHASE: tuple(done)} if done else {}
         self.runner: Callable[..., object] = runner
         self._command = runner
@@ -260,7 +266,10 @@ class Commands(Execution):
         return {PHASE: 1}
 
     def open(self) -> None:
-        """Lock the output. Raises InputError if it is in use or the command cannot start."""
+        """Lock the output. Raises InputError if it is in use or the command cannot start.
+
+        Inputs that a job before it may write are examined when the first task begins.
+        """
         runner = self._command
         if not os.path.isdir(runner.cwd):
             raise InputError(
@@ -271,12 +280,18 @@ class Commands(Execution):
             if "/" in program and os.path.isfile(os.path.join(runner.cwd, program)):
                 why = "is not executable; `chmod +x` it, or name its interpreter first"
             raise InputError(f"job {self.job.id!r}: program {program!r} {why}")
+        if not self._waits:
+            self._check_inputs()
         with suppress(OSError):  # It is retried when the first task begins.
             self._open()
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return task, attempt, and the paths for stdout and stderr, or None."""
         self._open()
+        try:
+            self._check_inputs()
+        except InputError as error:
+            raise InputChanged(str(error)) from None
         if self._lacks_results:
             self._lacks_results = False
             self.runner = self._command.with_results()
@@ -325,6 +340,15 @@ class Commands(Execution):
         if not succeeded:
             self._output.abort()
 
+    def _check_inputs(self) -> None:
+        """Raise InputError unless files match the inputs; if they do, only once."""
+        if self._find_inputs is not None:
+            try:
+                self._find_inputs()
+            except InputError as error:
+                raise InputError(f"job {self.job.id!r}: {error}") from None
+            self._find_inputs = None
+
     def _open(self) -> None:
         if self._is_open or self._output is None:
             return
@@ -348,7 +372,8 @@ def plan_commands(
     output: str | Path | None = None,
     *,
     tasks: int = 1,
-    inputs: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
+    waits: bool = False,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     work: float | None = None,
@@ -362,8 +387,9 @@ def plan_commands(
 ) -> Commands:
     """Check a job of commands and prepare it to run. Nothing is written yet.
 
-    Without an output, what the commands print is only kept in the folder of the run. Only
-    `resume.py` reads `inputs`. The tasks in `done` do not run.
+    Without an output, what the commands print is only kept in the folder of the run. A file
+    must match each of `inputs`: before the run, or when the job begins if it waits for other
+    jobs, or `waits` for other phases. The tasks in `done` do not run.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -406,7 +432,18 @@ def plan_commands(
         job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)
     )
     job = Job(job_id, (phase,), **about)
-    return Commands(job, runner, place, overwrite=overwrite, done=done)
+    read = [inputs] if isinstance(inputs, str) else inputs
+    if job.after_each:
+        read = ()  # Their tasks may write it while this job runs.
+    waits = waits or bool(job.predecessors)
+    find = None
+    if read:
+        from slotwise.jobs.formats.files import find_inputs  # Slow to load.
+
+        find = partial(find_inputs, read, base_dir)
+    return Commands(
+        job, runner, place, overwrite=overwrite, done=done, inputs=find, waits=waits
+    )
 
 
 def _check_env(job_id: str, env: object) -> None:

@@ -148,8 +148,13 @@ class Execution(ABC):
         """
         return 0.0
 
-    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
-        """Whether a task counts as done although its attempt failed or was lost."""
+    def absorbs(
+        self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool
+    ) -> bool:
+        """Whether a task counts as done although its attempt failed or was lost.
+
+        `is_own` says whether the task itself has ended its worker.
+        """
         return False
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:

@@ -44,6 +44,7 @@ class CallHost(Control, Protocol):
     lock: threading.RLock
     files: CallFiles
     inbox: Inbox
+    attempts_max: int
 
     @property
     def now(self) -> float:
@@ -121,7 +122,7 @@ class OpenCalls(CallStream):
     """A job of calls, with the futures of those that are not done by task."""
 
     def __init__(self, host: CallHost, job: Job) -> None:
-        super().__init__(job, host.files)
+        super().__init__(job, host.files, host.attempts_max)
         self._host = host
         self.grows = self._is_open = job.phases[0].grows
         self.of_task: dict[int, Future[Any]] = {}
@@ -164,7 +165,7 @@ class OpenCalls(CallStream):
     def may_start(self, task: int) -> bool:
         """Mark a call as running; False if it was cancelled."""
         future = self.of_task.get(task)
-        if future is not None and future.start():
+        if future is not None and future._start():
             return True
         self._forget(task)
         return False
@@ -172,7 +173,7 @@ class OpenCalls(CallStream):
     def stopped(self, task: int) -> None:
         """Mark a call as pending again after it was stopped before its end."""
         if future := self.of_task.get(task):
-            future.put_back()
+            future._put_back()
 
     def done(self, task: int, result: CallResult) -> None:
         """Pass on the result of a call."""
@@ -182,7 +183,7 @@ class OpenCalls(CallStream):
     def fail(self, reason: str) -> None:
         """Fail all calls of a job that has failed."""
         for future in list(self.of_task.values()):
-            future.fail(SlotwiseError(f"job {self.job.id!r} failed: {reason}"))
+            future._fail(SlotwiseError(f"job {self.job.id!r} failed: {reason}"))
 
     def _forget(self, task: int) -> Future[Any] | None:
         self._cancelled.discard(task)
@@ -213,16 +214,16 @@ class CallSubmitter:
             _check_keywords(fn, kwargs)
             call, inputs = pickled_call(fn, args, kwargs, self._host.files)
         except Exception as error:
-            future.fail(error)
+            future._fail(error)
             return future
-        if not all(one.is_of(self._host) for one in inputs):
+        if not all(one._is_of(self._host) for one in inputs):
             raise InputError(
                 "a future of another session is among the arguments; pass its result instead"
             )
         if any(isinstance(one, Future) for one in inputs):
             self._wait(future, program, call, inputs)
         else:
-            packed = (one.packed() for one in inputs)
+            packed = (one._packed() for one in inputs)
             self._add(future, program, (call, *packed), had_waited=False)
         return future
 
@@ -290,7 +291,7 @@ class CallSubmitter:
             self._waiting[id(future)] = future
 
         def add() -> None:
-            packed = (one.packed() for one in inputs)
+            packed = (one._packed() for one in inputs)
             self._add(future, program, (call, *packed), had_waited=True)
 
         def over() -> None:
@@ -332,7 +333,7 @@ def submit_after(
                 host.waits(-1)
 
     for one in inputs:
-        one.when_done(one_is_done)
+        one._when_done(one_is_done)
 
 
 def _submit(
@@ -342,13 +343,13 @@ def _submit(
 ) -> None:
     if any(one.cancelled() for one in inputs):
         future.cancel()
-    elif error := next(filter(None, (one.raised() for one in inputs)), None):
-        future.fail(error)
+    elif error := next(filter(None, (one._raised() for one in inputs)), None):
+        future._fail(error)
     elif not future.cancelled():
         try:
             submit()
         except Exception as refused:
-            future.fail(refused)
+            future._fail(refused)
 
 
 def _check_keywords(fn: Callable[..., object], kwargs: Mapping[str, object]) -> None:

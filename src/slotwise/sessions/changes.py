@@ -22,7 +22,7 @@ def change_job(
     deadline: float | str | None,
 ) -> None:
     """Change the properties of a job that are not None. See `Session.change`."""
-    if not isinstance(future, Future) or not future.is_of(intake):
+    if not isinstance(future, Future) or not future._is_of(intake):
         raise InputError(
             f"{future!r} is not a future of this session; expected a result of `submit`, `run`"
             " or `command`"

@@ -36,7 +36,7 @@ class CommandInputs:
                 raise InputError(f"after has {shown(name)}; give ids of jobs, or futures")
         found = [one for one in (*stated, *words) if isinstance(one, Future)]
         for future in found:
-            if not future.is_of(session):
+            if not future._is_of(session):
                 raise InputError(
                     "a command waits for a future of another session; pass its result instead"
                 )
@@ -55,7 +55,7 @@ class CommandInputs:
         if not isinstance(word, Future):
             return word
         job = self.session.jobs.get(word.job)
-        if word.done() and (word.cancelled() or word.raised() is not None):
+        if word.done() and (word.cancelled() or word._raised() is not None):
             return ResultOf(lambda: "")  # The command is cancelled, unless it needs no result.
         if word.done() or (job is None and word not in self.calls):
             return str(word.result())

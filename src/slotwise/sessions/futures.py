@@ -87,8 +87,8 @@ class Future(futures.Future[T], Generic[T]):
     """The result of a call or a job in a session.
 
     It is a `concurrent.futures.Future`, and can be awaited in asyncio. In addition, `cancel`
-    also stops a running call. Each call of `result` unpickles the value again. The methods from
-    `start` on are for the session.
+    also stops a running call. Each call of `result` unpickles the value again. The methods
+    from `_start` on are for the session; their names keep them out of completion in notebooks.
 
     job   the id of the job in the log; empty while the call waits for the results of others
     task  the number of the task in the job; None for a whole job
@@ -200,20 +200,20 @@ class Future(futures.Future[T], Generic[T]):
 
     # For the session.
 
-    def start(self) -> bool:
+    def _start(self) -> bool:
         """Mark it as running; return False if it was cancelled."""
         with self._condition:  # `cancel` has already notified the waiters.
             if self._state == PENDING:
                 self._state = RUNNING
             return bool(self._state == RUNNING)
 
-    def put_back(self) -> None:
+    def _put_back(self) -> None:
         """Mark it as pending again after its task was stopped."""
         with self._condition:
             if self._state == RUNNING:
                 self._state = PENDING
 
-    def settle(self, result: CallResult) -> None:
+    def _settle(self, result: CallResult) -> None:
         """Set the result of its call, unless it was cancelled."""
         with suppress(futures.InvalidStateError):
             if result.is_value:
@@ -221,30 +221,30 @@ class Future(futures.Future[T], Generic[T]):
             else:
                 self.set_exception(PackedError(result))
 
-    def finish(self, value: T) -> None:
+    def _finish(self, value: T) -> None:
         """Set the result of its job, unless it is done or was cancelled."""
         with suppress(futures.InvalidStateError):
             self.set_result(value)
 
-    def fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Set an exception, unless it is done or was cancelled."""
         with suppress(futures.InvalidStateError):
             self.set_exception(error)
 
-    def packed(self) -> bytes | StoredResult:
+    def _packed(self) -> bytes | StoredResult:
         """The pickled result of a done future, for another call."""
         found: object = super().result(0)
         return found.packed if isinstance(found, CallResult) else pickled(found)
 
-    def raised(self) -> BaseException | None:
+    def _raised(self) -> BaseException | None:
         """The exception of a done future, not unpickled, or None."""
         return super().exception(0)
 
-    def is_of(self, control: object) -> bool:
+    def _is_of(self, control: object) -> bool:
         """Whether it is a future of the session `control`."""
         return self._control is control
 
-    def when_done(self, step: Callable[[], None]) -> None:
+    def _when_done(self, step: Callable[[], None]) -> None:
         """Call `step` when it is done, at once if it is."""
         with self._condition:
             if not self.done():

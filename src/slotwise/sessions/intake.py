@@ -60,7 +60,7 @@ class SessionCore:
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self.unused = Names().unused
+        self.unused, self.attempts_max = Names().unused, header.attempts_max
         self.lock = threading.RLock()
         self.waiting = 0  # calls that wait for the results of others
         self.turns = 0  # of the loop
@@ -149,7 +149,7 @@ class SessionCore:
     def fail_jobs(self, reason: str) -> None:
         """Fail the futures that are not done, and cancel the jobs that are not over."""
         for future in self._pending():
-            future.fail(SlotwiseError(reason))
+            future._fail(SlotwiseError(reason))
         with self.lock:
             for job in [*self._calls, *self.jobs]:
                 self.inbox.put(JobCancelled(self.now, job))
@@ -219,7 +219,7 @@ class SessionCore:
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds, and why. InputError for a job that is not active."""
-        if isinstance(job, Future) and not job.is_of(self):
+        if isinstance(job, Future) and not job._is_of(self):
             raise InputError("this future is of another session; call its own `explain`")
         name = job.job if isinstance(job, Future) else job
         if not isinstance(job, Future):  # One that waits for others has no job yet.
@@ -305,7 +305,7 @@ class SessionCore:
         with self.lock:
             self._error, self.is_ended = error, True
         for future in self._pending():
-            future.fail(SlotwiseError(f"the session has failed: {error}"))
+            future._fail(SlotwiseError(f"the session has failed: {error}"))
         self.free()
 
     def _on_turn(
@@ -319,7 +319,7 @@ class SessionCore:
                 self.views.raised(future.job)
         self.views.on_turn(now, events, decisions)
         for future, result in settled:
-            future.settle(result)
+            future._settle(result)
         for event in events:
             if isinstance(event, TaskFinished | PhaseClosed):
                 job = event.phase.job
@@ -327,7 +327,7 @@ class SessionCore:
                     self._end_if_over(job)
         for decision in decisions:
             if isinstance(decision, Launch) and decision.phase.job in self.jobs:
-                self.jobs[decision.phase.job][0].start()
+                self.jobs[decision.phase.job][0]._start()
             if isinstance(decision, GiveUp):
                 self._fail(decision.job, decision.reason)
 
@@ -338,7 +338,7 @@ class SessionCore:
         if job in self.jobs:
             future, execution = self.jobs.pop(job)
             self.learning.end(job)
-            future.finish(execution.result)
+            future._finish(execution.result)
 
     def _fail(self, job: str, reason: str) -> None:
         if calls := self._calls.pop(job, None):
@@ -346,7 +346,7 @@ class SessionCore:
         if job in self.jobs:
             future, _ = self.jobs.pop(job)
             self.learning.end(job)
-            future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
+            future._fail(SlotwiseError(f"job {job!r} failed: {reason}"))
 
 
 def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:

@@ -113,7 +113,7 @@ class Session:
         history: str | Path | None = None,
         **options: Unpack[Options],
     ) -> None:
-        given = RunOptions.of(options)
+        given = RunOptions.of(options, Session)
         refuse_shuffle(given)
         given.check_files(history)
         if scheduler in QUEUEINGS:

@@ -84,6 +84,20 @@ def instant(text: str, clock: Clock | None, is_after: bool = False) -> float:
     return duration(text, INSTANT)
 
 
+def day_after(text: object, at: float, clock: Clock) -> str:
+    """The date and time that a time of day means, if it is not that of the first day, or "".
+
+    `at` is the instant that it means, in seconds on the clock.
+    """
+    found = _DATE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None or found[1]:
+        return ""
+    zone = _zone(found[3]) or clock.zone
+    meant = (clock.start + timedelta(seconds=at)).astimezone(zone)
+    is_today = meant.date() == clock.start.astimezone(zone).date()
+    return "" if is_today else f"{meant:%Y-%m-%d %H:%M}"
+
+
 def seconds_until(what: str, value: Any) -> Any:
     """The seconds from now to an instant that is stated as text; any other value as it is.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host, Network
 from slotwise.core.dependencies import dependency_faults
-from slotwise.core.errors import InputError, suggestion
+from slotwise.core.errors import InputError, SlotwiseWarning, suggestion
 from slotwise.core.events import (
     ChangingHosts,
     HostAdded,
@@ -30,7 +31,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, Preemption
 from slotwise.core.resources import NOTHING, resources_of
 from slotwise.core.units import Percent
-from slotwise.workload.dates import Clock
+from slotwise.workload.dates import Clock, day_after
 from slotwise.workload.schema import (
     COMMAND_KEYS,
     DATAFLOW_KEYS,
@@ -144,11 +145,30 @@ def _parse(
         numbers = {job.id: number for number, job in enumerate(workload.jobs)}
         for job, what in dependency_faults(workload.jobs):
             raise InputError(f"{place(('jobs', numbers[job], 'after'), lines)}: {what}")
+        if clock is not None and "start" not in data:
+            _warn_of_tomorrow(workload, data["jobs"], clock, lines, file)
     except RecursionError as error:
         raise InputError(f"{file}{NESTED_TOO_DEEPLY}") from error
     except InputError as error:
         raise InputError(f"{file}{error}") from error
     return replace(workload, place_of=_JobPlaces(file, lines, numbers))
+
+
+def _warn_of_tomorrow(
+    workload: Workload,
+    stated: Sequence[Mapping[str, object]],
+    clock: Clock,
+    lines: Lines,
+    file: str,
+) -> None:
+    """Warn of the first time of day that is over today, so that it is one of tomorrow."""
+    for number, job in enumerate(workload.jobs):
+        for key, at in (("arrival", job.arrival), ("deadline", job.deadline)):
+            if at is not None and (date := day_after(stated[number].get(key), at, clock)):
+                where = place(("jobs", number, key), lines)
+                text = f"{file}{where} is {stated[number][key]}, which means {date}"
+                warnings.warn(f"{text}; state the date for another day", SlotwiseWarning, 2)
+                return
 
 
 @dataclass(frozen=True, slots=True)

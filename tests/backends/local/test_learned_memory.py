@@ -31,7 +31,7 @@ def allotted(folder: Path, log: Path) -> list[int]:
 
 
 def test_commands_teach_how_many_run_at_once(tmp_path: Path) -> None:
-    """The first ten of a run; in the next run with its history none begins without an amount."""
+    """The first ten of a run; in the next one, with its history, all get an amount."""
     first = allotted(tmp_path, tmp_path / "first.jsonl")
     assert len(first) == TASKS
     assert set(first[:10]) == {0}

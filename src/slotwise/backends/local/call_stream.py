@@ -191,13 +191,16 @@ class CallStream(Execution):
 
     An exception that a call raises is its result, and the call is not repeated, unless its job
     states `attempts`. A call that loses its worker process is repeated. It fails after
-    `LOSSES_MAX` times, and the other calls continue.
+    `LOSSES_MAX` times, or `attempts_max` if it has ended the process itself, and the other
+    calls continue.
     """
 
     runner_key = "slotwise call"
 
-    def __init__(self, job: Job, files: CallFiles) -> None:
+    def __init__(self, job: Job, files: CallFiles, attempts_max: int) -> None:
+        """Of a task that fails `attempts_max` times the whole job would fail."""
         self.job = job
+        self._crashes_max = min(LOSSES_MAX, attempts_max)
         self.runner: Callable[..., object] = CallRunner(files.folders)
         self._files, self._number = files, files.new_number()
         self._calls: dict[int, Call] = {}
@@ -273,13 +276,18 @@ class CallStream(Execution):
         handle = Handle((), path, tuple((int(start), int(size)) for start, size in spans))
         self._end(task, CallResult(True, self._files.keep(handle)))
 
-    def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
+    def absorbs(
+        self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool
+    ) -> bool:
         """Whether a failed attempt is the result of its call, and is not repeated."""
-        self._bad_ends[task, is_lost] = count = self._bad_ends.get((task, is_lost), 0) + 1
-        if count < (LOSSES_MAX if is_lost else self._attempts):
+        is_loss = is_lost and not is_own
+        self._bad_ends[task, is_loss] = count = self._bad_ends.get((task, is_loss), 0) + 1
+        is_crash = is_own and not self.job.attempts
+        most = self._crashes_max if is_crash else self._attempts
+        if count < (LOSSES_MAX if is_loss else most):
             return False
         self._files.discard_all(file_name(self._number, task))
-        error = lost_call(reason) if is_lost else SlotwiseError(reason)
+        error = lost_call(reason) if is_loss or is_crash else SlotwiseError(reason)
         self._end(task, CallResult(False, pickle.dumps((pickle.dumps(error), reason))))
         return True
 
@@ -407,7 +415,7 @@ class SharedInput:
     """
 
     def __init__(self, value: object, files: CallFiles) -> None:
-        self._packed, inputs = _with_inputs(lambda: files.pack(value))
+        self._pickle, inputs = _with_inputs(lambda: files.pack(value))
         if inputs:
             raise TypeError("futures within it are inputs of each call")
 
@@ -416,11 +424,11 @@ class SharedInput:
 
     # The methods of a future that is done.
 
-    def is_of(self, control: object) -> bool:
+    def _is_of(self, control: object) -> bool:
         """True: it is valid in any session."""
         return True
 
-    def when_done(self, step: Callable[[], None]) -> None:
+    def _when_done(self, step: Callable[[], None]) -> None:
         """Call `step` at once."""
         step()
 
@@ -428,12 +436,12 @@ class SharedInput:
         """False."""
         return False
 
-    def raised(self) -> None:
+    def _raised(self) -> None:
         """None: it has no exception."""
 
-    def packed(self) -> bytes | StoredResult:
+    def _packed(self) -> bytes | StoredResult:
         """The pickle, or the file of a large one."""
-        return self._packed
+        return self._pickle
 
 
 def number_of_input(future: object) -> int | None:

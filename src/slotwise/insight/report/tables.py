@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.core.dependencies import in_order
 from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     ReportedRun,
@@ -42,6 +43,10 @@ MAX_WIDTH = 10_000
 FAILED_BECAUSE = "failed because"
 
 _NAMES = ("scheduler", "job")
+
+_RELATIVE = ("gap", "stretch_mean", "stretch_max")
+
+_TimesOfJob = tuple[str, dict[str, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ METRICS = (
     Metric("wasted slot-seconds", "wasted_slot_seconds", number),
     Metric("jobs done", "jobs_done", count, "high"),
     Metric("jobs failed", "jobs_failed", count),
+    Metric("jobs cancelled", "jobs_cancelled", count, need="positive"),
     Metric("tasks asked to stop", "preemption.told", count, None, "positive"),
     Metric("tasks stopped", "preemption.stopped", count, need="positive"),
     Metric("slot-seconds lost", "preemption.lost_slot_seconds", number, need="positive"),
@@ -140,6 +146,11 @@ METRICS = (
 def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
     """The metrics for the page that apply to these runs."""
     return [metric for metric in METRICS if metric.is_shown(runs)]
+
+
+WORK_LEAST = 0.1
+"""Seconds. If the jobs of live runs have less work on average, the start of processes takes
+longer than the work, so that gap and stretch say nothing on schedulers."""
 
 
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
@@ -161,7 +172,10 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     columns = {"scheduler": [Text(name.replace(" (", "\n(")) for name in names]}
     if has_several:
         columns["backend"] = [Text(run.conditions) for run in runs]
+    is_short = all(map(_is_short, runs))
     for metric in metrics_in_short(runs):
+        if is_short and metric.key in _RELATIVE:
+            continue
         cells = zip(metric.cells(runs), metric.best(runs), strict=True)
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
@@ -173,17 +187,29 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     return table
 
 
-def jobs_table(run: ReportedRun, most: int | None = None) -> Table:
+def _is_short(run: ReportedRun) -> bool:
+    """Whether a run is live, and the work of its jobs too short to compare schedulers."""
+    metrics = run.outcome.metrics
+    return run.backend == "live" and metrics["work_seconds"] < WORK_LEAST * metrics["jobs_done"]
+
+
+def jobs_table(
+    run: ReportedRun, most: int | None = None, order: Sequence[str] | None = None
+) -> Table:
     """The jobs of a run, for the terminal: how they ended and how long they took, then when.
 
-    If `most` cuts the list, failed jobs come first, and the caption has the numbers.
+    They are in `order`, by default that of arrival; live runs have run times. If `most` cuts
+    the list, failed jobs come first, and the caption has the numbers.
     """
-    of_job = job_columns(run, most)
+    jobs = _listed(run, most, order)
+    of_job = job_columns(run, jobs=jobs)
     del of_job[FAILED_BECAUSE]
     states = run.outcome.states
-    listed = [name for name, _ in _by_arrival(run, most)]
-    first = ("job", "status", "response", "lateness")
+    listed = [name for name, _ in jobs]
+    first = ("job", "status", "response", "run time", "lateness")
     of_job["status"] = [states[name] for name in listed]
+    if run.backend == "live":
+        of_job["run time"] = [seconds(_run_time(times)) for _, times in jobs]
     titles = [title for title in first if title in of_job]
     titles += [title for title in of_job if title not in first]
     styles = {"failed": "red", "cancelled": "yellow"}
@@ -195,18 +221,28 @@ def jobs_table(run: ReportedRun, most: int | None = None) -> Table:
     return table
 
 
-def _by_arrival(
-    run: ReportedRun, most: int | None
-) -> list[tuple[str, dict[str, float | None]]]:
-    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
+def _listed(
+    run: ReportedRun, most: int | None, order: Sequence[str] | None = None
+) -> list[_TimesOfJob]:
+    """The jobs in this order or by arrival; if `most` cuts them, failed ones are first."""
+    place = {name: number for number, name in enumerate(order or ())}
+    jobs = sorted(
+        run.outcome.jobs.items(),
+        key=lambda job: (place.get(job[0], 0), job[1]["arrival"] or 0.0, job[0]),
+    )
     if most is not None and len(jobs) > most:
         jobs = sorted(jobs, key=lambda job: job[0] not in run.outcome.failed)[:most]
     return jobs
 
 
-def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
-    """The jobs of one run as text, by arrival; failed jobs first if `most` cuts the list."""
-    failed, jobs = run.outcome.failed, _by_arrival(run, most)
+def job_columns(
+    run: ReportedRun, most: int | None = None, jobs: Sequence[_TimesOfJob] | None = None
+) -> Columns:
+    """The jobs of one run as text, by arrival; failed jobs first if `most` cuts the list.
+
+    With `jobs`, only these, as they are.
+    """
+    failed, jobs = run.outcome.failed, _listed(run, most) if jobs is None else jobs
     columns: Columns = {"job": [printable(name) for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
@@ -232,6 +268,47 @@ def fit_columns(table: Table, width: int) -> None:
     unlimited = Console(width=MAX_WIDTH)
     while len(table.columns) > MIN_COLUMNS and unlimited.measure(table).maximum > width:
         table.columns.pop()
+
+
+MAX_PATH = 12
+"""The number of jobs of a critical path that are named."""
+
+
+def critical_path(run: ReportedRun) -> str:
+    """The done jobs that waited for each other and took longest, in a line; empty without any.
+
+    A job that waits task by task counts from the end of the job before it.
+    """
+    took: dict[str, float] = {}  # along the longest chain to the end of each job
+    before: dict[str, str] = {}
+    for job in in_order(list(run.outcome.stated.values())):
+        ran = _run_time(run.outcome.jobs[job.id])
+        if ran is None:
+            continue
+        end = run.outcome.jobs[job.id]["completion"] or 0.0
+        chains = {"": ran}
+        for name in sorted(job.predecessors & took.keys()):
+            since = end - (run.outcome.jobs[name]["completion"] or 0.0)
+            chains[name] = took[name] + min(ran, since)
+        before[job.id] = max(chains, key=chains.__getitem__)
+        took[job.id] = chains[before[job.id]]
+    name = last = max(took, key=took.__getitem__, default="")
+    path: dict[str, float] = {}
+    while name:
+        path[name] = took[name] - took.get(before[name], 0.0)
+        name = before[name]
+    if len(path) <= 1:  # No job waited for another.
+        return ""
+    named = sorted(path, key=path.__getitem__)[-MAX_PATH:]
+    parts = [f"{printable(job)} {seconds(path[job])}" for job in reversed(path) if job in named]
+    more = f" and {len(path) - MAX_PATH:,} shorter ones" if len(path) > MAX_PATH else ""
+    return f"critical path: {', '.join(parts)}{more}; {seconds(took[last])} in all"
+
+
+def _run_time(times: dict[str, float | None]) -> float | None:
+    """The seconds from the first start of a job to its end."""
+    start, end = times["start"], times["completion"]
+    return None if start is None or end is None else end - start
 
 
 def _lateness(completion: float | None, deadline: float | None) -> float | None:

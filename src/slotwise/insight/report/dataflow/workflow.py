@@ -14,6 +14,9 @@ from slotwise.workload.workload import CommandJob, Described, PhasedJob, Program
 Stated = Job | Described
 """A job in the form in which it is stated."""
 
+LEVELS_SHOWN = 20
+"""The levels that are indented as text; deeper ones stay within a line of a terminal."""
+
 
 def workflow_lines(jobs: Sequence[Stated]) -> Iterator[str]:
     """Yield a line for each job, after those that it waits for, indented by its level."""
@@ -25,7 +28,7 @@ def workflow_lines(jobs: Sequence[Stated]) -> Iterator[str]:
 
 def _rows(jobs: Sequence[Stated], outer: int) -> Iterator[tuple[str, str, str]]:
     for job, level in _levels(jobs):
-        yield 2 * (outer + level) * " " + job.id, _size(job), _waits(job)
+        yield 2 * min(outer + level, LEVELS_SHOWN) * " " + job.id, _size(job), _waits(job)
         if isinstance(job, PhasedJob):
             yield from _rows(job.phases, outer + level + 1)
 
