@@ -73,6 +73,7 @@ class LearnedMemory:
         self._costs = [0.0] * (3 * len(MARGINS))  # Of each candidate so far.
         self._sums = _Sums()
         self._line: tuple[float, float] | None = None
+        self._largest = 0  # The largest peak of the kept cases.
 
     @classmethod
     def of(cls, cases: Iterable[Case]) -> Self:
@@ -117,7 +118,7 @@ class LearnedMemory:
         chosen = min(candidates)[1]
         if self._continues_line(input_bytes):
             by_line = min(candidates[len(MARGINS) : 2 * len(MARGINS)])[1]
-            return max(chosen, min(by_line, BEYOND * self._largest() + PADDING))
+            return max(chosen, min(by_line, BEYOND * self._largest + PADDING))
         return chosen
 
     def estimate_all(self, sizes: Sequence[int]) -> int | None:
@@ -132,7 +133,7 @@ class LearnedMemory:
 
     def after_failure(self, allocated: int) -> int:
         """Bytes for the attempt after one that ran out of `allocated`. Limit it to a host."""
-        seen = ceil(RETRY_MARGIN * self._largest()) + PADDING if self._noted else 0
+        seen = ceil(RETRY_MARGIN * self._largest) + PADDING if self._noted else 0
         return max(seen, ceil(GROWTH * allocated))
 
     @property
@@ -147,35 +148,32 @@ class LearnedMemory:
     def _peaks(self) -> NDArray[np.int64]:
         return self._cases[1, : self._count]
 
-    def _largest(self) -> int:
-        return int(self._peaks.max())
-
     def _candidates(self, size: int | None) -> list[int]:
         """Each base by each margin, the bases with the least use of the size first."""
         margin = 1 / self._count
-        return [
-            ceil(base * (factor + margin)) + PADDING
-            for base in self._bases(size)
-            for factor in MARGINS
-        ]
+        factors = [factor + margin for factor in MARGINS]
+        bases = [self._largest] if self._ignores(size) else self._bases(size or 0)
+        found = [ceil(base * factor) + PADDING for base in bases for factor in factors]
+        return found * (3 // len(bases))
 
-    def _bases(self, size: int | None) -> tuple[float, float, float]:
-        """The largest peak; by the line; of the nearest. Without sizes all are the first."""
-        largest = self._largest()
-        if size is None or self._sums.unsized:
-            return largest, largest, largest
-        by_line: float = largest
+    def _ignores(self, size: int | None) -> bool:
+        """Whether a size says nothing: then all bases are the largest peak."""
+        return size is None or self._sums.unsized > 0
+
+    def _bases(self, size: int) -> tuple[float, float, float]:
+        """The largest peak; by the line; of the nearest."""
+        by_line: float = self._largest
         if self._line is not None:
             slope, above = self._line
             by_line = max(slope * size + above, int(self._peaks.min()))
         nearest = min(self._count, max(NEAREST_MIN, isqrt(4 * self._count)))
         far = np.abs(self._sizes - size)
         within = np.partition(far, nearest - 1)[nearest - 1]  # All at the last distance count.
-        return largest, by_line, int(self._peaks[far <= within].max())
+        return self._largest, by_line, int(self._peaks[far <= within].max())
 
     def _continues_line(self, size: int | None) -> bool:
         """Whether a size is larger than all seen, of which only the line knows something."""
-        if size is None or self._sums.unsized or size <= self._sizes.max():
+        if size is None or self._ignores(size) or size <= self._sizes.max():
             return False
         return self._sums.is_linear(self._count)
 
@@ -196,7 +194,12 @@ class LearnedMemory:
         if self._noted >= KEPT:
             old_size, old_peak = self._cases[:, column].tolist()
             self._sums.add(old_size, old_peak, -1)
-        self._cases[:, column] = size, peak
+            if old_peak == self._largest:
+                self._cases[1, column] = 0
+                self._largest = int(self._peaks.max())
+        self._cases[0, column] = size
+        self._cases[1, column] = peak
+        self._largest = max(self._largest, peak)
         self._sums.add(size, peak, 1)
         self._noted += 1
 
