@@ -469,7 +469,7 @@ class Executing:
 def _allotment(job: Job, launch: Launch) -> Allotment | None:
     """The memory that an attempt gets: what is learned, or else what its phase requests."""
     if launch.memory:
-        return Allotment(launch.memory)  # It may be too little, so it is no limit.
+        return Allotment(launch.memory)  # An estimate may be too low to be a limit.
     memory = job.by_name[launch.phase.phase].needs.get(MEMORY)
     return None if memory is None else Allotment(memory, job.memory_limit)
 
