@@ -82,16 +82,22 @@ def test_ten_tasks_teach_what_others_request() -> None:
         state.check()
 
 
-def test_tasks_that_began_before_hold_no_memory() -> None:
-    """What a task has is what it got when it was launched, whatever was learned since."""
-    state = state_of(host("h", 2 * GIB))
-    early = Launch(JOB, 39, 1, "h", Locality.ANY)
-    state.apply(early)
+def test_a_task_has_what_it_got_when_it_was_launched() -> None:
+    """Nothing, or what was known then, whatever was learned since."""
+    state = state_of(host("h", 8 * GIB))
+    without = Launch(JOB, 38, 1, "h", Locality.ANY)
+    state.apply(without)
     for _ in range(10):
         run(state, GIB)
-    state.apply(TaskFinished(0.0, JOB, 39, 1, 1.0, GIB))
-    state.check()
-    assert run(state, GIB).memory == AFTER_TEN
+    early = Launch(JOB, 39, 1, "h", Locality.ANY, memory=requested(state))
+    state.apply(early)
+    for _ in range(6):
+        run(state, GIB)
+    assert 0 < requested(state) < early.memory
+    for one in (without, early):
+        state.apply(TaskFinished(0.0, JOB, one.task, 1, 1.0, GIB))
+        state.check()
+    assert state.spare.free("h") == {"memory": 8 * GIB}
 
 
 def test_a_later_job_of_the_program_knows() -> None:
