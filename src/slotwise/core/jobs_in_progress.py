@@ -14,7 +14,7 @@ from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import Pool, PoolTree
-from slotwise.core.resources import MEMORY
+from slotwise.core.resources import MEMORY, Resources
 from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
@@ -31,6 +31,7 @@ class Jobs:
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
+    by_needs   the same by what their tasks need beside slots
     wide       those of them that take several slots at once, and those that wait for other
                resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
@@ -47,6 +48,7 @@ class Jobs:
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
         self._wide_ready = 0
+        self.by_needs: dict[str, dict[Resources, dict[PhaseId, PhaseState]]] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self._doomed = doomed
@@ -97,10 +99,12 @@ class Jobs:
             return
         self.end_wait(phase)
         phase.end_wait()
-        was_wide = phase.is_wide
+        if phase.id not in self.ready[phase.slot_kind]:
+            phase.set_needs(needs)
+            return
+        self._remove_needs(phase)
         phase.set_needs(needs)
-        if phase.id in self.ready[phase.slot_kind]:
-            self._wide_ready += phase.is_wide - was_wide
+        self._add_needs(phase)
 
     def learn_memory(self, phase: PhaseState, task: int, peak: int) -> None:
         """A task has ended, which used this memory at its peak."""
@@ -298,7 +302,7 @@ class Jobs:
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
             insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
-            self._wide_ready += phase.is_wide
+            self._add_needs(phase)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
         if phase.job_share is not None and not phase.is_ready:
@@ -310,11 +314,24 @@ class Jobs:
         if self.ready[phase.slot_kind].pop(phase.id, None):
             in_order = self._in_order[phase.slot_kind]
             del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
-            self._wide_ready -= phase.is_wide
+            self._remove_needs(phase)
         self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1
         phase.is_ready = False
+
+    def _add_needs(self, phase: PhaseState) -> None:
+        """Count a ready phase by what its tasks need."""
+        self._wide_ready += phase.is_wide
+        alike = self.by_needs.setdefault(phase.slot_kind, {})
+        alike.setdefault(phase.needs, {})[phase.id] = phase
+
+    def _remove_needs(self, phase: PhaseState) -> None:
+        self._wide_ready -= phase.is_wide
+        alike = self.by_needs[phase.slot_kind]
+        del alike[phase.needs][phase.id]
+        if not alike[phase.needs]:
+            del alike[phase.needs]
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:
         """Assert that the ready phases are those that may begin. For tests."""

@@ -19,7 +19,7 @@ DEVICES = "SLOTWISE_DEVICES"
 QUERY = ("--query-gpu=index,uuid,name", "--format=csv,noheader")
 
 QUERY_SECONDS = 20.0
-"""How long `nvidia-smi` may take. Without its persistence mode it needs about 1 s a GPU."""
+"""How long `nvidia-smi` may take. Without its persistence mode it needs seconds."""
 
 
 def gpus(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
 
 
 def signalled(number: int) -> str:
@@ -37,30 +36,31 @@ class OomKills:
         if count <= before:
             return ""
         killed = "a process" if count == before + 1 else f"{count - before} processes"
+        counter = os.path.relpath(place, self._root)
         return (
             f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
-            f" {place}): use fewer slots, or let the task need less memory"
+            f" /{counter}): use fewer slots, or let the task need less memory"
         )
 
     def _read(self) -> tuple[str, int]:
         """The first counter that exists, and the file that has it."""
         for place in self._places():
-            with suppress(OSError, ValueError), open(os.path.join(self._root, place)) as lines:
+            with suppress(OSError, ValueError), open(place) as lines:
                 for line in lines:
                     name, _, number = line.partition(" ")
                     if name == "oom_kill":
-                        return f"/{place}", int(number)
+                        return place, int(number)
         return "", 0
 
     def _places(self) -> Iterator[str]:
         """The files that may have a counter, the most specific ones first."""
         for folder, is_v2 in memory_groups(self._root):
             name = "memory.events" if is_v2 else "memory.oom_control"
-            yield os.path.relpath(folder / name, self._root)
-        yield "proc/vmstat"
+            yield os.path.join(folder, name)
+        yield os.path.join(self._root, "proc/vmstat")
 
 
-def memory_groups(root: str = "/") -> Iterator[tuple[Path, bool]]:
+def memory_groups(root: str = "/") -> Iterator[tuple[str, bool]]:
     """The folders of the control groups of this process that may limit or count its memory.
 
     The most specific ones first; each with whether it is of version 2.
@@ -70,8 +70,9 @@ def memory_groups(root: str = "/") -> Iterator[tuple[Path, bool]]:
             _, controllers, group = line.rstrip("\n").split(":", 2)
             if controllers and "memory" not in controllers.split(","):
                 continue
-            top = Path(root, "sys/fs/cgroup", "memory" if controllers else "")
-            # A container may see its own group as the whole tree, whose last folder is ".".
-            inside = PurePosixPath(group.lstrip("/"))
-            for path in dict.fromkeys((inside, *inside.parents)):
-                yield top / path, not controllers
+            top = os.path.join(root, "sys/fs/cgroup", "memory" if controllers else "")
+            path = group.strip("/")
+            while path:
+                yield os.path.join(top, path), not controllers
+                path = os.path.dirname(path)
+            yield top, not controllers  # A container may see its own group as the whole tree.

@@ -56,9 +56,9 @@ def _limits(root: str) -> Iterator[tuple[int, int]]:
     for folder, is_v2 in memory_groups(root):
         names = ("max", "current") if is_v2 else ("limit_in_bytes", "usage_in_bytes")
         with suppress(OSError, ValueError):  # "max" means that there is none.
-            limit, used = (int((folder / f"memory.{name}").read_text()) for name in names)
+            limit, used = (int(Path(folder, f"memory.{name}").read_text()) for name in names)
             inactive = "inactive_file" if is_v2 else "total_inactive_file"
-            yield limit, limit - used + _numbers(folder / "memory.stat").get(inactive, 0)
+            yield limit, limit - used + _numbers(Path(folder, "memory.stat")).get(inactive, 0)
 
 
 def _numbers(path: Path) -> dict[str, int]:
@@ -81,8 +81,8 @@ def reset_peak() -> None:
 
     The peak of a new child begins with it, since they share memory until it runs its program.
     """
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+    with suppress(OSError), open("/proc/self/clear_refs", "wb", buffering=0) as file:
+        file.write(b"5")
 
 
 def wait_for_end(

@@ -102,7 +102,14 @@ def _cluster(slots: Slots | Cluster | None) -> Cluster:
     return LocalBackend.cluster(processors() if slots is None else slots)
 
 
-def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
+def add_host(
+    loop: LoopThread,
+    name: str,
+    slots: Slots,
+    speed: float,
+    rack: str,
+    resources: Mapping[str, Any],
+) -> None:
     """Add a host with its own worker processes. See `Session.add_host`."""
     if not loop.backend.is_local:
         raise InputError("the hosts are the workers of a Dask cluster; start another worker")
@@ -113,7 +120,7 @@ def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str)
     check_slots(slots)
     check_number(f"host {name!r}: speed", speed)
     by_kind = {ANY_KIND: slots} if isinstance(slots, int) else dict(slots)
-    host = Host(name, by_kind, rack, speed)
+    host = Host(name, by_kind, rack, speed, resources=resources)
     check_emulated(host)
     if not any(by_kind.values()):
         raise InputError(f"host {name!r} has no slots; give it at least 1")

@@ -18,6 +18,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
+from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
@@ -343,17 +344,25 @@ class Session:
         self._intake.check_open(had_waited=False)
         changes.set_objective(self._intake, objective)
 
-    def add_host(self, name: str, slots: Slots, speed: float = 1.0, rack: str = "rack") -> None:
+    def add_host(
+        self,
+        name: str,
+        slots: Slots,
+        speed: float = 1.0,
+        rack: str = "rack",
+        resources: Mapping[str, Any] = NOTHING,
+    ) -> None:
         """Add a host with its own worker processes, on which tasks can now start.
 
-        slots  the number of its worker processes, or their number by kind
-        speed  the part of the time for which they run while they have tasks, at most 1
+        slots      the number of its worker processes, or their number by kind
+        speed      the part of the time for which they run while they have tasks, at most 1
+        resources  what it has beside slots, such as {"memory": "4 GiB"}; see `Host`
 
-        InputError for a name in use, or for slots or a speed that cannot be emulated;
+        InputError for a name in use, or for slots, a speed or resources that it cannot have;
         SlotwiseError if the workers cannot be started.
         """
         self._intake.check_open(had_waited=False)
-        hosts.add_host(self._intake.loop, name, slots, speed, rack)
+        hosts.add_host(self._intake.loop, name, slots, speed, rack, resources)
 
     def remove_host(self, name: str, drain: bool = True) -> None:
         """Start no more tasks on a host; with `drain` its running tasks continue to their ends.

@@ -12,6 +12,7 @@ import pytest
 
 import slotwise
 from backends.local.calling import one
+from slotwise.backends.local import memory_watch
 from slotwise.backends.local.memory_watch import CHECK_SECONDS, Allotment, Excess, MemoryWatch
 from slotwise.backends.local.processes import Processes
 from slotwise.core.events import TaskFailed
@@ -75,6 +76,17 @@ def test_checks_are_due_only_while_an_attempt_is_watched(tmp_path: Path) -> None
     assert watch.next_check == inf
 
 
+def test_the_most_memory_seen_of_an_attempt_is_known_at_its_end(tmp_path: Path) -> None:
+    """It may be that of processes which a call has started; for the next one it begins at 0."""
+    used = {0: 3 * MIB}
+    watch = MemoryWatch(used.__getitem__, str(tmp_path))
+    watch.begin(0, Allotment(GIB), 5.0)
+    watch.check(6.0)
+    used[0] = 2 * MIB
+    watch.check(7.0)
+    assert [watch.end(0), watch.end(0)] == [3 * MIB, 0]
+
+
 def hold(mebibytes: int) -> None:
     """Fill memory and wait to be killed."""
     held = b"x" * (mebibytes * MIB)
@@ -101,6 +113,12 @@ def test_a_command_above_its_limit_is_killed(workers: Processes) -> None:
     assert 100 * MIB < reply.peak < 200 * MIB
 
 
+def failures(log: Path) -> list[TaskFailed]:
+    """The failed attempts of a log."""
+    events = (event for turn in read_log(log).turns for event in turn.events)
+    return [event for event in events if isinstance(event, TaskFailed)]
+
+
 def test_a_job_with_a_limit_fails_with_what_it_used(tmp_path: Path) -> None:
     """The log has the peak of the attempt; without `memory_limit` it may use more."""
     log = tmp_path / "log.jsonl"
@@ -110,12 +128,27 @@ def test_a_job_with_a_limit_fails_with_what_it_used(tmp_path: Path) -> None:
     work = [Calls(job, lambda task: hold(120)), Calls(free, lambda task: len(b"x" * 120 * MIB))]
     result = slotwise.run(work, "fair", slots=1, log=log)
     assert list(result.failed) == ["limited"]
-    (failure,) = (
-        event
-        for turn in read_log(log).turns
-        for event in turn.events
-        if isinstance(event, TaskFailed)
-    )
+    (failure,) = failures(log)
     assert re.search(r"used 1\d\d MiB, limit 100 MiB", failure.reason)
     assert failure.peak is not None
     assert failure.peak > 100 * MIB
+
+
+@pytest.mark.local_only("an agent looks at the memory of its machine itself")
+def test_an_attempt_stopped_for_lack_of_memory_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lost, which does not count against its task."""
+    monkeypatch.setattr(memory_watch, "free_within_limits", lambda root: 0)
+    begun, log = tmp_path / "begun", tmp_path / "log.jsonl"
+
+    def work(task: int) -> None:
+        if not begun.exists():
+            begun.touch()
+            hold(120)
+
+    job = Job("j", (Phase("p", Tasks(1), resources={"memory": "100 MiB"}),), attempts=1)
+    assert slotwise.run([Calls(job, work)], "fair", slots=1, log=log).failed == {}
+    (failure,) = failures(log)
+    assert failure.lost
+    assert "stopped because only 0 bytes of memory were left: it used 1" in failure.reason

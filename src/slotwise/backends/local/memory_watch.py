@@ -52,6 +52,7 @@ class MemoryWatch:
         """`used` returns the memory of the attempt in a slot; see `memory_limit` for `root`."""
         self._used, self._root = used, root
         self._watched: dict[int, Allotment] = {}
+        self._peaks: dict[int, int] = {}
         self.next_check = inf
 
     def begin(self, slot: int, got: Allotment, now: float) -> None:
@@ -59,15 +60,17 @@ class MemoryWatch:
         self._watched[slot] = got
         self.next_check = min(self.next_check, now + CHECK_SECONDS)
 
-    def end(self, slot: int) -> None:
-        """Do not watch a slot any more. No effect if it was not watched."""
+    def end(self, slot: int) -> int:
+        """Do not watch a slot any more; returns the most memory seen, or 0 if it was none."""
         if self._watched.pop(slot, None) is not None and not self._watched:
             self.next_check = inf
+        return self._peaks.pop(slot, 0)
 
     def check(self, now: float) -> list[Excess]:
         """The attempts to stop. Costs about 0.1 ms for each attempt that is watched."""
         self.next_check = now + CHECK_SECONDS
         used = {slot: self._used(slot) for slot in self._watched}
+        self._peaks = {slot: max(size, self._peaks.get(slot, 0)) for slot, size in used.items()}
         above = {slot: used[slot] - got.memory for slot, got in self._watched.items()}
         found = [
             Excess(

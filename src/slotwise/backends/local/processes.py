@@ -344,9 +344,11 @@ class Processes(Workers):
         if not (was_ready and self.reads_output):  # `poll` may have come before the task.
             self._output.read([worker.output])
         worker.busy = False
-        self._memory.end(slot)
         worker.output.end_attempt()
         what, started, seconds, peak, body = reply
+        peak = max(
+            peak, self._memory.end(slot)
+        )  # With children, of which a call knows nothing.
         self._stop_throttling(slot, started, started + seconds)
         if what == TORN or worker.has_devices:  # It would keep memory of its GPUs.
             self._replace(slot)
