@@ -33,6 +33,7 @@ from slotwise.core.decisions import (
     VirtualJob,
     VirtualTime,
     VirtualUser,
+    WouldPreempt,
 )
 from slotwise.core.errors import NUMBER, WHOLE
 from slotwise.core.events import (
@@ -75,7 +76,7 @@ OMITTED = {
 }
 """Keys that are left out if they are false, empty or null, as they usually are."""
 
-RETRIES = ("attempts", "retry_delay", "time_limit")
+IF_STATED = ("attempts", "retry_delay", "time_limit", "user")
 """Keys of a job that are left out if it does not state them."""
 
 
@@ -207,7 +208,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
-        *(Launch, Defer, Preempt, Release, GiveUp, Retry),
+        *(Launch, Defer, Preempt, WouldPreempt, Release, GiveUp, Retry),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
@@ -287,7 +288,7 @@ def encode_job(job: Job) -> Plain:
         **({"after": sorted(job.after)} if job.after else {}),
         **({"after_each": sorted(job.after_each)} if job.after_each else {}),
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
-        **{key: value for key in RETRIES if (value := getattr(job, key)) is not None},
+        **{key: value for key in IF_STATED if (value := getattr(job, key)) is not None},
         **({"memory_limit": True} if job.memory_limit else {}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
@@ -309,7 +310,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after=frozenset(plain.get("after", ())),
         after_each=frozenset(plain.get("after_each", ())),
         after_failed=plain.get("after_failed", "cancel"),
-        **{key: plain[key] for key in RETRIES if key in plain},
+        **{key: plain[key] for key in IF_STATED if key in plain},
         memory_limit=plain.get("memory_limit", False),
     )
 
@@ -333,6 +334,7 @@ def _encode_phase(phase: Phase) -> Plain:
         **({"gated": True} if phase.gated else {}),
         **_encode_resources(phase.resources),
         **({} if phase.tasks.memory is None else {"memory": phase.tasks.memory}),
+        **({"hosts": sorted(phase.hosts)} if phase.hosts else {}),
     }
 
 
@@ -358,6 +360,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slots=plain.get("slots", 1),
         gang=plain.get("gang", False),
         gated=plain.get("gated", False),
+        hosts=frozenset(plain.get("hosts", ())),
         resources=plain.get("resources", NOTHING),
     )
 
@@ -400,6 +403,12 @@ def encode_pool(pool: Pool) -> Plain:
         "jobs_max": pool.jobs_max,
         "job_weights": pool.job_weights,
         "preemption": pool.preemption and _encode_preemption(pool.preemption),
+        **(
+            {"jobs_max_per_user": dict(pool.jobs_max_per_user)}
+            if pool.jobs_max_per_user
+            else {}
+        ),
+        **({} if pool.preemptible else {"preemptible": False}),
     }
 
 
@@ -416,4 +425,5 @@ def _encode_preemption(preemption: Preemption) -> Plain:
 
 
 def _decode_preemption(plain: Plain) -> Preemption:
-    return Preemption(**{key: inf if value is None else value for key, value in plain.items()})
+    stated: Plain = {key: inf if value is None else value for key, value in plain.items()}
+    return Preemption(**stated)

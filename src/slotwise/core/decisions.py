@@ -141,6 +141,17 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class WouldPreempt:
+    """A running attempt that `pool` would take the slots of, were its preemption no dry run."""
+
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """This job failed: start no more of its tasks."""
 
@@ -156,7 +167,18 @@ class Retry:
     tasks: tuple[int, ...]
 
 
-Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | Release | GiveUp | Retry
+Decision = (
+    Reallocate
+    | Adjust
+    | Enqueue
+    | Launch
+    | Defer
+    | Preempt
+    | WouldPreempt
+    | Release
+    | GiveUp
+    | Retry
+)
 """All decisions of a scheduler."""
 
 

@@ -29,7 +29,12 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.resources import MEMORY, NOTHING, Resources, check_devices, resources_of
+from slotwise.core.resources import (
+    MEMORY,
+    NOTHING,
+    Resources,
+    requested,
+)
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -167,6 +172,7 @@ class Phase:
     resources   what each task requests of its host beside slots, by name: `memory` in bytes or
                 as a size ("4 GiB"), `gpu` whole or a part of one, and numbers of others. It
                 holds all of it from its start to its end
+    hosts       the names of the hosts where its tasks may run; empty: on any host
     """
 
     name: str
@@ -183,6 +189,7 @@ class Phase:
     gang: bool = False
     gated: bool = False
     resources: Mapping[str, Any] = NOTHING
+    hosts: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_name("the name of a phase", self.name, inf)  # It may be those of many nodes.
@@ -201,6 +208,14 @@ class Phase:
         # One name, a list or a set is accepted, too.
         after = names_of(f"phase {self.name!r}: after", self.after)
         object.__setattr__(self, "after", after)
+        if not isinstance(self.hosts, frozenset) or self.hosts:
+            hosts = names_of(f"phase {self.name!r}: hosts", self.hosts)
+            object.__setattr__(self, "hosts", hosts)
+            if self.continues is not None:
+                raise InputError(
+                    f"phase {self.name!r} continues {self.continues!r}; leave out `hosts`: it"
+                    " begins where the tasks of that phase ran"
+                )
         if self.slots_max is not None and self.slots_max < self.slots_min:
             raise InputError(
                 f"phase {self.name!r}: slots_min is {self.slots_min}, above slots_max"
@@ -232,9 +247,7 @@ class Phase:
             self._check_gang()
         if self.resources is not NOTHING:
             what = f"phase {self.name!r}: resources"
-            needs = resources_of(what, self.resources)
-            check_devices(what, needs)
-            object.__setattr__(self, "resources", needs)
+            object.__setattr__(self, "resources", requested(what, self.resources))
         others = self.grows, self.gang, self.after, self.continues, self.tasks.blocks
         if self.gated and any(others):
             raise InputError(
@@ -313,6 +326,8 @@ class Job:
     time_limit    seconds for which an attempt may run; then it is stopped and has failed
     memory_limit  whether an attempt that uses more memory than it requests is stopped and has
                   failed
+    user          whose job it is, for limits of users; None: in live work the account of the
+                  process, otherwise nobody
     """
 
     id: str
@@ -332,6 +347,7 @@ class Job:
     retry_delay: RetryDelay | None = None
     time_limit: TimeLimit | None = None
     memory_limit: bool = False
+    user: str | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -433,6 +449,8 @@ class Job:
             check_string(f"job {self.id!r}: {what}", getattr(self, what))
         if self.penalty is not None:
             check_string(f"job {self.id!r}: penalty", self.penalty)
+        if self.user is not None:
+            check_name(f"job {self.id!r}: user", self.user)
         check_limits(f"job {self.id!r}", self)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:

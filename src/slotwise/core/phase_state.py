@@ -146,11 +146,11 @@ class PhaseState(ShareNode):
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.set_needs(phase.needs)
         self.memory: MemoryRequest | None = None  # unless it is learned
-        self.max_share = phase.slots_most
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
         self.is_open = phase.grows
         self._cluster = cluster
+        self.max_share = self._most()
         self.work = PhaseWork(job, phase, default_work, learned)
         self.enter(pool, pools)
         self.successors: list[PhaseState] = []  # the phases that wait for it
@@ -207,7 +207,7 @@ class PhaseState(ShareNode):
         """From now on each task that is launched takes this beside slots."""
         self.needs = needs
         self.request = Resources({self.slot_kind: self.width, **needs})
-        self.is_wide = self.unit > 1 or bool(needs)
+        self.is_wide = self.unit > 1 or bool(needs) or bool(self.phase.hosts)
         self.has_passed = False
 
     def held(self, launch: Launch) -> Resources:
@@ -244,9 +244,23 @@ class PhaseState(ShareNode):
         assert self.is_open, "only a phase that grows gets more tasks"
         self._status += bytes([PENDING]) * count
         self.pending += count
-        self.max_share = self.phase.slots_most
+        self.max_share = self._most()
         self.work.grow(count)
         self.has_passed = False
+
+    def allows(self, host: str) -> bool:
+        """Whether its tasks may run on a host."""
+        return not self.phase.hosts or host in self.phase.hosts
+
+    def _most(self) -> int:
+        """The most slots that it can hold on the hosts where its tasks may run."""
+        most = self.phase.slots_most
+        if self.phase.hosts:
+            hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
+            most = min(
+                most, sum(host.amounts.times(self.request) for host in hosts) * self.width
+            )
+        return most
 
     @property
     def may_launch(self) -> bool:
@@ -337,15 +351,22 @@ class PhaseState(ShareNode):
         return None if task is None else self._on(task, hosts)
 
     def avoided(self, lost: Collection[str]) -> Collection[str]:
-        """The hosts where it begins nothing, because its tasks only fail there.
+        """The hosts where it begins nothing: its tasks may not run there, or only fail there.
 
-        Empty if no other host could run them. `lost` are the hosts where nothing can begin.
-        Tasks that must run on one host, take several slots, or begin together avoid none.
+        None for its failures if no other host could run them. `lost` are the hosts where
+        nothing can begin. Tasks that must run on one host, take several slots, or begin
+        together avoid none.
         """
-        if self.failures is None or self.is_pinned or self.is_wide:
+        if self.is_pinned or self.unit > 1 or self.needs:
             return ()
-        able = (host for host in self._cluster.hosts if host.amounts.holds(self.request))
-        return self.failures.suspects(host.name for host in able if host.name not in lost)
+        barred: list[str] = []
+        if self.phase.hosts:
+            barred = [host.name for host in self._cluster.hosts if not self.allows(host.name)]
+        if self.failures is None:
+            return barred
+        able = [host for host in self._cluster.hosts if host.amounts.holds(self.request)]
+        names = [one.name for one in able if self.allows(one.name) and one.name not in lost]
+        return [*barred, *self.failures.suspects(names)]
 
     def pending_tasks(self) -> Sequence[int]:
         """The numbers of its pending tasks, lowest first. O(tasks)."""
@@ -438,6 +459,8 @@ class PhaseState(ShareNode):
     def move_to(self, cluster: Cluster) -> None:
         """The hosts have changed to these. O(tasks) with input, else O(1)."""
         self._cluster = cluster
+        if self.phase.hosts:  # Tasks that run on a host which leaves are not too many.
+            self.max_share = max(self.running, self._most())
         if self.has_homes:
             self.homes.move_to(cluster)
             self.has_passed = False  # A task may have lost its last home.

@@ -26,6 +26,7 @@ from slotwise.core.decisions import (
     Reallocate,
     Release,
     Retry,
+    WouldPreempt,
 )
 from slotwise.core.dependencies import CANCELLED, MAX_OVER
 from slotwise.core.estimation import DEFAULT_WORK
@@ -70,8 +71,8 @@ from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
 
-UNSEEN = frozenset({LaunchDropped, JobsClosed})
-"""Events after which no policy decides anything else than before."""
+UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
+"""Entries after which no policy decides anything else than before."""
 
 
 class State(Snapshot):
@@ -92,14 +93,16 @@ class State(Snapshot):
         reserves: bool = True,
         over_most: int = MAX_OVER,
         seed: object = 0,
+        user: str | None = None,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times.
 
         `reserves`: slots that are taken back are reserved for the pool that takes them.
         `seed`: what the jitter of the delays of failed tasks is drawn from.
+        `user`: whose jobs those are that state no user.
         `over_most`: the number of jobs that are over and known to those that wait for them.
         """
-        super().__init__(cluster, pools, over_most)
+        super().__init__(cluster, pools, over_most, user)
         self._is_closed = False  # No more jobs arrive.
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}
@@ -141,6 +144,7 @@ class State(Snapshot):
             Launch: self._launch,
             Defer: self._defer,
             Preempt: self._preempt,
+            WouldPreempt: lambda decision: self._shares.note_dry_run(decision.pool),
             Release: self._release,
             GiveUp: self._give_up,
             Retry: self._retry,
@@ -382,6 +386,11 @@ class State(Snapshot):
         for phase in self._phases.values():
             if phase.is_pinned and phase.homes.has_pinned_to(event.host):
                 self._strand(phase, event.host)
+            hosts = phase.phase.hosts
+            if event.host in hosts and not any(map(self._hosts.is_staying, hosts)):
+                others = phase.pending or phase.blocked or phase.delayed
+                if others or (phase.running and isinstance(event, HostRemoved)):
+                    self._strand(phase, event.host)
 
     def _output_lost(self, event: OutputLost) -> None:
         """Make tasks pending again. No effect on tasks that are not done."""
@@ -499,7 +508,7 @@ class State(Snapshot):
         if offers is not None and not free.by_host:
             offers.take_last(now)
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
-        if phase.needs and phase.deferred_since is None:
+        if phase.is_wide and phase.deferred_since is None:
             self._jobs.end_wait(phase)
         if launch.attempt > 1:
             heappush(self._spared, phase.spared_until(launch.task))
@@ -512,7 +521,7 @@ class State(Snapshot):
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
         phase.waited, phase.kept_host = 0.0, decision.host
-        if phase.needs:
+        if phase.is_wide:
             self._jobs.begin_wait(phase)
         if phase.slot_kind not in self._offers:
             self._offers[phase.slot_kind] = LocalityWaitTimer()

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +34,7 @@ from slotwise.core.errors import (
 )
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
+from slotwise.core.resources import requested
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.devices import given_variables
@@ -378,8 +379,10 @@ def plan_commands(
     cwd: str | Path | None = None,
     work: float | None = None,
     overwrite: bool = False,
+    resources: Mapping[str, Any] | None = None,
     slots_min: int = 0,
     slots_max: int | None = None,
+    hosts: Iterable[str] = (),
     no_retry: Sequence[int] = (),
     done: Sequence[int] = (),
     base_dir: str | Path | None = None,
@@ -426,7 +429,14 @@ def plan_commands(
         place = place_of(output, base_dir)
         check_output(place, overwrite)
     each = None if work is None else work / tasks
-    phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
+    phase = Phase(
+        PHASE,
+        Tasks(tasks, each),
+        slots_min=slots_min,
+        slots_max=slots_max,
+        hosts=frozenset(hosts),
+        resources=requested(f"job {job_id!r}: resources", resources),
+    )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(
         job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)

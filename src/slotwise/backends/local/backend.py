@@ -15,7 +15,7 @@ from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.backends.local.processes import Processes
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, option_name
-from slotwise.core.resources import GPU, MEMORY, NOTHING, Resources, resources_of
+from slotwise.core.resources import GPU, MEMORY, NOTHING, resources_of
 from slotwise.jobs.devices import gpus
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.memory import usable_memory
@@ -51,8 +51,8 @@ class LocalBackend(LiveBackend):
         Resources that are `stated` replace those that were found.
         """
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        resources = resources_of(f"host {HOST!r}: resources", machine_resources())
-        return Cluster((Host(HOST, by_kind, resources=Resources({**resources, **stated})),))
+        has = resources_of("resources", stated).stated()
+        return Cluster((Host(HOST, by_kind, resources={**machine_resources(), **has}),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))

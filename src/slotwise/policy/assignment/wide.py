@@ -107,7 +107,7 @@ class WideTaskReservations:
         hosts already (`HOSTS_A_WAIT`).
         """
         if (
-            phase.needs
+            (phase.needs or phase.phase.hosts)
             and len(self._noted) < self._waits_left
             and phase.unit == 1
             and phase.deferred_until is None
@@ -149,6 +149,7 @@ class WideTaskReservations:
         """Whether it is offered the same hosts as others that are not due and need the same."""
         return (
             phase.unit == 1
+            and not phase.phase.hosts
             and phase.id not in self._place
             and not phase.overdue
             and not self._snapshot.reserved(phase.pool.slot_kind)
@@ -197,7 +198,7 @@ class WideTaskReservations:
             if not phase.pending or due == inf:
                 continue
             host = None
-            if due <= now and phase.needs and not phase.is_gang and not self._kept(phase):
+            if due <= now and _keeps_one(phase) and not self._kept(phase):
                 host = self._first_to_fit(phase)
             if until is None or until <= now < due or host is not None:
                 later = now + max(LOOK_SECONDS, self._mean(phase))
@@ -238,7 +239,7 @@ class WideTaskReservations:
             for host in self._hosts_for_gang(phase, kind):
                 self._keepers[kind, host] = phase
             return
-        if phase.needs:
+        if _keeps_one(phase):
             if phase.kept_host is not None and self._kept(phase):
                 self._keepers[kind, phase.kept_host] = phase
             return
@@ -266,7 +267,9 @@ class WideTaskReservations:
         most = {
             host.name: host.slots.get(kind, 0)
             for host in self._snapshot.cluster.hosts
-            if host.name not in lost and (kind, host.name) not in self._keepers
+            if host.name not in lost
+            and (kind, host.name) not in self._keepers
+            and phase.allows(host.name)
         }
         reclaimed = {host: all_reclaimed[host] for host in most}
         newest = _newest_starts(self._snapshot, kind)
@@ -331,7 +334,8 @@ class WideTaskReservations:
             if one is not None:
                 slots += one.slots if one.kind == kind else 0
                 needs += [one.needs] if one.needs else []
-            if slots >= phase.width and snapshot.spare.times(host, phase.needs, needs):
+            has_all = not phase.needs or snapshot.spare.times(host, phase.needs, needs)
+            if slots >= phase.width and has_all:
                 return count
         return None
 
@@ -344,7 +348,7 @@ class WideTaskReservations:
         keeper = self.keeper(phase, host)
         if keeper is None:
             return slots
-        if not keeper.needs or keeper.is_gang:
+        if not _keeps_one(keeper):
             return 0
         kind = keeper.pool.slot_kind
         if (kind, host) not in self._beside:
@@ -390,7 +394,11 @@ class WideTaskReservations:
     def _could_use(self, phase: PhaseState, host: str) -> bool:
         """Whether one more of its tasks could run on a host if all other phases left it."""
         count = self._snapshot.cluster.by_name[host].amounts.times(phase.request)
-        if not count or (phase.is_pinned and not phase.next_task_on((host,))):
+        if (
+            not count
+            or not phase.allows(host)
+            or (phase.is_pinned and not phase.next_task_on((host,)))
+        ):
             return False
         own = [launch.host for _, launch in phase.attempts()]
         own += [where for where, _ in phase.stops()]
@@ -418,7 +426,11 @@ class WideTaskReservations:
     def _has_host(self, phase: PhaseState) -> bool:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
         lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
-        hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
+        hosts = [
+            host
+            for host in self._snapshot.cluster.hosts
+            if host.name not in lost and phase.allows(host.name)
+        ]
         return sum(host.amounts.times(phase.request) for host in hosts) >= needed
 
 
@@ -453,6 +465,8 @@ def free_for(
     if needs and able.isdisjoint(snapshot.free(kind)) and not snapshot.reserved(kind):
         return {}
     slots = _free_slots(snapshot, phase, waits, able if needs else None)
+    if phase.phase.hosts:
+        slots = {host: count for host, count in slots.items() if phase.allows(host)}
     if needs and phase.is_gang:
         return {
             host: min(count, spare.times(host, needs) * phase.width)
@@ -579,6 +593,11 @@ def _first_that_hold(
             chosen.append(host)
             left -= count
     return chosen
+
+
+def _keeps_one(phase: PhaseState) -> bool:
+    """Whether it keeps one host: it needs more than slots there, or runs only on some hosts."""
+    return (bool(phase.needs) or phase.unit == 1) and not phase.is_gang
 
 
 def _lacks(phase: PhaseState) -> float:
