@@ -233,8 +233,9 @@ class Hosts:
         """Assert that what these phases hold beside slots is what is not free. For tests."""
         held: dict[str, list[Resources]] = {}
         for phase in phases:
-            for launch, *_ in phase.launches.values() if phase.needs else ():
-                held.setdefault(launch.host, []).append(phase.needs)
+            for launch, *_ in phase.launches.values():
+                if has := phase.held(launch):
+                    held.setdefault(launch.host, []).append(has)
         self.spare.check(self.cluster.by_name, held)
 
 

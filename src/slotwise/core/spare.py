@@ -19,9 +19,12 @@ class ResourceHolder(Protocol):
 
     slot_kind: str
     width: int
-    needs: Resources
     order: int
     launches: dict[int, tuple[Launch, float, float]]
+
+    def held(self, launch: Launch) -> Resources:
+        """What an attempt has of its host beside slots."""
+        ...
 
 
 class Spare:
@@ -121,8 +124,8 @@ class Spare:
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
-        if phase.needs:
-            self._add(launch, phase.needs, -1)
+        if held := phase.held(launch):
+            self._add(launch, held, -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
             assert all(left >= 0 for left in self._amounts[host].values()), "it was free"
 
@@ -130,8 +133,8 @@ class Spare:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
-            if phase.needs:
-                self._add(launch, phase.needs, 1)
+            if held := phase.held(launch):
+                self._add(launch, held, 1)
 
     def tasks(self, host: str) -> Iterator[tuple[ResourceHolder, int]]:
         """The phases and numbers of the tasks that run on a host with resources."""

@@ -240,6 +240,8 @@ class State(Snapshot):
         if phase.failures is not None:
             phase.failures.clear(launch.host)
         done = phase.done
+        if event.peak is not None:
+            self._jobs.learn_memory(phase, task, event.peak)
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
@@ -599,6 +601,8 @@ class State(Snapshot):
         phase.put_back(event.task)
         if isinstance(event, TaskFailed) and not event.lost:
             phase.note_failure(event.task, ended[0].host)
+        if isinstance(event, TaskFailed) and event.peak is not None:
+            self._jobs.raise_memory(phase, ended[0], event.peak)
         if phase.is_gang:
             self._break(phase)
         self._block_if_early(phase, event.task)
@@ -656,6 +660,7 @@ class State(Snapshot):
             self.cluster = self._hosts.cluster
             for phase in self._phases.values():
                 phase.move_to(self.cluster)
+                self._jobs.request_memory(phase)
         self._recount()
 
     def _reallocate_now(self) -> None:
@@ -794,7 +799,9 @@ class State(Snapshot):
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         learned, default = self._learned, self._default_work
-        return PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
+        made = PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
+        self._jobs.request_memory(made)
+        return made
 
     def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""

@@ -385,7 +385,7 @@ class WideTaskReservations:
                     now if task in phase.stopping else max(now, ends),
                     phase.slot_kind,
                     phase.width,
-                    phase.needs,
+                    phase.held(phase.launches[task][0]),
                 )
                 for phase, task, started, ends in self._snapshot.tasks_on(host)
             ]
@@ -548,13 +548,14 @@ def reclaimed_parts(
     slots = Counter(_free_slots(snapshot, phase, None))
     ending: dict[str, list[Resources]] = {}
     for other in snapshot.holding(kind):
-        for host, taker in other.stops():
-            is_for_all = taker is None or taker.slot_kind != kind
+        for task, taker in other.stopping.items():
+            launch = other.launches[task][0]
+            is_for_all, host = taker is None or taker.slot_kind != kind, launch.host
             if host in snapshot.lost:
                 continue
             if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
                 slots[host] += other.width
-                ending.setdefault(host, []).append(other.needs)
+                ending.setdefault(host, []).append(other.held(launch))
     return slots, ending
 
 
