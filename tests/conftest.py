@@ -198,7 +198,7 @@ def assert_no_slot_idles(snapshot: Snapshot, failures: FailuresInARow) -> None:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None
                 assert not can_run, f"{phase.id} could continue on its host"
             elif phase.pending and phase.may_launch:
-                usable = failures.usable(snapshot, phase)
+                usable = [h for h in failures.usable(snapshot, phase) if phase.allows(h)]
                 if phase.needs:
                     if any(map(snapshot.wide, snapshot.cluster.capacity)):
                         continue  # Resources may be kept for tasks of another kind.

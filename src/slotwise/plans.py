@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
+from typing import Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
-from slotwise.core.pools import check_fits
+from slotwise.core.pools import check_fits, check_open
 from slotwise.core.resources import GPU, UNIT
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.bound import Work, objective_bound, sizes_of
@@ -35,6 +36,7 @@ def plan(
     *,
     objective: Objective | str | None = None,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
@@ -50,7 +52,7 @@ def plan(
     """
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
-    cluster = cluster_of(source.workload, slots)
+    cluster = cluster_of(source.workload, slots, resources)
     _refuse_changes(source, slots)
     if any(host.speed != 1 for host in cluster.hosts):
         raise InputError(
@@ -66,6 +68,7 @@ def plan(
         aim.check(jobs)
         for job in jobs:
             check_fits(job, cluster, pools)
+            check_open(job, pools)
             _refuse_gangs(job)
         _refuse_scarce(jobs, cluster)
     started = time.perf_counter()
@@ -103,6 +106,7 @@ def plan_tasks(
     scheduler: str = "dmrs-best",
     *,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
@@ -120,16 +124,19 @@ def plan_tasks(
         )
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
-    cluster = source.believed(cluster_of(source.workload, slots))
+    cluster = source.believed(cluster_of(source.workload, slots, resources))
     with source.locating():
         jobs = source.jobs()
         _refuse_dependencies(jobs)
         source.refuse_unknown_work(jobs, "a plan")
+        pools = source.pools(cluster)
+        for job in jobs:
+            check_open(job, pools)
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
     budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     with source.locating():
-        problem = related_machines(jobs, cluster, source.pools(cluster))
+        problem = related_machines(jobs, cluster, pools)
     started = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
     seconds = time.perf_counter() - started
@@ -180,12 +187,17 @@ def _refuse_dependencies(jobs: Sequence[Job]) -> None:
 
 
 def _refuse_gangs(job: Job) -> None:
-    """Raise InputError for a gang: a malleable plan divides work anywhere."""
+    """Raise InputError for a gang, or given hosts: a malleable plan divides work anywhere."""
     for phase in job.phases:
         if phase.gang:
             raise InputError(
                 f"job {job.id!r}, phase {phase.name!r}: its tasks start together, as a gang,"
                 " and a plan divides work anywhere; simulate"
+            )
+        if phase.hosts:
+            raise InputError(
+                f"job {job.id!r}, phase {phase.name!r}: its tasks run only on given hosts, and"
+                " a plan divides work anywhere; simulate"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import platform
 import sys
@@ -38,7 +39,7 @@ from slotwise.core.log import Header, Log, LogFile, check_log
 from slotwise.core.loop import Backend, Record, all_of, initial_state
 from slotwise.core.loop import run as run_loop
 from slotwise.core.objective import Objective
-from slotwise.core.pools import PoolTree, Preemption, check_fits
+from slotwise.core.pools import PoolTree, Preemption, check_fits, check_open
 from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX, RETRY_DELAY, TIME_LIMIT
 from slotwise.core.units import seconds_of
 from slotwise.insight.metrics import MetricsCollector
@@ -303,6 +304,9 @@ class RunSpec:
         aim = objective_of(self.options.objective, self.source)
         pools = self.source.pools(self.cluster)
         check_jobs(self.jobs, self.cluster, aim, pools, self.later)
+        user = _account() if self.backend == "live" else None
+        for job in self.jobs:
+            check_open(job, pools, user)
         _refuse_open(self.jobs)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:
@@ -321,6 +325,7 @@ class RunSpec:
             losses_max=LOSSES_MAX,
             parameters=self.parameters,
             versions=_versions(),
+            user=user,
         )
 
 
@@ -404,6 +409,14 @@ def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
                 cluster.check_continues(before.kind, phase.kind, slots, needs)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def _account() -> str | None:
+    """The account of this process; None where it has no name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def _versions() -> dict[str, str]:

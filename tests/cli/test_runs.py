@@ -268,13 +268,27 @@ def test_the_version_is_printed(slotwise: Any) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["plan", "simulate", "run", "compare", "report", "replay", "explain", "trace import swim"],
+    [
+        *("plan", "simulate", "run", "compare", "report", "replay", "explain"),
+        *("trace import swim", "pools import"),
+    ],
 )
 def test_help_shows_an_example(command: str, slotwise: Any) -> None:
     """The help of every command has a line to copy."""
     done = slotwise(*command.split(), "--help")
     assert done.exit_code == 0
     assert f"slotwise {command} " in done.stdout.replace("Usage: ", "").split("Options")[0]
+
+
+def test_pools_are_printed_and_what_has_no_counterpart_is_named(
+    slotwise: Any, folder: Path
+) -> None:
+    """The pools on stdout, the names on stderr."""
+    queue = "<queue name='a'><maxAMShare>1</maxAMShare></queue>"
+    (folder / "fair-scheduler.xml").write_text(f"<allocations>{queue}</allocations>")
+    done = slotwise("pools", "import", "fair-scheduler.xml")
+    assert (done.exit_code, done.stdout) == (0, 'pools:\n  - {name: "a"}\n')
+    assert done.stderr == "no counterpart: maxAMShare of a (line 1)\n"
 
 
 @pytest.mark.parametrize("command", ["", "plan", "simulate", "run", "compare", "trace import"])

@@ -7,23 +7,33 @@ from collections.abc import Callable
 
 import pytest
 
+from conftest import CheckedState
 from slotwise.api import simulate
-from slotwise.backends.simulated.backend import Simulation
+from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.decisions import Launch, Locality, Preempt
-from slotwise.core.events import TaskFinished, TaskKilled
+from slotwise.core.decisions import Launch, Locality, Preempt, WouldPreempt
+from slotwise.core.errors import InputError
+from slotwise.core.events import HostAdded, HostDrained, PoolsChanged, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
+from slotwise.core.loop import run
 from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.explain import explain_state
+from slotwise.insight.explanation import Explanation
 from slotwise.insight.metrics import MetricsCollector
+from slotwise.insight.replay import replay_log
+from slotwise.plans import plan, plan_tasks
+from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.workload import Workload
 
 Simulate = Callable[..., object]
 
 
-def job(name: str, pool: str, count: int, work: float = 100.0, **rest: object) -> Job:
+def job(
+    name: str, pool: str, count: int, work: float = 100.0, slots: int = 1, **rest: object
+) -> Job:
     """A job of one phase of equal tasks."""
-    return Job(name, (Phase("map", Tasks(count, work)),), pool=pool, **rest)
+    return Job(name, (Phase("map", Tasks(count, work), slots=slots),), pool=pool, **rest)
 
 
 def held(log: Log, instant: float) -> dict[str, int]:
@@ -47,6 +57,90 @@ def preempted(log: Log) -> list[tuple[float, str, int]]:
         for decision in turn.decisions
         if isinstance(decision, Preempt)
     ]
+
+
+def where(log: Log, name: str) -> Counter[str]:
+    """The hosts on which the tasks of a job were launched."""
+    launches = [d for turn in log.turns for d in turn.decisions if isinstance(d, Launch)]
+    return Counter(launch.host for launch in launches if launch.phase.job == name)
+
+
+THREE = Cluster(tuple(Host(name, {"task": 2}, f"r{name}") for name in "abc"))
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("name", ["fair", "flex", "fifo", "las", "flowflex"])
+@pytest.mark.parametrize("assigner", ["greedy", "delay", "flow"])
+def test_tasks_run_only_on_their_hosts(
+    simulated: Simulate, assigner: str, name: str, slots: int
+) -> None:
+    """They get their share there, although others come first; these use the other hosts."""
+    homes = tuple(Block(frozenset("a")) for _ in range(6))
+    only = Phase("p", Tasks(4, 2.0, homes[:4]), slots=slots, hosts=["b", "c"])
+    jobs = [Job("x", (Phase("p", Tasks(18, 2.0)),)), Job("y", (only,), arrival=1.0)]
+    log = simulated(jobs, THREE, name=name, assigner=assigner).log
+    assert where(log, "y").keys() <= {"b", "c"}
+    assert where(log, "x").total() == 18
+
+
+def test_a_gang_runs_only_on_its_hosts(simulated: Simulate) -> None:
+    """It waits until both slots of its host are free."""
+    gang = Phase("p", Tasks(2, 2.0), gang=True, hosts="b")
+    jobs = [job("x", "a", 12, 2.0), Job("y", (gang,), pool="b", arrival=1.0)]
+    assert where(simulated(jobs, THREE, [Pool("a"), Pool("b")]).log, "y") == {"b": 2}
+
+
+def test_slots_are_taken_back_on_the_hosts_of_the_taker(simulated: Simulate) -> None:
+    """The newest tasks on other hosts go on; no more slots are lacked than these hosts have."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=1.0))]
+    only = Phase("p", Tasks(9, 20.0), hosts="a")
+    jobs = [job("x", "a", 6), Job("y", (only,), pool="b", arrival=1.0)]
+    log = simulated(jobs, THREE, pools).log
+    assert preempted(log) == [(2.0, "x", 1), (2.0, "x", 0)]
+    assert where(log, "y") == {"a": 9}
+
+
+def test_a_job_fails_when_the_last_of_its_hosts_leaves(simulated: Simulate) -> None:
+    """One that may run on another host goes on there."""
+    jobs = [
+        Job("x", (Phase("p", Tasks(4, 3.0), hosts="a"),)),
+        Job("y", (Phase("p", Tasks(4, 3.0), hosts=["a", "b"]),)),
+    ]
+    state = CheckedState(THREE)
+    leaves = Simulation(changes=[HostDrained(1.0, "a")])
+    backend = SimulatedBackend(THREE, jobs, leaves)
+    run(make_scheduler("fair"), backend, state, lambda *turn: None)
+    assert state.failed == {"x": "host a leaves, where a task of phase p must run"}
+    assert state.completed.keys() == {"y"}
+
+
+def test_hosts_that_can_never_serve_are_refused() -> None:
+    """With the hosts that there are; a host that comes later is enough."""
+    for names, what in ("d", "is in the cluster"), ("r", "has slots of kind 'task'"):
+        reduces = Host("r", {"reduce": 1})
+        cluster = Cluster((*THREE.hosts, reduces))
+        only = (Job("x", (Phase("p", Tasks(1, 1.0), hosts=names),)),)
+        with pytest.raises(InputError) as refused:
+            simulate(Workload(only, cluster))
+        assert str(refused.value) == (
+            f"job 'x', phase 'p': its tasks run only on hosts {names}, and none of these"
+            f" {what}, whose hosts are a, b, c, r; correct `hosts`, or add a host"
+        )
+    later = HostAdded(5.0, Host("d", {"task": 1}))
+    only = Workload(
+        (Job("x", (Phase("p", Tasks(1, 1.0), hosts="d"),)),), THREE, changes=(later,)
+    )
+    assert simulate(only).metrics["makespan"] == 6.0
+    for scheduler in ("dmrs", "dmrs-best"):
+        with pytest.raises(InputError, match="its tasks run only on given hosts"):
+            simulate(only, scheduler)
+    with pytest.raises(InputError, match="its tasks run only on given hosts"):
+        plan(
+            Workload(
+                (Job("x", (Phase("p", Tasks(1, 1.0), hosts="a"),)),),
+                Cluster((Host("a", {"task": 1}),)),
+            )
+        )
 
 
 def test_slots_go_down_the_tree(simulated: Simulate) -> None:
@@ -84,6 +178,75 @@ def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
     assert simulated(jobs, Cluster.of_slots(4), pools).state.completed == {"x": 3.0, "y": 4.0}
 
 
+CLOSED = {
+    "jobs_max is 0": Pool("shut", jobs_max=0),
+    "jobs_max_per_user is 0 for ann": Pool("shut", jobs_max_per_user={"ann": 0}),
+    "slots_max is 0": Pool("shut", slots_max=0),
+    "slots_max of kind 'map' is 0": Pool("shut", slots_max={"map": 0}),
+    "weight is 0 and it has no min share": Pool("shut", 0.0),
+}
+
+
+@pytest.mark.parametrize("why", CLOSED)
+def test_simulations_and_plans_refuse_jobs_of_a_closed_pool(why: str) -> None:
+    """They would wait forever: the message names job, pool and reason. An outer pool counts."""
+    inner = Pool("inner", parent="shut")
+    phases = (Phase("map", Tasks(1, 1.0), "map"),)
+    jobs = (Job("x", phases, pool="inner", user="ann"),)
+    workload = Workload(jobs, Cluster.of_slots(2), pools=(CLOSED[why], inner))
+    for use in (simulate, plan, plan_tasks):
+        with pytest.raises(InputError) as refused:
+            use(workload)
+        assert str(refused.value) == (
+            f"job 'x': pool 'shut' is closed, because its {why}; open it, or name another pool"
+        )
+
+
+@pytest.mark.parametrize("name", ["fair", "flex", "las", "uwfq", "flowflex"])
+def test_a_pool_of_weight_0_gets_its_min_share_only(simulated: Simulate, name: str) -> None:
+    """One slot of four, although others idle; beside other pools, too."""
+    pools = [Pool("late", 0.0, slots_min=1), Pool("a")]
+    jobs = [job("x", "late", 4, 2.0), job("y", "a", 6, 2.0)]
+    state = simulated(jobs, Cluster.of_slots(4), pools, name).state
+    assert state.completed == {"x": 8.0, "y": 4.0}
+
+
+def test_a_pool_of_weight_0_keeps_its_min_share_by_kind() -> None:
+    """It has a min share of maps only, so its job, with reduces, is refused."""
+    flow = (Phase("m", Tasks(1, 1.0), "map"), Phase("r", Tasks(1, 1.0), "reduce"))
+    shut = Pool("shut", 0.0, {"map": 1})
+    hosts = (Host("a", {"map": 2, "reduce": 2}),)
+    workload = Workload((Job("x", flow, pool="shut"),), Cluster(hosts), pools=(shut,))
+    with pytest.raises(InputError, match="weight is 0 and it has no min share; open it"):
+        simulate(workload)
+
+
+WAITS = {
+    "awaits admission, number 1 in the queue: pool 'x' is closed (jobs_max 0)": Pool(
+        "x", jobs_max=0
+    ),
+    "pool 'x' is closed (weight 0)": Pool("x", 0.0),
+    "pool 'x' is closed (slots_max 0)": Pool("x", slots_max=0),
+}
+
+
+@pytest.mark.parametrize("why", WAITS)
+def test_a_change_of_pools_opens_a_closed_one(why: str) -> None:
+    """A job of two slots waits in it, with the reason, and runs when it is opened."""
+    wide = Job("w", (Phase("p", Tasks(1, 2.0), slots=2),), pool="x")
+    cluster, seen = Cluster.of_slots(2), list[Explanation]()
+    state = CheckedState(cluster, [WAITS[why]])
+    backend = SimulatedBackend(cluster, [wide], requests=[PoolsChanged(5.0, (Pool("x"),))])
+    run(
+        make_scheduler("fair"),
+        backend,
+        state,
+        lambda *turn: seen.append(explain_state(state, "w", "x", "fair")),
+    )
+    assert why in (seen[0].status, seen[0].phases[0].why)
+    assert state.completed == {"w": 7.0}
+
+
 def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     """After its time-out tasks are killed at once, as many as it lacks slots.
 
@@ -94,6 +257,80 @@ def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     log = simulated(jobs, Cluster.of_slots(4), pools).log
     assert preempted(log) == [(15.0, "x", 2), (15.0, "x", 1)]
     assert held(log, 15.0) == {"x": 1, "x2": 1, "y": 2}
+
+
+def test_a_pool_that_is_not_preemptible_gives_no_slots(simulated: Simulate) -> None:
+    """The pool above it states so; slots come from the other pool, and no more than it has."""
+    back = Preemption(least_after=5.0)
+    pools = [
+        *(Pool("safe", preemptible=False), Pool("in", parent="safe"), Pool("a")),
+        Pool("b", slots_min=3, preemption=back),
+    ]
+    jobs = [job("x", "in", 4), job("y", "a", 2), job("z", "b", 9, arrival=10.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert held(log, 0.0) == {"x": 2, "y": 2}
+    assert preempted(log) == [(15.0, "y", 1), (15.0, "y", 0)]
+    assert held(log, 15.0) == {"x": 2, "z": 2}
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_job_takes_its_share_back_within_its_pool(simulated: Simulate, slots: int) -> None:
+    """Of the job that holds most above its share, the newest tasks; another pool gives none."""
+    pools = [Pool("a", preemption=Preemption(jobs_after=5.0)), Pool("b")]
+    jobs = [
+        job("x", "a", 4 // slots, slots=slots),
+        job("other", "b", 4),
+        job("y", "a", 4, arrival=10.0, slots=slots),
+    ]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    newest = [(15.0, "x", 3), (15.0, "x", 2)] if slots == 1 else [(15.0, "x", 1)]
+    assert preempted(log) == newest
+    assert held(log, 14.0) == {"other": 4, "x": 4 // slots}
+    assert held(log, 15.0) == {"other": 4, "x": 2 // slots, "y": 2 // slots}
+
+
+def test_jobs_of_several_phases_take_their_shares_back(simulated: Simulate) -> None:
+    """A job's share is that of its ready phases; in a pool of policy fifo none takes back."""
+    two = (Phase("p", Tasks(4, 100.0)), Phase("q", Tasks(4, 100.0)))
+    jobs = [job("x", "a", 4), Job("y", two, pool="a", arrival=1.0)]
+    back = Preemption(jobs_after=5.0, fraction=1.0)
+    pools = [Pool("top", preemption=back), Pool("a", parent="top")]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert preempted(log) == [(6.0, "x", 3), (6.0, "x", 2)]
+    assert held(log, 6.0) == {"x": 2, "y": 2}
+    in_order = [Pool("a", policy="fifo", preemption=back)]
+    assert preempted(simulated(jobs, Cluster.of_slots(4), in_order).log) == []
+
+
+DRY = {
+    "min share": Preemption(least_after=5.0, dry_run=True),
+    "share": Preemption(fair_after=0.0, dry_run=True),
+    "jobs": Preemption(jobs_after=5.0, dry_run=True),
+}
+
+
+@pytest.mark.parametrize("what", DRY)
+def test_a_dry_run_stops_nothing_and_logs_what_it_would_stop(
+    simulated: Simulate, what: str
+) -> None:
+    """Once for a shortage; all else is as without preemption. The log can be replayed."""
+    jobs = [
+        *(job("x", "a", 3), job("x2", "a", 1, arrival=1.0)),
+        job("y", "b" if what != "jobs" else "a", 9, 20.0, arrival=10.0),
+    ]
+    logs = []
+    for one in (DRY[what], None):
+        pools = [Pool("a", preemption=one), Pool("b", slots_min=2, preemption=one)]
+        logs.append(simulated(jobs, Cluster.of_slots(4), pools).log)
+    decided = [[d for turn in log.turns for d in turn.decisions] for log in logs]
+    noted = [d for d in decided[0] if isinstance(d, WouldPreempt)]
+    launched = [[d for d in found if isinstance(d, Launch)] for found in decided]
+    assert [(d.phase.job, d.task) for d in noted] == [("x", 2), ("x", 1)][: len(noted)]
+    assert noted
+    assert {d.pool for d in noted} == {"a" if what == "jobs" else "b"}
+    assert launched[0] == launched[1]
+    assert not preempted(logs[0])
+    assert replay_log(logs[0]).is_identical
 
 
 def test_slots_of_tasks_that_wait_for_lost_input_are_taken_back(simulated: Simulate) -> None:

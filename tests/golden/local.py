@@ -143,7 +143,7 @@ def _script(options: Mapping[str, Any]) -> tuple[Script, dict[str, Any]]:
 
 
 def _settled(write: Case) -> Case:
-    """A case in a folder of its own, whose log can be replayed, and names no versions."""
+    """A case in a folder of its own, whose log can be replayed; no versions, no account."""
 
     def case(log: Path) -> None:
         log = log.absolute()
@@ -153,6 +153,7 @@ def _settled(write: Case) -> Case:
             place = json.dumps(os.getcwd())[1:-1]
         head, *turns = log.read_text().replace(place, "/folder").splitlines(keepends=True)
         header = json.loads(head) | {"versions": {}}
+        header.pop("user", None)  # The account.
         log.write_text(f"{json.dumps(header, separators=(',', ':'))}\n{''.join(turns)}")
         assert slotwise.replay(log).is_identical
 

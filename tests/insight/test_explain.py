@@ -21,6 +21,8 @@ from slotwise.core.loop import initial_state
 from slotwise.core.pools import Pool, Preemption
 from slotwise.insight.explain import explain
 from slotwise.insight.explanation import Estimated, explanation_lines
+from slotwise.insight.report.pictures.held import draw_by_pool
+from slotwise.insight.report.reported import scene_of
 from slotwise.workload.workload import Workload
 
 POOLS = [
@@ -55,6 +57,22 @@ def test_it_shows_what_a_job_holds_and_what_it_is_allocated(log: Log) -> None:
     assert outer.lacks == "below its min share: it reclaims the missing slots at 8 s"
     assert [(share.pool, share.running) for share in phase.over] == [("web", 8)]
     assert [other.job for other in phase.after] == ["l2"]
+
+
+def test_it_shows_the_steady_share_of_a_pool_beside_its_share() -> None:
+    """While only `a` has work it has all slots. The picture in a report has it, too."""
+    pools = [Pool("a", 2.0), Pool("b"), Pool("b1", parent="b"), Pool("b2", parent="b")]
+    jobs = [job("x", "a", 12), job("y", "b1", 1, arrival=1.0)]
+    workload = Workload(tuple(jobs), Cluster.of_slots(12), pools=tuple(pools))
+    result = slotwise.simulate(workload, "fair")
+    log = result.log
+    (share,) = explain(log, "x", 0.0).phases[0].shares
+    assert (share.share, share.steady) == (12.0, 8.0)
+    assert "share of 12, can use 12 (steady 8)" in str(explain(log, "x", 0.0))
+    inner, outer = explain(log, "y", 1.0).phases[0].shares
+    assert [one.steady for one in (inner, outer)] == [2.0, 4.0]
+    picture = draw_by_pool(scene_of([result.reported]))
+    assert picture.sentence.endswith("their shares under fair would be: a 8, b1 2.")
 
 
 def test_it_shows_limits_and_admission(log: Log) -> None:

@@ -289,4 +289,6 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
             can_use = phase.pending * phase.width + phase.running - _away(snapshot, phase)
             share[phase.shares[-1]] += min(phase.allocated, can_use)
         for key in giving:
+            if key.pool in {d.pool for d in takes}:
+                continue  # What a pool takes from its own jobs it gives to others of them.
             assert expected[key] >= floor(share[key] + ROUNDING), f"{key} gives too much"

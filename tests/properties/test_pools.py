@@ -44,6 +44,7 @@ preemptions = st.builds(
     fair_after=st.sampled_from([0.0, 1.0, 3.0, float("inf")]),
     fraction=st.sampled_from([0.5, 2 / 3, 1.0]),
     grace=st.sampled_from([0.0, 0.25, 1.0]),
+    jobs_after=st.sampled_from([None, None, 0.0, 1.0]),
 )
 
 

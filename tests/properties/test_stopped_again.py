@@ -73,6 +73,7 @@ def cases(draw: st.DrawFn) -> Case:
         fair_after=st.sampled_from([0.0, 0.5, 5.0]),
         fraction=st.sampled_from([0.5, 1.0]),
         grace=st.sampled_from([0.0, 0.0, 2.0]),
+        jobs_after=st.sampled_from([None, 0.0, 2.0]),
     )
     names = ("a", "b", "c")[: draw(st.integers(2, 3))]
     pools = tuple(Pool(name, preemption=draw(preemptions)) for name in names)

@@ -234,6 +234,7 @@ JOBS = (
                 after=frozenset({"x-phase"}),
                 slow_start=0.5,
                 copy=1.5,
+                hosts=("x-host",),
             ),
             Phase("x-next", Tasks(2), continues="x-phase"),
             Phase("x-gang", Tasks(2, 1.5), gang=True),
@@ -246,12 +247,14 @@ JOBS = (
         steps=((1.5, 2.5),),
         penalty="response",
         program="x-program",
+        user="x-user",
     ),
     Job("x-job", (Phase("x-phase", Tasks(1, 1.5)),)),
 )
 
 POOLS = (
     Pool("x-pool", 1.5, {"x-kind": 1}, {"x-kind": 2}, parent="x-parent", jobs_max=1,
+         jobs_max_per_user={"x-user": 1},
          preemption=Preemption(1.5, inf, 0.5, 1.5)),
     Pool("x-pool"),
 )  # fmt: skip

@@ -41,6 +41,26 @@ def test_pools_are_replaced(tmp_path: Path) -> None:
         await_(tmp_path / "1")
 
 
+def test_jobs_of_the_account_wait_in_a_closed_pool(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ann's calls wait until the pools are replaced; a call in the name of bob does not."""
+    monkeypatch.setenv("LOGNAME", "ann")
+    log = tmp_path / "log.jsonl"
+    pools = [Pool("p", jobs_max_per_user={"ann": 0})]
+    with (
+        Session(2, "fair", pools=pools, log=log) as session,
+        session.executor(pool="p") as mine,
+        session.executor(pool="p", user="bob") as his,
+    ):
+        waits = mine.submit(len, "abc")
+        assert his.submit(len, "abcd").result(60) == 4
+        assert "pool 'p' is closed for user ann" in session.explain(waits).status
+        session.set_pools([Pool("p")])
+        assert waits.result(60) == 3
+    assert read_log(log).header.user == "ann"
+
+
 def test_parts_and_durations_in_a_session(tmp_path: Path) -> None:
     """Parts are of the slots that are there; a deadline is that long from the first call."""
     log = tmp_path / "log.jsonl"

@@ -15,6 +15,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Pool, Preemption, pools_of
+from slotwise.sources import Source
 from slotwise.workload.file import parse_workload, read_workload
 from slotwise.workload.workload import Placement, ProgramJob, Workload
 from slotwise.workload.writer import write_workload
@@ -119,7 +120,11 @@ def test_pools_may_be_stated_by_name_or_as_a_list() -> None:
         ({"a": {"name": "b"}}, "pools: pool 'a' is named by its key; remove `name` within it"),
         ({5: 1}, "pools: the name of a pool is 5; "),
         ([{"weight": 1}], "pools[0]: name is missing; add it"),
-        ([{"name": "a", "jobs_max": 0}], "pools[0].jobs_max is 0; "),
+        ([{"name": "a", "jobs_max": -1}], "pools[0].jobs_max is -1; "),
+        (
+            [{"name": "a", "jobs_max_per_user": {"ann": -1}}],
+            "pools[0].jobs_max_per_user of user 'ann' is -1; give a whole number >= 0",
+        ),
         ([3], "pools: 3 is not a pool; expected a list such as [slotwise.Pool('a')], or"),
         ("a", "pools: 'a' is not a pool; "),
     ],
@@ -236,25 +241,66 @@ def test_pools_lie_in_pools() -> None:
     text = """\
 slotwise: 1
 pools:
-  - {name: etl, parent: ads, jobs_max: 3, job_weights: size, preemption: {least_after: 5}}
+  - {name: etl, parent: ads, jobs_max: 3, job_weights: size, preemption: {least_after: 5},
+     jobs_max_per_user: {ann: 2, "*": 1}}
   - {name: ads, weight: 2, slots_min: {map: 3}, preemption: {fair_after: 60, grace: 2}}
   - {name: logs, parent: etl-all}
   - {name: etl-all, parent: ads, policy: fair}
 preemption: {least_after: 1, fraction: 0.66}
 jobs:
-  - {id: a, pool: etl, priority: very_high, phases: [{name: m, work: 8}]}
+  - {id: a, pool: etl, user: ann, priority: very_high, phases: [{name: m, work: 8}]}
   - {id: b, pool: logs, phases: [{name: m, work: 8}]}
   - {id: c, priority: low, program: wordcount, inputs: x, output: y}
 """
     read = parse_workload(text)
     etl, ads, logs, etl_all = read.pools
     assert etl == Pool(
-        "etl", parent="ads", jobs_max=3, job_weights="size", preemption=Preemption(5.0)
+        "etl",
+        parent="ads",
+        jobs_max=3,
+        job_weights="size",
+        preemption=Preemption(5.0),
+        jobs_max_per_user={"ann": 2, "*": 1},
     )
     assert ads == Pool("ads", 2.0, {"map": 3}, preemption=Preemption(None, 60.0, None, 2.0))
     assert (logs, etl_all) == (Pool("logs", parent="etl-all"), Pool("etl-all", parent="ads"))
     assert read.preemption == Preemption(1.0, None, 0.66, None)
     assert [job.priority for job in read.jobs] == ["very_high", "normal", "low"]
+    assert [job.user for job in read.jobs] == ["ann", None, None]
+
+
+def test_pools_have_what_they_do_not_state_from_defaults() -> None:
+    """The nearest counts: its own, of its parent for its children, of all pools."""
+    text = """\
+slotwise: 1
+cluster: {slots: 10}
+pool_defaults: {jobs_max: 5, slots_max: 50%, policy: fifo}
+pools:
+  lab: {jobs_max: 9, child_defaults: {jobs_max: 2, weight: 3}}
+  ann: {parent: lab}
+  bob: {parent: lab, weight: 1, policy: fair}
+jobs: [{id: a, phases: [{name: m, work: 8}]}]
+"""
+    workload = parse_workload(text)
+    pools = Source(workload).pools(workload.cluster)
+    most = {"task": 5}
+    assert pools["lab"] == Pool("lab", slots_max=most, jobs_max=9)
+    assert pools["ann"] == Pool("ann", 3.0, {}, most, "fifo", "lab", jobs_max=2)
+    assert pools["bob"] == Pool("bob", 1.0, {}, most, "fair", "lab", jobs_max=2)
+    assert pools["default"] == Pool("default", 1.0, {}, most, "fifo", jobs_max=5)
+
+
+def test_phases_and_commands_state_their_hosts() -> None:
+    """One name, or several."""
+    text = """\
+slotwise: 1
+cluster: {hosts: [{name: a, slots: 1}, {name: b, slots: 1}]}
+jobs:
+  - {id: one, phases: [{name: m, work: 8, hosts: a}]}
+  - {id: two, command: "true", hosts: [a, b]}
+"""
+    jobs = Source(parse_workload(text)).jobs()
+    assert [set(job.phases[0].hosts) for job in jobs] == [{"a"}, {"a", "b"}]
 
 
 def test_never_is_stated() -> None:

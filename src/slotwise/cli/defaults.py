@@ -18,14 +18,16 @@ from slotwise.core.cluster import Count, Slots
 from slotwise.core.errors import InputError, suggestion
 from slotwise.policy.scheduler import ASSIGNERS, SCHEDULERS
 from slotwise.sources import Slots as SlotsGiven
-from slotwise.sources import Source
+from slotwise.sources import Source, resources_of_host
 from slotwise.workload.file import build_pools
 from slotwise.workload.schema import (
+    Amounts,
     Duration,
     Entry,
     Listed,
     Name,
     ObjectiveEntry,
+    PoolDefaults,
     PoolEntry,
     PreemptionEntry,
 )
@@ -34,7 +36,7 @@ from slotwise.workload.text import Lines, complaint
 NAME = "slotwise.toml"
 """The name of a file of defaults."""
 
-OF_WORKLOADS = ("pools", "objective", "preemption")
+OF_WORKLOADS = ("pools", "pool_defaults", "objective", "preemption")
 """The keys that are those of a workload file, where it does not state them."""
 
 
@@ -44,13 +46,14 @@ class Defaults:
 
     files     their paths, that of the project first
     workload  values of keys of a workload file
-    slots     the slots of this machine
+    slots     the slots of this machine; `resources` what it has beside them
     options   values of options of `slotwise run`, by name
     """
 
     files: tuple[Path, ...] = ()
     workload: Mapping[str, Any] = field(default_factory=dict)
     slots: SlotsGiven | None = None
+    resources: Mapping[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -64,13 +67,21 @@ class Defaults:
         for one in reversed(files):
             stated |= _read(one)
         workload = {key: stated.pop(key) for key in OF_WORKLOADS if key in stated}
-        return cls(files, workload, stated.pop("slots", None), stated)
+        host = stated.pop("slots", None), stated.pop("resources", None)
+        return cls(files, workload, *host, stated)
 
-    def slots_for(self, source: Source, slots: SlotsGiven | None) -> SlotsGiven | None:
-        """The slots of a run on this machine, unless an option or the workload states them."""
+    def host_for(
+        self, source: Source, slots: SlotsGiven | None, resources: Mapping[str, Any] | None
+    ) -> tuple[SlotsGiven | None, Mapping[str, Any] | None]:
+        """The slots and resources for a run on this machine, of which some are given.
+
+        Those that an option or the workload states stay; resources are taken name by name.
+        """
         cluster = source.workload.cluster
         is_stated = cluster is not None and not names_hosts(cluster)
-        return self.slots if slots is None and not is_stated else slots
+        if self.resources:
+            resources = {**self.resources, **resources_of_host(source.workload, resources)}
+        return self.slots if slots is None and not is_stated else slots, resources
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.files))
@@ -134,7 +145,9 @@ def _model() -> type[Entry]:
     kinds: dict[str, Any] = {
         "scheduler": Annotated[str, _known("scheduler", SCHEDULERS)],
         "slots": Slots | dict[Name, Count],
+        "resources": Amounts,
         "pools": Annotated[list[PoolEntry], Listed],
+        "pool_defaults": PoolDefaults,
         "objective": ObjectiveEntry,
         "preemption": PreemptionEntry,
         **_options(),
@@ -153,7 +166,7 @@ def _read(file: Path) -> dict[str, Any]:
             stated = dict(_model().model_validate(data))
         except ValidationError as error:
             raise InputError(complaint(error, data, lines, _model())) from error
-        build_pools(stated["pools"] or [], data, lines)
+        build_pools(stated["pools"] or [], data, lines, stated["pool_defaults"])
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}; make it readable, or remove it") from error
     except ValueError as error:  # Not UTF-8, or not TOML.

@@ -18,7 +18,8 @@ from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Preemption
-from slotwise.core.units import seconds_or_duration
+from slotwise.core.resources import MEMORY
+from slotwise.core.units import is_number_text, seconds_or_duration
 from slotwise.insight.report.page import check_report
 from slotwise.running import Options, RunOptions
 from slotwise.sources import Slots, Source
@@ -30,6 +31,14 @@ SlotsText = Annotated[
         "--slots",
         metavar="N",
         help="Slots instead of the cluster's or all cores; or by kind: map=2,reduce=1.",
+    ),
+]
+ResourcesText = Annotated[
+    str | None,
+    typer.Option(
+        "--resources",
+        metavar="AMOUNTS",
+        help="Resources of the host beside slots, by name: memory=6GiB,gpu=1.",
     ),
 ]
 Penalty = Annotated[
@@ -81,7 +90,8 @@ FORMS |= {
         "preempt": _described(
             "preemption",
             str | None,
-            " In seconds >= 0: least=5,fair=30; also fraction=0.5, up to 1, and grace=2.",
+            " In seconds >= 0: least=5,fair=30,jobs=60; also fraction=0.5, up to 1, and"
+            " grace=2.",
         )
     },
     "shuffle": {
@@ -332,9 +342,31 @@ def parse_slots(text: str | None) -> Slots | None:
     return kinds or max(counts)
 
 
+def parse_resources(text: str | None) -> Mapping[str, Any] | None:
+    """Parse amounts by name: memory=6GiB,gpu=1. Raises InputError."""
+    if text is None:
+        return None
+    with _expected("--resources", text, "amounts by name, as in memory=6GiB,gpu=1"):
+        return {
+            name: amount.strip()
+            if name == MEMORY and not is_number_text(amount)
+            else _number(amount)
+            for name, amount in _pairs(text)
+        }
+
+
+def _number(text: str) -> int | float:
+    """A number, whole if it can be; ValueError for other text."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 PREEMPT_KEYS = {
     "least": "least_after",
     "fair": "fair_after",
+    "jobs": "jobs_after",
     "fraction": "fraction",
     "grace": "grace",
 }
@@ -355,14 +387,15 @@ def parse_preemption(text: str | None) -> Preemption | None:
         if key not in PREEMPT_KEYS:
             hint = suggestion(key, PREEMPT_KEYS)
             raise InputError(f"--preempt has no key {key!r}; {hint}, {example}")
-    if not given.keys() & {"least", "fair"}:
+    if not given.keys() & {"least", "fair", "jobs"}:
         raise InputError(
-            f"--preempt is {text!r}, by which pools never reclaim slots; add least or fair,"
-            f" in seconds, {example}"
+            f"--preempt is {text!r}, by which pools never reclaim slots; add least, fair or"
+            f" jobs, in seconds, {example}"
         )
     names = {f"preemption: {field}": f"--preempt: {key}" for key, field in PREEMPT_KEYS.items()}
     with _as_option(names):
-        return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
+        stated: dict[str, Any] = {PREEMPT_KEYS[key]: value for key, value in given.items()}
+        return Preemption(**stated)
 
 
 def parse_outage(text: str) -> Outage:

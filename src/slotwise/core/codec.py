@@ -33,6 +33,7 @@ from slotwise.core.decisions import (
     VirtualJob,
     VirtualTime,
     VirtualUser,
+    WouldPreempt,
 )
 from slotwise.core.errors import NUMBER, WHOLE
 from slotwise.core.events import (
@@ -67,14 +68,15 @@ from slotwise.core.resources import NOTHING, Resources
 Plain = dict[str, Any]
 
 OMITTED = {
-    TaskFailed: ("lacks_input", "final"),
+    TaskFinished: ("peak",),
+    TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
-    Launch: ("devices",),
+    Launch: ("devices", "memory"),
     Defer: ("host",),
 }
-"""Keys that are left out if they are false or empty, as they usually are."""
+"""Keys that are left out if they are false, empty or null, as they usually are."""
 
-RETRIES = ("attempts", "retry_delay", "time_limit")
+IF_STATED = ("attempts", "retry_delay", "time_limit", "user")
 """Keys of a job that are left out if it does not state them."""
 
 
@@ -135,14 +137,16 @@ def to_json(entry: Event | Decision) -> str:
     if type(entry) is TaskFinished and type(entry.at) is type(entry.seconds) is float:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
-        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}}}'
+        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}'
+        ended += "}" if entry.peak is None else f',"peak":{entry.peak}}}'
         return f'{{"is":"TaskFinished","at":{entry.at!r},{where},{ended}'
     if type(entry) is Launch:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
         host = f'"host":{_string(entry.host)},"locality":{int(entry.locality)}'
         devices = f',"devices":{list(entry.devices)}' if entry.devices else ""
-        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}{devices}}}'
+        memory = f',"memory":{entry.memory}' if entry.memory else ""
+        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}{devices}{memory}}}'
     if type(entry) is JobArrived and type(entry.at) is type(entry.job.arrival) is float:
         arrived, rest = entry.job, _LIKE_OTHERS.text(entry.job)
         named = f'"id":{_string(arrived.id)},"arrival":{arrived.arrival!r}'
@@ -204,7 +208,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
-        *(Launch, Defer, Preempt, Release, GiveUp, Retry),
+        *(Launch, Defer, Preempt, WouldPreempt, Release, GiveUp, Retry),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
@@ -284,7 +288,8 @@ def encode_job(job: Job) -> Plain:
         **({"after": sorted(job.after)} if job.after else {}),
         **({"after_each": sorted(job.after_each)} if job.after_each else {}),
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
-        **{key: value for key in RETRIES if (value := getattr(job, key)) is not None},
+        **{key: value for key in IF_STATED if (value := getattr(job, key)) is not None},
+        **({"memory_limit": True} if job.memory_limit else {}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -305,7 +310,8 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after=frozenset(plain.get("after", ())),
         after_each=frozenset(plain.get("after_each", ())),
         after_failed=plain.get("after_failed", "cancel"),
-        **{key: plain[key] for key in RETRIES if key in plain},
+        **{key: plain[key] for key in IF_STATED if key in plain},
+        memory_limit=plain.get("memory_limit", False),
     )
 
 
@@ -327,6 +333,8 @@ def _encode_phase(phase: Phase) -> Plain:
         **({"gang": True} if phase.gang else {}),
         **({"gated": True} if phase.gated else {}),
         **_encode_resources(phase.resources),
+        **({} if phase.tasks.memory is None else {"memory": phase.tasks.memory}),
+        **({"hosts": sorted(phase.hosts)} if phase.hosts else {}),
     }
 
 
@@ -335,7 +343,12 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
     blocks = tuple(Block(frozenset(hosts), size) for hosts, size in plain["blocks"])
     return Phase(
         name=plain["name"],
-        tasks=Tasks(plain["count"], tuple(work) if isinstance(work, list) else work, blocks),
+        tasks=Tasks(
+            plain["count"],
+            tuple(work) if isinstance(work, list) else work,
+            blocks,
+            plain.get("memory"),
+        ),
         kind=plain["kind"],
         after=frozenset(plain["after"]),
         slots_min=plain["slots_min"],
@@ -347,6 +360,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slots=plain.get("slots", 1),
         gang=plain.get("gang", False),
         gated=plain.get("gated", False),
+        hosts=frozenset(plain.get("hosts", ())),
         resources=plain.get("resources", NOTHING),
     )
 
@@ -389,6 +403,12 @@ def encode_pool(pool: Pool) -> Plain:
         "jobs_max": pool.jobs_max,
         "job_weights": pool.job_weights,
         "preemption": pool.preemption and _encode_preemption(pool.preemption),
+        **(
+            {"jobs_max_per_user": dict(pool.jobs_max_per_user)}
+            if pool.jobs_max_per_user
+            else {}
+        ),
+        **({} if pool.preemptible else {"preemptible": False}),
     }
 
 
@@ -405,4 +425,5 @@ def _encode_preemption(preemption: Preemption) -> Plain:
 
 
 def _decode_preemption(plain: Plain) -> Preemption:
-    return Preemption(**{key: inf if value is None else value for key, value in plain.items()})
+    stated: Plain = {key: inf if value is None else value for key, value in plain.items()}
+    return Preemption(**stated)

@@ -75,7 +75,8 @@ class Enqueue:
 class Launch:
     """Run this attempt of a task on this host, in as many slots as its phase states.
 
-    `devices` are the numbers of the host's GPUs that the task gets, or shares.
+    `devices` are the numbers of the host's GPUs that the task gets, or shares. `memory` is what
+    it holds of the host, in bytes, if that is learned; 0 if it holds what its phase states.
     """
 
     phase: PhaseId
@@ -84,6 +85,7 @@ class Launch:
     host: str
     locality: Locality
     devices: tuple[int, ...] = ()
+    memory: int = 0
 
 
 @fast_frozen
@@ -139,6 +141,17 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class WouldPreempt:
+    """A running attempt that `pool` would take the slots of, were its preemption no dry run."""
+
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """This job failed: start no more of its tasks."""
 
@@ -154,7 +167,18 @@ class Retry:
     tasks: tuple[int, ...]
 
 
-Decision = Reallocate | Adjust | Enqueue | Launch | Defer | Preempt | Release | GiveUp | Retry
+Decision = (
+    Reallocate
+    | Adjust
+    | Enqueue
+    | Launch
+    | Defer
+    | Preempt
+    | WouldPreempt
+    | Release
+    | GiveUp
+    | Retry
+)
 """All decisions of a scheduler."""
 
 

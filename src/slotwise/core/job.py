@@ -29,7 +29,7 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.resources import NOTHING, Resources, check_devices, resources_of
+from slotwise.core.resources import MEMORY, NOTHING, Resources, requested
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -86,12 +86,14 @@ class Tasks:
     object. `work` is in seconds on a slot of a host of speed 1: the same for each task, one
     number for each, or None if not stated. A task that occupies several slots holds all of
     them for that time. It is an estimate; only the backend has the true
-    work. `blocks` is empty (no task prefers a host) or holds one block for each task.
+    work. `blocks` is empty (no task prefers a host) or holds one block for each task. `memory`
+    estimates what each needs, in bytes; it counts only where the phase requests no memory.
     """
 
     count: int
     work: float | tuple[float, ...] | None = None
     blocks: Sequence[Block] = ()
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.work, Iterable):  # A list is accepted, too.
@@ -113,6 +115,10 @@ class Tasks:
             raise InputError(f"blocks is {shown(self.blocks)}; give a list of Block objects")
         if len(self.blocks) not in (0, self.count):
             raise InputError(f"{len(self.blocks)} blocks for {self.count} tasks")
+        if self.memory is not None and not (is_whole(self.memory) and self.memory >= 0):
+            raise InputError(
+                f"memory is {shown(self.memory)}; give bytes as a whole number >= 0"
+            )
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
@@ -161,6 +167,7 @@ class Phase:
     resources   what each task requests of its host beside slots, by name: `memory` in bytes or
                 as a size ("4 GiB"), `gpu` whole or a part of one, and numbers of others. It
                 holds all of it from its start to its end
+    hosts       the names of the hosts where its tasks may run; empty: on any host
     """
 
     name: str
@@ -177,6 +184,7 @@ class Phase:
     gang: bool = False
     gated: bool = False
     resources: Mapping[str, Any] = NOTHING
+    hosts: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_name("the name of a phase", self.name, inf)  # It may be those of many nodes.
@@ -195,6 +203,14 @@ class Phase:
         # One name, a list or a set is accepted, too.
         after = names_of(f"phase {self.name!r}: after", self.after)
         object.__setattr__(self, "after", after)
+        if not isinstance(self.hosts, frozenset) or self.hosts:
+            hosts = names_of(f"phase {self.name!r}: hosts", self.hosts)
+            object.__setattr__(self, "hosts", hosts)
+            if self.continues is not None:
+                raise InputError(
+                    f"phase {self.name!r} continues {self.continues!r}; leave out `hosts`: it"
+                    " begins where the tasks of that phase ran"
+                )
         if self.slots_max is not None and self.slots_max < self.slots_min:
             raise InputError(
                 f"phase {self.name!r}: slots_min is {self.slots_min}, above slots_max"
@@ -226,9 +242,7 @@ class Phase:
             self._check_gang()
         if self.resources is not NOTHING:
             what = f"phase {self.name!r}: resources"
-            needs = resources_of(what, self.resources)
-            check_devices(what, needs)
-            object.__setattr__(self, "resources", needs)
+            object.__setattr__(self, "resources", requested(what, self.resources))
         others = self.grows, self.gang, self.after, self.continues, self.tasks.blocks
         if self.gated and any(others):
             raise InputError(
@@ -305,6 +319,10 @@ class Job:
     attempts      how often a task may be tried; None: as the run states
     retry_delay   seconds before the second attempt of a task; see `delay_of` for later ones
     time_limit    seconds for which an attempt may run; then it is stopped and has failed
+    memory_limit  whether an attempt that uses more memory than it requests is stopped and has
+                  failed
+    user          whose job it is, for limits of users; None: in live work the account of the
+                  process, otherwise nobody
     """
 
     id: str
@@ -323,6 +341,8 @@ class Job:
     attempts: Attempts | None = None
     retry_delay: RetryDelay | None = None
     time_limit: TimeLimit | None = None
+    memory_limit: bool = False
+    user: str | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -343,6 +363,8 @@ class Job:
                 object.__setattr__(self, what, names)
         if self.after or self.after_each or self.after_failed != "cancel":
             self._check_dependencies()
+        if self.memory_limit is not False:
+            self._check_memory_limit()
 
     @property
     def predecessors(self) -> frozenset[str]:
@@ -422,6 +444,8 @@ class Job:
             check_string(f"job {self.id!r}: {what}", getattr(self, what))
         if self.penalty is not None:
             check_string(f"job {self.id!r}: penalty", self.penalty)
+        if self.user is not None:
+            check_name(f"job {self.id!r}: user", self.user)
         check_limits(f"job {self.id!r}", self)
         phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
         for phase in phases:
@@ -431,6 +455,16 @@ class Job:
                     " objects"
                 )
         object.__setattr__(self, "phases", phases)
+
+    def _check_memory_limit(self) -> None:
+        what = f"job {self.id!r}: memory_limit"
+        if self.memory_limit is not True:
+            raise InputError(f"{what} is {shown(self.memory_limit)}; give True or False")
+        if not any(MEMORY in phase.needs for phase in self.phases):
+            raise InputError(
+                f"{what} limits tasks to the memory that they request, and none requests any;"
+                " state memory under resources, or leave it out"
+            )
 
     def _check_dependencies(self) -> None:
         if self.id in self.predecessors:
@@ -647,6 +681,7 @@ class Observation:
     host     where it ran
     speed    the stated speed of the host
     seconds  how long it computed
+    peak     the most memory that it used, in bytes; None if it was not measured
     """
 
     program: str
@@ -655,3 +690,4 @@ class Observation:
     host: str
     speed: float
     seconds: float
+    peak: int | None = None

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 from slotwise.core.decisions import Launch
 from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.pools import PoolTree
+from slotwise.core.resources import MEMORY, Resources
+from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
@@ -29,26 +32,32 @@ class Jobs:
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
+    by_needs   the same by what their tasks need beside slots
     wide       those of them that take several slots at once, and those that wait for other
                resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
     """
 
-    def __init__(self, kinds: Iterable[str], doomed: dict[str, str], over_most: int) -> None:
+    def __init__(
+        self, kinds: Iterable[str], doomed: dict[str, str], over_most: int, user: str | None
+    ) -> None:
         """Jobs that cannot run because one before them has failed are added to `doomed`.
 
-        How the last `over_most` jobs ended is known to jobs that arrive later.
+        How the last `over_most` jobs ended is known to jobs that arrive later. Jobs that state
+        no user are those of `user`.
         """
         self.arrived = 0
         self.phases: dict[PhaseId, PhaseState] = {}
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
         self._wide_ready = 0
+        self.by_needs: dict[str, dict[Resources, dict[PhaseId, PhaseState]]] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self._doomed = doomed
-        self._admission = Admission()
+        self._admission = Admission(user)
+        self._learned_memory = LearnedPrograms()
         self._dependencies = Dependencies(over_most)
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
@@ -82,6 +91,51 @@ class Jobs:
         if phase.unit == 1:
             self.wide[phase.slot_kind].pop(phase.id, None)
 
+    def request_memory(self, phase: PhaseState) -> None:
+        """From now on tasks of a phase request what is known of their memory."""
+        is_known = self._learned_memory.knows(phase.job.program, phase.id.phase)
+        if not is_known and phase.memory is None and not phase.phase.tasks.memory:
+            return
+        if (memory := self._memory_of(phase)) is None:
+            return
+        needs = memory.needs(phase.able)
+        if needs == phase.needs:
+            return
+        self.end_wait(phase)
+        phase.end_wait()
+        if phase.id not in self.ready[phase.slot_kind]:
+            phase.set_needs(needs)
+            return
+        self._remove_needs(phase)
+        phase.set_needs(needs)
+        self._add_needs(phase)
+
+    def learn_memory(self, phase: PhaseState, task: int, peak: int) -> None:
+        """A task has ended, which used this memory at its peak."""
+        memory = self._memory_of(phase)
+        if memory is not None and memory.finished(task, peak, phase.done):
+            self.request_memory(phase)
+
+    def raise_memory(self, phase: PhaseState, launch: Launch, peak: int) -> None:
+        """An attempt has failed; if it has used more than it got, the next one gets more."""
+        memory = self._memory_of(phase)
+        got = phase.held(launch).get(MEMORY, 0)
+        if memory is not None and memory.failed(launch.task, got, peak):
+            self.request_memory(phase)
+
+    def _memory_of(self, phase: PhaseState) -> MemoryRequest | None:
+        """What the tasks of a phase request of memory; None if that never changes.
+
+        Tasks of gangs, and those that must run on given hosts, could not go to another one.
+        """
+        is_bound = phase.is_gang or phase.is_pinned or bool(phase.phase.hosts)
+        is_limited = phase.job.memory_limit and MEMORY in phase.phase.needs
+        if phase.memory is None and not is_bound and not is_limited:
+            learned = self._learned_memory.of(phase.job.program, phase.id.phase)
+            before = phase.phase.tasks.memory or 0
+            phase.memory = MemoryRequest(phase.phase.needs, before, learned)
+        return phase.memory
+
     def new_turn(self) -> None:
         """Forget how jobs ended before."""
         self.completed.clear()
@@ -112,14 +166,11 @@ class Jobs:
         """The jobs that wait until their pools run fewer jobs, the next one first."""
         return self._admission.waiting()
 
-    def full_pools(self, job: str, pools: PoolTree) -> dict[str, list[str]]:
-        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
+    def limits_reached(self, job: str, pools: PoolTree) -> list[LimitReached]:
+        """The limits of running jobs for which a job waits, from the top down."""
         outside = self._outside
-        inside = [one for one in self._phases_of if one not in outside]
-        return {
-            name: [one for one in inside if pools[name] in pools.path(self.job(one).pool)]
-            for name in self._admission.full(self.job(job), pools)
-        }
+        inside = [self.job(one) for one in self._phases_of if one not in outside]
+        return self._admission.reached(self.job(job), inside, pools)
 
     def job(self, name: str) -> Job:
         """A job that is not over."""
@@ -253,7 +304,7 @@ class Jobs:
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
             insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
-            self._wide_ready += phase.is_wide
+            self._add_needs(phase)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
         if phase.job_share is not None and not phase.is_ready:
@@ -265,11 +316,24 @@ class Jobs:
         if self.ready[phase.slot_kind].pop(phase.id, None):
             in_order = self._in_order[phase.slot_kind]
             del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
-            self._wide_ready -= phase.is_wide
+            self._remove_needs(phase)
         self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1
         phase.is_ready = False
+
+    def _add_needs(self, phase: PhaseState) -> None:
+        """Count a ready phase by what its tasks need."""
+        self._wide_ready += phase.is_wide
+        alike = self.by_needs.setdefault(phase.slot_kind, {})
+        alike.setdefault(phase.needs, {})[phase.id] = phase
+
+    def _remove_needs(self, phase: PhaseState) -> None:
+        self._wide_ready -= phase.is_wide
+        alike = self.by_needs[phase.slot_kind]
+        del alike[phase.needs][phase.id]
+        if not alike[phase.needs]:
+            del alike[phase.needs]
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:
         """Assert that the ready phases are those that may begin. For tests."""
@@ -353,25 +417,43 @@ def _release(other: PhaseState, phase: PhaseState) -> Iterator[PhaseState]:
 # Admission: each pool runs a limited number of jobs at once; the others wait.
 
 
-class Admission:
-    """Admits jobs by priority, then by arrival, while their pools are below `jobs_max`.
+class LimitReached(NamedTuple):
+    """A limit of running jobs that is reached.
 
-    A pool also counts the jobs of the pools below it.
+    user  whose jobs it limits (`jobs_max_per_user`); None for those of all (`jobs_max`)
+    most  the limit
+    jobs  the jobs that count against it and run
     """
 
-    def __init__(self) -> None:
-        self._running: Counter[str] = Counter()  # by pool
-        # The waiting jobs by pool, the next one first.
-        self._waiting: dict[str, list[tuple[float, int, Job]]] = {}
-        # More than `jobs_max` only where jobs moved to a pool, or its limit was lowered.
-        self._excess: Counter[str] = Counter()
+    pool: str
+    user: str | None
+    most: int
+    jobs: Sequence[str]
+
+
+_Limit = tuple[str, str | None]
+"""The name of a limit: a pool, and a user or None for the jobs of all users."""
+
+
+class Admission:
+    """Admits jobs by priority, then by arrival, while no limit of their pools is reached.
+
+    A pool also counts the jobs of the pools below it. `user` has the jobs that state none.
+    """
+
+    def __init__(self, user: str | None) -> None:
+        self._user = user
+        self._running: Counter[_Limit] = Counter()
+        # The waiting jobs by pool and user, the next one first.
+        self._waiting: dict[_Limit, list[tuple[float, int, Job]]] = {}
+        # More than a limit only where jobs moved to a pool, or its limit was lowered.
+        self._excess: Counter[_Limit] = Counter()
 
     def arrive(self, job: Job, pools: PoolTree, number: int) -> Iterator[Job]:
         """Add the job that arrived as the n-th. The jobs that may begin now."""
-        if not any(pool.jobs_max for pool in pools.path(job.pool)):
+        if not self._limits(job, pools):
             return iter((job,))
-        place = (-PRIORITIES[job.priority], number, job)
-        insort(self._waiting.setdefault(job.pool, []), place)
+        self._wait((-PRIORITIES[job.priority], number, job))
         return self._admit(pools)
 
     def give_up(self, job: Job, pools: PoolTree) -> Iterator[Job]:
@@ -379,24 +461,23 @@ class Admission:
         if place := self._place(job):
             self._drop(place)
             return iter(())  # It took no room.
-        self._running.subtract(_limited(job, pools))
+        self._running.subtract(self._limits(job, pools).keys())
         return self._admit(pools) if self._waiting else iter(())
 
     def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Replace a job by one of another priority or pool. The jobs that may begin now."""
         if place := self._place(old):
             self._drop(place)
-            new = (-PRIORITIES[job.priority], place[1], job)
-            insort(self._waiting.setdefault(job.pool, []), new)
+            self._wait((-PRIORITIES[job.priority], place[1], job))
         else:
-            self._running.subtract(_limited(old, pools))
-            self._running.update(_limited(job, pools))
+            self._running.subtract(self._limits(old, pools).keys())
+            self._running.update(self._limits(job, pools).keys())
             self._excess |= self._running
         return self._admit(pools)
 
     def recount(self, admitted: Iterable[Job], pools: PoolTree) -> Iterator[Job]:
         """Count the admitted jobs in new pools. The jobs that may begin now."""
-        self._running = Counter(name for job in admitted for name in _limited(job, pools))
+        self._running = Counter(key for job in admitted for key in self._limits(job, pools))
         self._excess = self._running.copy()
         return self._admit(pools)
 
@@ -408,47 +489,61 @@ class Admission:
         """The jobs that await admission, the next one first."""
         return [job.id for *_, job in sorted(chain(*self._waiting.values()))]
 
-    def full(self, job: Job, pools: PoolTree) -> list[str]:
-        """The pools of a job that are at their `jobs_max`."""
-        return [pool.name for pool in pools.path(job.pool) if not self._has_room(pool)]
+    def reached(self, job: Job, inside: Sequence[Job], pools: PoolTree) -> list[LimitReached]:
+        """The limits of a job that are reached, with those of the running jobs that count."""
+        return [
+            LimitReached(
+                *limit, most, [one.id for one in inside if limit in self._limits(one, pools)]
+            )
+            for limit, most in self._limits(job, pools).items()
+            if self._running[limit] >= most
+        ]
 
     def check(self, pools: PoolTree) -> None:
         """Assert that no pool runs too many jobs. For tests."""
-        for name, count in self._running.items():
-            jobs_max = pools[name].jobs_max
-            most = inf if jobs_max is None else max(jobs_max, self._excess[name])
+        for (name, user), count in self._running.items():
+            pool = pools[name]
+            limit = pool.jobs_max if user is None else pool.jobs_max_of(user)
+            most = inf if limit is None else max(limit, self._excess[name, user])
             assert 0 <= count <= most, "no pool runs too many jobs"
 
     def _admit(self, pools: PoolTree) -> Iterator[Job]:
-        """Admit what fits. Jobs of a pool have the same limits: only its first is checked."""
+        """Admit what fits. Of the jobs of a pool and user, only the first is checked."""
         waiting = self._waiting
-        while fit := [
-            jobs[0]
-            for name, jobs in waiting.items()
-            if all(map(self._has_room, pools.path(name)))
-        ]:
+        while fit := [jobs[0] for jobs in waiting.values() if self._fits(jobs[0][2], pools)]:
             first = min(fit)
             job = first[2]
-            self._running.update(_limited(job, pools))
+            self._running.update(self._limits(job, pools).keys())
             self._drop(first)
             yield job
 
+    def _fits(self, job: Job, pools: PoolTree) -> bool:
+        limits = self._limits(job, pools).items()
+        return all(self._running[limit] < most for limit, most in limits)
+
+    def _limits(self, job: Job, pools: PoolTree) -> dict[_Limit, int]:
+        """The limits of running jobs that a job counts against; only these are counted."""
+        found: dict[_Limit, int] = {}
+        user = job.user or self._user
+        for pool in pools.path(job.pool):
+            if pool.jobs_max is not None:
+                found[pool.name, None] = pool.jobs_max
+            if pool.jobs_max_per_user and (most := pool.jobs_max_of(user)) is not None:
+                found[pool.name, user] = most
+        return found
+
+    def _wait(self, place: tuple[float, int, Job]) -> None:
+        job = place[2]
+        insort(self._waiting.setdefault((job.pool, job.user or self._user), []), place)
+
     def _place(self, job: Job) -> tuple[float, int, Job] | None:
         """The place of a waiting job; None for one that was admitted."""
-        waiting = self._waiting.get(job.pool, ())
+        waiting = self._waiting.get((job.pool, job.user or self._user), ())
         return next((place for place in waiting if place[2].id == job.id), None)
 
     def _drop(self, place: tuple[float, int, Job]) -> None:
         """Remove a waiting job."""
-        pool = place[2].pool
-        self._waiting[pool].remove(place)
-        if not self._waiting[pool]:
-            del self._waiting[pool]
-
-    def _has_room(self, pool: Pool) -> bool:
-        return pool.jobs_max is None or self._running[pool.name] < pool.jobs_max
-
-
-def _limited(job: Job, pools: PoolTree) -> list[str]:
-    """The pools of a job that run a limited number of jobs; only these are counted."""
-    return [pool.name for pool in pools.path(job.pool) if pool.jobs_max is not None]
+        key = place[2].pool, place[2].user or self._user
+        self._waiting[key].remove(place)
+        if not self._waiting[key]:
+            del self._waiting[key]

@@ -64,6 +64,7 @@ class Header:
     penalty and aggregate. `backend` is "simulated" or "live" (key "world" in the file), with
     its `parameters`, such as the seed. `jobs_expected` is the number of jobs, or None if they
     were not known when the run began. `rules` is the version of the decision rules (`RULES`).
+    `user` is the account of live work.
     """
 
     backend: Literal["live", "simulated"]
@@ -77,6 +78,7 @@ class Header:
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     rules: int = RULES
+    user: str | None = None
 
     @property
     def true_cluster(self) -> Cluster:
@@ -106,6 +108,7 @@ class Header:
             "grace": self.cluster.grace,
             **({"kinds": sorted(self.cluster.kinds)} if self.cluster.kinds else {}),
             "pools": [codec.encode_pool(pool) for pool in self.pools],
+            **({"user": self.user} if self.user else {}),
         }
 
     @classmethod
@@ -134,6 +137,7 @@ class Header:
             parameters=plain["parameters"],
             versions=plain["versions"],
             rules=plain.get("rules", 1),
+            user=plain.get("user"),
         )
 
 

@@ -142,4 +142,5 @@ def initial_state(header: Header) -> State:
         losses_max=header.losses_max,
         reserves=header.rules >= RULES_RESERVING,
         seed=header.parameters.get("seed", 0),
+        user=header.user,
     )

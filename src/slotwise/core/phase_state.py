@@ -13,8 +13,9 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
-from slotwise.core.resources import Resources
+from slotwise.core.resources import MEMORY, Resources
 from slotwise.core.retries import delay_of
+from slotwise.core.sizing import MemoryRequest
 from slotwise.core.task_homes import (
     BLOCKED,
     DELAYED,
@@ -80,7 +81,8 @@ class PhaseState(ShareNode):
     phase are blocked until they are released. Failed tasks may be `delayed`: they are not
     pending until a `Retry`, which follows at the instant that is noted for each.
 
-    Each task takes its `request` of one host; `needs` is the part of it beside slots.
+    Each task takes its `request` of one host; `needs` is the part of it beside slots. If its
+    `memory` is learned, both change: what a running task has is `held`.
     `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
     each task. A phase `is_wide` if one free slot does not decide whether it can launch: a task
     takes several or has needs, or it is a gang. A gang launches all of its tasks, or none while
@@ -114,7 +116,7 @@ class PhaseState(ShareNode):
         *("deferred_until", "delayed", "done", "dropped", "early", "failures", "followers"),
         *("group", "has_homes", "has_passed", "homes", "id", "is_broken", "is_gang"),
         *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
-        *("kept_host", "needs"),
+        *("kept_host", "memory", "needs"),
         *("lacks_input", "launches", "level", "limits", "max_share", "pending", "phase"),
         *("pool", "request", "shares", "slot_kind", "stopping", "successors", "waited"),
         *("waits_for", "width", "work"),
@@ -142,14 +144,13 @@ class PhaseState(ShareNode):
         self.is_gang = phase.is_gang
         self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
-        self.needs: Resources = phase.needs
-        self.request = Resources({self.slot_kind: phase.slots, **self.needs})
-        self.is_wide = phase.unit > 1 or bool(self.needs)
-        self.max_share = phase.slots_most
+        self.set_needs(phase.needs)
+        self.memory: MemoryRequest | None = None  # unless it is learned
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
         self.is_open = phase.grows
         self._cluster = cluster
+        self.max_share = self._most()
         self.work = PhaseWork(job, phase, default_work, learned)
         self.enter(pool, pools)
         self.successors: list[PhaseState] = []  # the phases that wait for it
@@ -202,6 +203,25 @@ class PhaseState(ShareNode):
             for kind in before
         )
 
+    def set_needs(self, needs: Resources) -> None:
+        """From now on each task that is launched takes this beside slots."""
+        self.needs = needs
+        self.request = Resources({self.slot_kind: self.width, **needs})
+        self.is_wide = self.unit > 1 or bool(needs) or bool(self.phase.hosts)
+        self.has_passed = False
+
+    def held(self, launch: Launch) -> Resources:
+        """What an attempt that was launched has of its host beside slots."""
+        if not launch.memory:
+            return self.phase.needs
+        return Resources({**self.phase.needs, MEMORY: launch.memory})
+
+    @property
+    def able(self) -> Iterable[Resources]:
+        """What each host has that holds what its tasks state."""
+        stated = Resources({self.slot_kind: self.width, **self.phase.needs})
+        return (host.amounts for host in self._cluster.hosts if host.amounts.holds(stated))
+
     def end_wait(self) -> None:
         """It waits for no other slots, and has not waited."""
         self.deferred_since: float | None = None
@@ -224,9 +244,23 @@ class PhaseState(ShareNode):
         assert self.is_open, "only a phase that grows gets more tasks"
         self._status += bytes([PENDING]) * count
         self.pending += count
-        self.max_share = self.phase.slots_most
+        self.max_share = self._most()
         self.work.grow(count)
         self.has_passed = False
+
+    def allows(self, host: str) -> bool:
+        """Whether its tasks may run on a host."""
+        return not self.phase.hosts or host in self.phase.hosts
+
+    def _most(self) -> int:
+        """The most slots that it can hold on the hosts where its tasks may run."""
+        most = self.phase.slots_most
+        if self.phase.hosts:
+            hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
+            most = min(
+                most, sum(host.amounts.times(self.request) for host in hosts) * self.width
+            )
+        return most
 
     @property
     def may_launch(self) -> bool:
@@ -317,15 +351,22 @@ class PhaseState(ShareNode):
         return None if task is None else self._on(task, hosts)
 
     def avoided(self, lost: Collection[str]) -> Collection[str]:
-        """The hosts where it begins nothing, because its tasks only fail there.
+        """The hosts where it begins nothing: its tasks may not run there, or only fail there.
 
-        Empty if no other host could run them. `lost` are the hosts where nothing can begin.
-        Tasks that must run on one host, take several slots, or begin together avoid none.
+        None for its failures if no other host could run them. `lost` are the hosts where
+        nothing can begin. Tasks that must run on one host, take several slots, or begin
+        together avoid none.
         """
-        if self.failures is None or self.is_pinned or self.is_wide:
+        if self.is_pinned or self.unit > 1 or self.needs:
             return ()
-        able = (host for host in self._cluster.hosts if host.amounts.holds(self.request))
-        return self.failures.suspects(host.name for host in able if host.name not in lost)
+        barred: list[str] = []
+        if self.phase.hosts:
+            barred = [host.name for host in self._cluster.hosts if not self.allows(host.name)]
+        if self.failures is None:
+            return barred
+        able = [host for host in self._cluster.hosts if host.amounts.holds(self.request)]
+        names = [one.name for one in able if self.allows(one.name) and one.name not in lost]
+        return [*barred, *self.failures.suspects(names)]
 
     def pending_tasks(self) -> Sequence[int]:
         """The numbers of its pending tasks, lowest first. O(tasks)."""
@@ -418,6 +459,8 @@ class PhaseState(ShareNode):
     def move_to(self, cluster: Cluster) -> None:
         """The hosts have changed to these. O(tasks) with input, else O(1)."""
         self._cluster = cluster
+        if self.phase.hosts:  # Tasks that run on a host which leaves are not too many.
+            self.max_share = max(self.running, self._most())
         if self.has_homes:
             self.homes.move_to(cluster)
             self.has_passed = False  # A task may have lost its last home.

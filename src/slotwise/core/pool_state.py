@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from slotwise.core.host_state import FreeSlots
+from slotwise.core.job import PhaseId
 from slotwise.core.pools import ShareKey, TimeOuts
 from slotwise.core.tolerances import SLOTS
 
@@ -140,6 +141,7 @@ NEVER = 1 << 60
 class Member(Protocol):
     """A phase as its job sees it."""
 
+    id: PhaseId
     group: JobShare | None
     served: float
     rank: Rank | None
@@ -148,6 +150,11 @@ class Member(Protocol):
     running: int
     slots_on_lost_hosts: int
     is_ready: bool
+
+    @property
+    def demand(self) -> int:
+        """The most slots that it can use now, on responsive hosts."""
+        ...
 
 
 class GroupNode(ShareNode):
@@ -214,6 +221,16 @@ class JobShare(GroupNode):
         self.unit = NEVER
         self.backlogged = []
         self.rank = None
+
+    @property
+    def usable(self) -> int:
+        """The slots of responsive hosts that its phases can use."""
+        return sum(
+            [
+                one.demand if one.is_ready else one.running - one.slots_on_lost_hosts
+                for one in self.members
+            ]
+        )
 
     def add(self, phase: ShareNode) -> None:
         """Count the allocation of one of its ready phases."""
@@ -294,12 +311,21 @@ class PoolState(GroupNode):
     share. It exceeds `max_share` only up to `excess`, the slots that it held when hosts or
     pools last changed. `members` is the number of ready phases directly below it at the last
     `Reallocate`, `changes` how many phases came or left since (`changes.py`), and `moved` the
-    slots that each `Adjust` since then added to or took from phases.
+    slots that each `Adjust` since then added to or took from phases. `has_noted`: a dry run has
+    logged what it would stop for the shortage.
     """
 
     __slots__ = (
         *("above", "changes", "depth", "excess", "excusers", "fair_due", "holds_totals"),
-        *("is_guaranteed", "is_overdue", "is_starving", "key", "limits", "max_share"),
+        *(
+            "has_noted",
+            "is_guaranteed",
+            "is_overdue",
+            "is_starving",
+            "key",
+            "limits",
+            "max_share",
+        ),
         *("members", "min_share", "min_share_due", "moved", "parent", "preemption"),
         *("slot_kind", "slots_being_reclaimed", "stopping", "total"),
     )
@@ -333,13 +359,18 @@ class PoolState(GroupNode):
         above = () if parent is None else (parent, *parent.above)
         self.above: tuple[PoolState, ...] = above
         self.limits = tuple(share for share in (self, *above) if share.max_share < inf)
-        self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
+        takers = [share.preemption for share in (self, *above)]
+        self.excusers = tuple(
+            share
+            for share, taker in zip((self, *above), takers, strict=True)
+            if taker is not None and not taker.dry_run
+        )
         self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
         self.stopping = self.slots_being_reclaimed = 0
         self.excess = self.members = self.changes = 0
         self.moved = 0.0
         self.min_share_due = self.fair_due = inf
-        self.is_overdue = self.is_starving = False
+        self.is_overdue = self.is_starving = self.has_noted = False
         if total is not None:
             self.join(total)
 
@@ -466,17 +497,21 @@ class PoolState(GroupNode):
         preemption = self.preemption
         assert preemption is not None, "only pools that take back are watched"
         begun = []
-        held = self.held
+        held, share, owed = self.held, self.share, whole(min(self.owed, self.usable))
+        has_share = held >= preemption.fraction * share or held >= whole(share)
+        self.has_noted = self.has_noted and (held < owed or not has_share)
+        if self.has_noted:
+            self.min_share_due = self.fair_due = inf
+            return []
         due = self.min_share_due if self.min_share_due < inf else now + preemption.least_after
         if self.total is not None:
             due = self.total.watch(now, preemption.least_after)
-        if held >= whole(min(self.owed, self.usable)):
+        if held >= owed:
             due = inf
         if due != self.min_share_due:
             self.min_share_due = due
             begun.append(due)
-        share = self.share
-        if held >= preemption.fraction * share or held >= whole(share):
+        if has_share:
             self.fair_due = inf
         elif self.fair_due == inf:
             self.fair_due = now + preemption.fair_after

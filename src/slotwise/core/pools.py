@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, reduce
 from math import inf
@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
 from slotwise.core.errors import (
+    MAX_NUMBER,
     MIN_NUMBER,
     TIME,
     InputError,
     Limits,
-    Positive,
     Seconds,
     check_limits,
     check_name,
@@ -34,7 +34,12 @@ Wait = Annotated[float, replace(TIME, or_infinite=True)]
 Fraction = Annotated[float, Limits(MIN_NUMBER, 1, "it must be above 0 and at most 1")]
 
 
-JobsMax = Annotated[int, Limits(1, inf, "give a whole number >= 1", whole=True)]
+EVERY_USER = "*"
+"""In `jobs_max_per_user`: each user that is not named."""
+
+
+Weight = Annotated[float, Limits(0, MAX_NUMBER, f"give a number from 0 to {MAX_NUMBER:g}")]
+JobsMax = Annotated[int, Limits(0, inf, "give a whole number >= 0", whole=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,10 @@ class Preemption:
     fraction     part of the share from the allocator (under FAIR, of its fair share): 1/2 in
                  Hadoop, 2/3 in Hammr
     grace        seconds from when a task is asked to stop until it is killed
+    jobs_after   seconds for which a job of the pool, of policy fair, is below `fraction` of its
+                 share after which it takes back from other jobs of the pool; `inf`: never
+    dry_run      whether it stops nothing, but logs what it would stop (`WouldPreempt`), once
+                 for each shortage
 
     Each of them that is None is inherited from the pool above, at the top from the workload.
     What nobody states has the value of `TimeOuts`.
@@ -57,11 +66,15 @@ class Preemption:
     fair_after: Wait | None = None
     fraction: Fraction | None = None
     grace: Seconds | None = None
+    jobs_after: Wait | None = None
+    dry_run: bool | None = None
 
     def __post_init__(self) -> None:
         check_limits("preemption", self)
+        remedy = "give True or False"
+        check_type("preemption: dry_run", self.dry_run, bool | None, remedy)
 
-    def stated(self) -> dict[str, float]:
+    def stated(self) -> dict[str, Any]:
         """What is not inherited, by name."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
@@ -78,13 +91,19 @@ class TimeOuts:
     fair_after: float = inf
     fraction: float = 0.5
     grace: float = 0.0
+    jobs_after: float = inf
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
 class Pool:
     """Jobs of one user or group: weight, min and max share by kind of slot, inner policy.
 
+    weight       its share relative to its siblings; with 0 it gets its min share only
     jobs_max     most jobs that run at once, including those of pools below it; others wait
+    jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
+                 "*" for users that are not named. Jobs without a user have no such limit
+    preemptible  whether tasks in it, or in pools below it, may be stopped for a pool or a job
     job_weights  the weights by which jobs share: "stated" is their weight; "size" is their
                  weight times the logarithm of their remaining work, so that larger jobs get
                  more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
@@ -96,7 +115,7 @@ class Pool:
     """
 
     name: str = "default"
-    weight: Positive = 1.0
+    weight: Weight = 1.0
     slots_min: Mapping[str, int] = field(default_factory=dict)
     slots_max: Mapping[str, int] = field(default_factory=dict)
     policy: PoolPolicy = "fair"
@@ -104,6 +123,8 @@ class Pool:
     jobs_max: JobsMax | None = None
     job_weights: JobWeights = "stated"
     preemption: Preemption | None = None
+    jobs_max_per_user: Mapping[str, int] = field(default_factory=dict)
+    preemptible: bool = True
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)
@@ -119,7 +140,10 @@ class Pool:
         remedy = "give a slotwise.Preemption, or leave it out"
         what = f"pool {self.name!r}: preemption"
         check_type(what, self.preemption, Preemption | None, remedy)
-        for name, least in ("slots_min", 0), ("slots_max", 1):
+        what = f"pool {self.name!r}: preemptible"
+        check_type(what, self.preemptible, bool, "give True or False")
+        self._check_users()
+        for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
             shares = share_of(f"pool {self.name!r}: {name}", shares)
             if is_number(shares) or isinstance(shares, Percent):
@@ -132,11 +156,11 @@ class Pool:
             checked = {}
             for kind, share in shares.items():
                 check_name(f"pool {self.name!r}: a kind of slot in {name}", kind)
-                remedy = f"give a whole number from {least} to {MAX_SLOTS}"
+                remedy = f"give a whole number from 0 to {MAX_SLOTS}"
                 what = f"pool {self.name!r}: {name} of kind {kind!r}"
                 checked[kind] = share_of(what, share)
                 if not isinstance(checked[kind], Percent):
-                    check_range(what, share, least, MAX_SLOTS, remedy, whole=True)
+                    check_range(what, share, 0, MAX_SLOTS, remedy, whole=True)
             if checked != getattr(self, name):
                 object.__setattr__(self, name, checked)
         for kind, min_share in self.slots_min.items():
@@ -150,6 +174,32 @@ class Pool:
                     f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
                     f" slots_max {max_share}; lower one or raise the other"
                 )
+
+    def _check_users(self) -> None:
+        """Check `jobs_max_per_user`; one number is for each user."""
+        what, given = f"pool {self.name!r}: jobs_max_per_user", self.jobs_max_per_user
+        remedy = "give a whole number >= 0, or one for each user"
+        if not isinstance(given, Mapping):
+            given = {EVERY_USER: given}
+            object.__setattr__(self, "jobs_max_per_user", given)
+        for user, most in given.items():
+            check_name(f"{what}: a user", user)
+            of_user = "" if user == EVERY_USER else f" of user {user!r}"
+            check_range(f"{what}{of_user}", most, 0, inf, remedy, whole=True)
+
+    def jobs_max_of(self, user: str | None) -> int | None:
+        """The most jobs of a user that run at once; None without a limit."""
+        limits = self.jobs_max_per_user
+        return limits.get(user, limits.get(EVERY_USER)) if limits and user else None
+
+    def max_share(self, kind: str) -> float:
+        """The most slots that its share named after a kind may hold: see `ShareKey`."""
+        return self.slots_max.get(kind, inf) if self.weight else self.slots_min.get(kind, 0)
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether it has a min or a max share of any kind."""
+        return bool(self.slots_min or self.slots_max or not self.weight)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -350,6 +400,15 @@ class PoolTree(Mapping[str, Pool]):
             return None
         return TimeOuts(**reduce(lambda outer, inner: inner.within(outer), stated).stated())
 
+    @cached_property
+    def unpreemptible(self) -> frozenset[str]:
+        """The pools in which no task is stopped for a pool or a job."""
+        return frozenset(
+            name
+            for name, path in self._paths.items()
+            if not all(pool.preemptible for pool in path)
+        )
+
     def with_pools(self, names: Iterable[str]) -> PoolTree:
         """This tree, plus a default pool for each missing name. InputError for inner pools."""
         wanted = dict.fromkeys(names)
@@ -378,11 +437,11 @@ class PoolTree(Mapping[str, Pool]):
         `what` says of what the slots are, if not of a task.
         """
         for key in self.shares(name, kind):
-            most = self[key.pool].slots_max.get(key.kind)
-            if most is not None and most < slots:
+            most = self[key.pool].max_share(key.kind)
+            if 0 < most < slots:  # Jobs of a pool that is closed wait until it is opened.
                 raise InputError(
                     f"{what} {slots} slots, but pool {key.pool!r} may hold at most"
-                    f" {most} (slots_max); give the pool more, or the task fewer"
+                    f" {most:g} (slots_max); give the pool more, or the task fewer"
                 )
 
     def check_holds_jobs(self, name: str) -> None:
@@ -449,9 +508,11 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
     others. A gang may also use hosts that come `later`.
     """
     for phase in job.phases:
-        if phase.unit > 1 or phase.needs:
+        if phase.unit > 1 or phase.needs or phase.hosts:
             request = phase.slots, phase.needs
             try:
+                if phase.hosts:
+                    cluster, later = _on_hosts_of(phase, cluster, later)
                 cluster.check_task(phase.kind, *request)
                 if phase.gang:
                     _with(cluster, later).check_gang(phase.kind, phase.tasks.count, *request)
@@ -459,6 +520,54 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
                     _check_share(job, phase, pools)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def check_open(job: Job, pools: PoolTree, user: str | None = None) -> None:
+    """InputError, with job and pool, if a pool of the job is closed: it would wait forever.
+
+    `user` has the jobs that state none.
+    """
+    for pool in pools.path(job.pool):
+        if why := next(_closed(pool, job, job.user or user, pools), ""):
+            raise InputError(
+                f"job {job.id!r}: pool {pool.name!r} is closed, because its {why}; open it, or"
+                " name another pool"
+            )
+
+
+def _closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator[str]:
+    """The reasons why a pool lets a job not run."""
+    if pool.jobs_max == 0:
+        yield "jobs_max is 0"
+    if pool.jobs_max_of(user) == 0:
+        yield f"jobs_max_per_user is 0 for {user}"
+    for phase in job.phases:
+        for name, kind in pools.shares(job.pool, phase.kind):
+            if name == pool.name and pool.max_share(kind) == 0:
+                of_kind = "" if kind == ANY_KIND else f" of kind {kind!r}"
+                yield (
+                    f"slots_max{of_kind} is 0"
+                    if pool.weight
+                    else (f"weight is 0 and it has no min share{of_kind}")
+                )
+
+
+def _on_hosts_of(
+    phase: Phase, cluster: Cluster, later: Iterable[Host]
+) -> tuple[Cluster, Sequence[Host]]:
+    """The hosts on which the tasks of a phase may run; InputError if they have no slot."""
+    names = ", ".join(sorted(phase.hosts))
+    present = tuple(host for host in cluster.hosts if host.name in phase.hosts)
+    awaited = [host for host in later if host.name in phase.hosts]
+    kind = cluster.slot_kind(phase.kind)
+    if not any(host.slots.get(kind) for host in (*present, *awaited)):
+        known = ", ".join(host.name for host in cluster.hosts) or "none"
+        what = f"has slots of kind {kind!r}" if present or awaited else "is in the cluster"
+        raise InputError(
+            f"its tasks run only on hosts {names}, and none of these {what}, whose hosts are"
+            f" {known}; correct `hosts`, or add a host"
+        )
+    return replace(cluster, hosts=present, kinds=frozenset(cluster.capacity)), awaited
 
 
 def _check_share(job: Job, phase: Phase, pools: PoolTree) -> None:

@@ -20,6 +20,7 @@ from slotwise.core.pool_state import (
     ShareNode,
     formed,
     path_to,
+    whole,
 )
 from slotwise.core.pools import Pool, PoolTree, ShareKey
 from slotwise.core.reserved import Reserved
@@ -33,7 +34,8 @@ class Shares:
     """The order in which phases get slots of one kind, and the pools that are overdue.
 
     `now` is the current instant. `alarms` holds the instants at which pools will be overdue
-    unless they get the missing slots. `reserved` are the free slots that are reserved for
+    unless they get the missing slots, and `short` the same for jobs that take slots back within
+    their pools. `reserved` are the free slots that are reserved for
     pools. For `whole` only the order below it is maintained. If phases are served in turn
     whatever their pools, all of them are in the order below `whole`, and the pools only count.
     `settle` costs O(log n) for each level of pools, `reallocate` O(pools + phases).
@@ -58,6 +60,7 @@ class Shares:
         self._jobs: Collection[JobShare] = ()
         """Those whose phases were counted or allocated slots last."""
         self.alarms: list[tuple[float, int, PoolState]] = []
+        self.short: dict[tuple[PoolState, str], tuple[float, PhaseState | JobShare]] = {}
 
     def inner_first(self) -> Iterable[PoolState]:
         """The shares of all pools and the whole, each before the one that contains it."""
@@ -100,12 +103,36 @@ class Shares:
     def next_alarm(self) -> float:
         """When the next pool will be overdue if nothing changes; inf if none will."""
         alarms = self.alarms
+        of_jobs = min([due for due, _ in self.short.values() if due > self.now], default=inf)
         while alarms:
             due, _, pool = alarms[0]
             if due in (pool.min_share_due, pool.fair_due):
-                return due
+                return min(due, of_jobs)
             heappop(alarms)  # The pool got the missing slots.
-        return inf
+        return of_jobs
+
+    def overdue_jobs(self) -> dict[PoolState, int]:
+        """The pools in which jobs have been below their shares for too long.
+
+        With the slots that these jobs lack, without those that are being taken for the pool.
+        """
+        lacks: dict[PoolState, int] = {}
+        for (pool, _), (due, job) in self.short.items():
+            if due <= self.now:
+                held = job.running - job.slots_on_lost_hosts
+                more = whole(min(job.allocated, _usable(job))) - held
+                lacks[pool] = lacks.get(pool, -pool.slots_being_reclaimed) + more
+        return {pool: slots for pool, slots in lacks.items() if slots > 0}
+
+    def note_dry_run(self, pool: str) -> None:
+        """What a pool or its jobs would take back now was logged: once for a shortage."""
+        overdue = [share for share in self.overdue if share.name == pool]
+        for share in overdue:
+            share.has_noted = True
+            self._watch(share)
+        for key, (due, job) in [*self.short.items()] if not overdue else ():
+            if key[0].name == pool and due <= self.now:
+                self.short[key] = inf, job
 
     def reallocate(
         self,
@@ -206,6 +233,8 @@ class Shares:
             if pool.backlogged and pool.parent is not None:
                 pool.rank = rank = pool.ranked()
                 pool.parent.backlogged.append(rank)
+        if any(map(_jobs_take_back, self._by_key.values())):
+            self._watch_jobs()
 
     def clear(self) -> None:
         """Count nothing any more."""
@@ -289,6 +318,8 @@ class Shares:
             if group.preemption is not None:
                 assert isinstance(group, PoolState), "jobs take no slots back"
                 self._watch(group)
+                if group is phase.pool and _jobs_take_back(group) and not whole.is_in_turn:
+                    self._watch_job(phase.group or phase, phase.id.job, group)
             group = group.parent
             if has_one_pool and group is whole and is_backlogged == (child.rank is not None):
                 return  # What the whole holds is not used, and its only pool keeps its place.
@@ -345,7 +376,7 @@ class Shares:
             len(self._by_key),
             above,
             pool.slots_min.get(key.kind, 0),
-            pool.slots_max.get(key.kind, inf),
+            pool.max_share(key.kind),
             pools.preemption(key.pool),
             self._total_of(key, pool),
         )
@@ -407,14 +438,43 @@ class Shares:
                 heappush(self.alarms, (due, pool.order, pool))
         self._note_overdue(pool)
 
+    def _watch_jobs(self) -> None:
+        """Check the jobs that take slots back within their pools: all have new shares."""
+        before, self.short = self.short, {}
+        for pool in self._by_key.values():
+            for *_, child in pool.backlogged if _jobs_take_back(pool) else ():
+                if isinstance(child, JobShare):
+                    name = child.members[0].id.job
+                else:
+                    assert isinstance(child, PhaseState), "such pools have no pools below them"
+                    name = child.id.job
+                if (pool, name) in before:
+                    self.short[pool, name] = before[pool, name][0], child
+                self._watch_job(child, name, pool)
+
+    def _watch_job(self, job: PhaseState | JobShare, name: str, pool: PoolState) -> None:
+        """Check whether the shortage of a job, or of its only ready phase, begins or ends."""
+        assert pool.preemption is not None, "only such pools are watched"
+        held = job.running - job.slots_on_lost_hosts
+        share = min(job.allocated, _usable(job))
+        if held < pool.preemption.fraction * share and held < whole(share):
+            due, _ = self.short.get((pool, name), (self.now + pool.preemption.jobs_after, job))
+            self.short[pool, name] = due, job
+        elif self.short.get((pool, name), (inf, None))[1] is job:
+            del self.short[pool, name]
+
     def _note_overdue(self, pool: PoolState) -> None:
-        """Update whether a pool may take slots back now, and whether it is starving."""
-        is_starving = pool.min_share_due <= self.now
+        """Update whether a pool may take slots back now, and whether it is starving.
+
+        In a dry run it is not served before others either.
+        """
+        assert pool.preemption is not None, "only pools that take back are watched"
+        is_starving = pool.min_share_due <= self.now and not pool.preemption.dry_run
         if is_starving != pool.is_starving:
             pool.is_starving = is_starving
             for above in path_to(pool):
                 above.starving += 1 if is_starving else -1
-        is_overdue = is_starving or pool.fair_due <= self.now
+        is_overdue = min(pool.min_share_due, pool.fair_due) <= self.now
         if is_overdue != pool.is_overdue:
             pool.is_overdue = is_overdue
             if is_overdue:
@@ -432,6 +492,21 @@ class Shares:
                 child.rank = rank = child.ranked()
                 insort(order, rank)
             child = child.parent
+
+
+def _jobs_take_back(pool: PoolState) -> bool:
+    """Whether jobs of a pool take slots back from each other."""
+    preemption = pool.preemption
+    if preemption is None or preemption.jobs_after == inf:
+        return False
+    return not pool.is_in_turn and not pool.below
+
+
+def _usable(job: PhaseState | JobShare) -> int:
+    """The slots of responsive hosts that a job, or its only ready phase, can use."""
+    if isinstance(job, JobShare):
+        return job.usable
+    return job.demand if job.is_ready else job.running - job.slots_on_lost_hosts
 
 
 def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
@@ -493,7 +568,7 @@ class SharesByKind:
         if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
             return None
         if key not in self._totals:
-            least, most = pool.slots_min.get(ANY_KIND, 0), pool.slots_max.get(ANY_KIND, inf)
+            least, most = pool.slots_min.get(ANY_KIND, 0), pool.max_share(ANY_KIND)
             self._totals[key] = CrossKindLimit(least, most, self._free)
         return self._totals[key]
 
@@ -508,7 +583,7 @@ class SharesByKind:
         """When the next pool will be overdue if nothing changes; inf if none will."""
         alarm = inf
         for shares in self.of.values():
-            if shares.alarms:
+            if shares.alarms or shares.short:
                 alarm = min(alarm, shares.next_alarm())
         return alarm
 
@@ -598,10 +673,15 @@ class SharesByKind:
                     "all slots that come are counted"
                 )
 
+    def note_dry_run(self, pool: str) -> None:
+        """What a pool would take back was logged."""
+        for shares in self.of.values():
+            shares.note_dry_run(pool)
+
     @property
     def has_overdue(self) -> bool:
-        """Whether a pool may take slots back."""
-        return any(shares.overdue for shares in self.of.values())
+        """Whether a pool or a job may take slots back."""
+        return any(shares.overdue or shares.overdue_jobs() for shares in self.of.values())
 
     def taker(self, pool: str | None, slot_kind: str) -> PoolState | None:
         """The share of a pool for which a task of a kind is asked to stop; None without a pool.
@@ -616,6 +696,7 @@ class SharesByKind:
         named = [share for share in every if share.name == pool]
         overdue = [share for share in named if share.is_overdue]
         lacking = [share for share in overdue if share.missing(self.of[slot_kind].now) > 0]
+        lacking += self.of[slot_kind].overdue_jobs().keys() & {*named}
         own = [share for share in named if share.slot_kind == slot_kind]
         return next(iter(lacking or overdue or own), None)
 

@@ -15,10 +15,11 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, VirtualTime
 from slotwise.core.host_state import Finished, Hosts, Queues, TaskTimings
 from slotwise.core.job import PhaseId
-from slotwise.core.jobs_in_progress import Jobs
+from slotwise.core.jobs_in_progress import Jobs, LimitReached
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.resources import Resources
 from slotwise.core.shares import SharesByKind
 from slotwise.core.spare import Spare
 from slotwise.core.turns import LaunchOrder, turns_of
@@ -56,7 +57,9 @@ class Snapshot:
     queues            the queue of each host, if the policy plans queues
     """
 
-    def __init__(self, cluster: Cluster, pools: Iterable[Pool], over_most: int) -> None:
+    def __init__(
+        self, cluster: Cluster, pools: Iterable[Pool], over_most: int, user: str | None
+    ) -> None:
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
@@ -74,7 +77,7 @@ class Snapshot:
         self.leaving: Collection[str] = hosts.leaving
         self.queues = Queues()
         self._finished = Finished()
-        self._jobs = Jobs(cluster.capacity, self.doomed, over_most)
+        self._jobs = Jobs(cluster.capacity, self.doomed, over_most, user)
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
 
@@ -114,6 +117,11 @@ class Snapshot:
         """Those of them that take several slots at once, or wait for other resources."""
         return self._jobs.wide[slot_kind].values()
 
+    def by_needs(self, slot_kind: str) -> Mapping[Resources, Collection[PhaseState]]:
+        """The ready phases by what their tasks need beside slots."""
+        found = self._jobs.by_needs.get(slot_kind, {})
+        return {needs: phases.values() for needs, phases in found.items()}
+
     def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return phases_below(self._shares.of[slot_kind].whole)
@@ -148,9 +156,13 @@ class Snapshot:
         """The shares of pools that have lacked slots for as long as their time-out."""
         return self._shares.of[slot_kind].overdue
 
+    def overdue_jobs(self, slot_kind: str) -> Mapping[PoolState, int]:
+        """The pools with jobs that may take slots back from other jobs there, and how many."""
+        return self._shares.of[slot_kind].overdue_jobs()
+
     @property
     def is_settled(self) -> bool:
-        """Whether no slot is free, not even reserved, no pool is overdue and no phase is wide.
+        """Whether no slot is free, not even reserved, nobody is overdue and no phase is wide.
 
         Then nothing can be launched, taken back or kept for others.
         """
@@ -160,11 +172,20 @@ class Snapshot:
         for kind, free in self._hosts.free.items():
             if free.by_host or shares[kind].reserved.by_host or shares[kind].overdue:
                 return False
+            if shares[kind].overdue_jobs():
+                return False
         return True
 
     def shares(self, slot_kind: str) -> Sequence[PoolState]:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()
+
+    def tasks_on(self, host: str) -> Iterable[tuple[PhaseState, int, float, float]]:
+        """The tasks that run on a host with resources: phase, number, start, estimated end."""
+        for holder, task in self._hosts.spare.tasks(host):
+            assert isinstance(holder, PhaseState)
+            _, started, speed = holder.launches[task]
+            yield holder, task, started, started + holder.work.expected(task) / speed
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that is not over, in its order."""
@@ -220,9 +241,9 @@ class Snapshot:
         """Whether a job was among the last to end. A failed one may still hold slots."""
         return self._jobs.is_over(job)
 
-    def full_pools(self, job: str) -> dict[str, list[str]]:
-        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
-        return self._jobs.full_pools(job, self.pools)
+    def limits_reached(self, job: str) -> list[LimitReached]:
+        """The limits of running jobs for which a job waits, from the top down."""
+        return self._jobs.limits_reached(job, self.pools)
 
     def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
         """The phases of each admitted job that is not over, in topological order.

@@ -26,6 +26,7 @@ from slotwise.core.decisions import (
     Reallocate,
     Release,
     Retry,
+    WouldPreempt,
 )
 from slotwise.core.dependencies import CANCELLED, MAX_OVER
 from slotwise.core.estimation import DEFAULT_WORK
@@ -70,8 +71,8 @@ from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.turns import LocalityWaitTimer
 
-UNSEEN = frozenset({LaunchDropped, JobsClosed})
-"""Events after which no policy decides anything else than before."""
+UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
+"""Entries after which no policy decides anything else than before."""
 
 
 class State(Snapshot):
@@ -92,14 +93,16 @@ class State(Snapshot):
         reserves: bool = True,
         over_most: int = MAX_OVER,
         seed: object = 0,
+        user: str | None = None,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times.
 
         `reserves`: slots that are taken back are reserved for the pool that takes them.
         `seed`: what the jitter of the delays of failed tasks is drawn from.
+        `user`: whose jobs those are that state no user.
         `over_most`: the number of jobs that are over and known to those that wait for them.
         """
-        super().__init__(cluster, pools, over_most)
+        super().__init__(cluster, pools, over_most, user)
         self._is_closed = False  # No more jobs arrive.
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}
@@ -141,6 +144,7 @@ class State(Snapshot):
             Launch: self._launch,
             Defer: self._defer,
             Preempt: self._preempt,
+            WouldPreempt: lambda decision: self._shares.note_dry_run(decision.pool),
             Release: self._release,
             GiveUp: self._give_up,
             Retry: self._retry,
@@ -236,6 +240,8 @@ class State(Snapshot):
         if phase.failures is not None:
             phase.failures.clear(launch.host)
         done = phase.done
+        if event.peak is not None:
+            self._jobs.learn_memory(phase, task, event.peak)
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
@@ -380,6 +386,11 @@ class State(Snapshot):
         for phase in self._phases.values():
             if phase.is_pinned and phase.homes.has_pinned_to(event.host):
                 self._strand(phase, event.host)
+            hosts = phase.phase.hosts
+            if event.host in hosts and not any(map(self._hosts.is_staying, hosts)):
+                others = phase.pending or phase.blocked or phase.delayed
+                if others or (phase.running and isinstance(event, HostRemoved)):
+                    self._strand(phase, event.host)
 
     def _output_lost(self, event: OutputLost) -> None:
         """Make tasks pending again. No effect on tasks that are not done."""
@@ -489,7 +500,7 @@ class State(Snapshot):
         offers = self._offers.get(kind)
         reserved, host = shares.reserved, launch.host
         was_reserved = host in reserved.by_host and reserved.release_for(phase, host)
-        self._hosts.take(launch, kind, width, phase.needs)
+        self._hosts.take(launch, phase)
         if offers is not None:
             # Phases before it were not offered slots that were reserved for a pool.
             before = () if was_reserved else phases_below(shares.whole)
@@ -497,7 +508,7 @@ class State(Snapshot):
         if offers is not None and not free.by_host:
             offers.take_last(now)
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
-        if phase.needs and phase.deferred_since is None:
+        if phase.is_wide and phase.deferred_since is None:
             self._jobs.end_wait(phase)
         if launch.attempt > 1:
             heappush(self._spared, phase.spared_until(launch.task))
@@ -510,7 +521,7 @@ class State(Snapshot):
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
         phase.waited, phase.kept_host = 0.0, decision.host
-        if phase.needs:
+        if phase.is_wide:
             self._jobs.begin_wait(phase)
         if phase.slot_kind not in self._offers:
             self._offers[phase.slot_kind] = LocalityWaitTimer()
@@ -590,6 +601,8 @@ class State(Snapshot):
         phase.put_back(event.task)
         if isinstance(event, TaskFailed) and not event.lost:
             phase.note_failure(event.task, ended[0].host)
+        if isinstance(event, TaskFailed) and event.peak is not None:
+            self._jobs.raise_memory(phase, ended[0], event.peak)
         if phase.is_gang:
             self._break(phase)
         self._block_if_early(phase, event.task)
@@ -647,6 +660,7 @@ class State(Snapshot):
             self.cluster = self._hosts.cluster
             for phase in self._phases.values():
                 phase.move_to(self.cluster)
+                self._jobs.request_memory(phase)
         self._recount()
 
     def _reallocate_now(self) -> None:
@@ -682,7 +696,7 @@ class State(Snapshot):
         return tasks
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._hosts.give_back(launch, phase.slot_kind, phase.width, phase.needs)
+        self._hosts.give_back(launch, phase)
         if phase.stopping:
             shares = self._of_kind[phase.slot_kind]
             taker = shares.ended(phase, launch.task)
@@ -785,7 +799,9 @@ class State(Snapshot):
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         learned, default = self._learned, self._default_work
-        return PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
+        made = PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
+        self._jobs.request_memory(made)
+        return made
 
     def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""

@@ -217,10 +217,11 @@ def _awaiting(gate: GateView, name: str) -> ComputationStatus:
     """A computation that awaits admission to its pool."""
     phases = gate.state.phases_of(name)
     job = phases[0].job
-    full = gate.state.full_pools(name)
     reason = " and ".join(
-        f"pool {pool} runs {len(jobs)} computations, its jobs_max"
-        for pool, jobs in full.items()
+        f"pool {limit.pool} runs {len(limit.jobs)} computations, its jobs_max"
+        if limit.most
+        else f"pool {limit.pool} is closed (jobs_max 0)"
+        for limit in gate.state.limits_reached(name)
     )
     tasks = sum(phase.phase.tasks.count for phase in phases)
     waited = gate.now - job.arrival
@@ -241,6 +242,8 @@ def _reason(
         return "no worker accepts tasks now"
     path = list(path_to(able[0].pool))
     for pool in path:
+        if not pool.max_share:
+            return f"pool {pool.name} is closed (its max share is 0)"
         if pool.is_full:
             return f"pool {pool.name} holds its max share of {pool.max_share:g}"
     lacks = whole(entitled) - running

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from math import exp, inf
 
+from slotwise.core.cluster import ANY_KIND
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, JobChanged
+from slotwise.core.jobs_in_progress import LimitReached
 from slotwise.core.log import Log, Turn
 from slotwise.core.loop import initial_state
 from slotwise.core.phase_state import PhaseState, phases_below
@@ -28,6 +30,7 @@ from slotwise.insight.why import (
     unknown_job,
     why_now,
 )
+from slotwise.policy.fair import steady_shares
 from slotwise.policy.scheduler import ESTIMATING, QUEUEINGS
 
 NEIGHBOURS = 5
@@ -94,14 +97,21 @@ def _status(state: State, job: str) -> str:
         return f"waits for {jobs_named(before)}"
     if job in state.awaiting_admission:
         place = state.awaiting_admission.index(job) + 1
-        reasons = [
-            f"pool {name!r} runs {', '.join(inside)} (jobs_max {state.pools[name].jobs_max})"
-            for name, inside in state.full_pools(job).items()
-        ]
+        reasons = map(_limit_reached, state.limits_reached(job))
         return f"awaits admission, number {place} in the queue: {'; '.join(reasons)}"
     if not state.phases_of(job):
         return "has not arrived yet"
     return "under way"
+
+
+def _limit_reached(limit: LimitReached) -> str:
+    """A limit of running jobs for which a job waits, as a clause."""
+    key = "jobs_max" if limit.user is None else "jobs_max_per_user"
+    if not limit.most:
+        whom = "" if limit.user is None else f" for user {limit.user}"
+        return f"pool {limit.pool!r} is closed{whom} ({key} 0)"
+    of_user = "" if limit.user is None else f" of user {limit.user}"
+    return f"pool {limit.pool!r} runs {', '.join(limit.jobs)}{of_user} ({key} {limit.most})"
 
 
 def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
@@ -169,6 +179,9 @@ def _running_on(hosts: Collection[str], phase: PhaseState) -> dict[str, int]:
 
 
 def _share(state: State, pool: PoolState) -> ShareExplained:
+    kind, capacity = pool.slot_kind, state.capacity(pool.slot_kind)
+    of_kind = kind if pool.key.kind == ANY_KIND else pool.key.kind
+    steady = steady_shares(state.pools, capacity, of_kind, state.cluster)
     return ShareExplained(
         pool.name,
         pool.slot_kind,
@@ -178,6 +191,7 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
         pool.min_share,
         None if pool.max_share == inf else pool.max_share,
         _lacks(state, pool),
+        steady.get(pool.key, 0.0),
     )
 
 

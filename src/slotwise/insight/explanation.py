@@ -64,6 +64,7 @@ class ShareExplained:
     demand   slots that its jobs can use
     least    its min share; most: its max share, None without a limit
     lacks    a sentence if it is below its min share or its share; otherwise empty
+    steady   its share under fair if all pools could use all slots
     """
 
     pool: str
@@ -74,6 +75,7 @@ class ShareExplained:
     least: float
     most: float | None
     lacks: str
+    steady: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,8 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
 def _share(share: ShareExplained) -> str:
     limits = [f"min {share.least:g}"] if share.least else []
     limits += [] if share.most is None else [f"max {share.most:g}"]
+    if round(share.steady - share.share, 6):
+        limits.append(f"steady {share.steady:.6g}")
     text = f"holds {share.running} of its share of {share.share:.6g}, can use {share.demand}"
     text += f" ({', '.join(limits)})" if limits else ""
     return text + (f"; {share.lacks}" if share.lacks else "")

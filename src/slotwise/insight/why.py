@@ -16,7 +16,7 @@ from math import ceil
 from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.pool_state import path_to, whole
+from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
 from slotwise.core.state import State
@@ -62,12 +62,21 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         return reason
     if phase.is_wide and (reason := _why_no_host(state, phase)):
         return reason
+    if phase.phase.hosts and not any(map(state.cluster.at, phase.phase.hosts)):
+        return f"it waits for {_hosts_of(phase)}"
     if phase.running >= phase.max_share:
         return f"it holds its max share of {phase.max_share}"
     for pool in path_to(phase.pool):
         if pool.is_full:
-            return f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
+            held = f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
+            return held if pool.max_share else f"pool {pool.name!r} {_closed(state, pool)}"
     return _why_less(state, phase, scheduler)
+
+
+def _closed(state: State, pool: PoolState) -> str:
+    """Why a pool may hold no slot."""
+    has_weight = state.pools[pool.name].weight
+    return f"is closed ({'slots_max' if has_weight else 'weight'} 0)"
 
 
 def _why_delayed(phase: PhaseState) -> str:
@@ -104,6 +113,8 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
         if phase.width > 1:
             return f"it has waited since {since} for {phase.width} free slots of one host"
+        if phase.phase.hosts:
+            return f"it has waited since {since} for a slot of {_hosts_of(phase)}"
         waited = f"{state.now - phase.deferred_since:.6g} s"
         near = f"it has waited {waited} for a slot near its input"
         return f"{near}, and waits until {until} at the latest"
@@ -121,12 +132,17 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         return reason
     lacks = whole(phase.allocated) - held
     if lacks > 0:
-        kept = sum(reserved_now(state, phase).values())
-        free = f", and {kept} free slots are reserved for other pools" if kept else ""
+        slots = sum(reserved_now(state, phase).values())
+        free = f", and {slots} free slots are reserved for other pools" if slots else ""
         return f"it lacks {lacks} of its allocated slots: other phases still hold them{free}"
     if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
     return "it holds its allocation"
+
+
+def _hosts_of(phase: PhaseState) -> str:
+    """The hosts on which its tasks may run."""
+    return f"host {' or '.join(sorted(phase.phase.hosts))}, where its tasks must run"
 
 
 def _why_no_host(state: State, phase: PhaseState) -> str:
@@ -357,10 +373,7 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     if before := state.awaiting_jobs.get(phase.job.id):
         return Cause("waits for jobs", "", f"it waited for {jobs_named(before)}")
     if phase.job.id in state.awaiting_admission:
-        name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
-        reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
-        remedy = f"a larger jobs_max for pool {name} would admit it sooner"
-        return Cause("not admitted", name, reason, remedy)
+        return _not_admitted(state, phase.job.id)
     if phase.delayed and not phase.pending:
         return _delayed(state, phase)
     if scheduler in QUEUEINGS:
@@ -397,6 +410,8 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         return Cause("deferred", "", reason, "shorter waits for locality would let it use them")
     full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
     if full is not None:
+        if not full.max_share:
+            return Cause("closed", full.name, f"pool {full.name} {_closed(state, full)}")
         reason = f"pool {full.name} held its max share of {full.max_share:g}"
         if not any(state.free(kind).values()):
             return Cause("full", full.name, reason)
@@ -415,6 +430,22 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         remedy = "policy fair would share its slots among them"
         return Cause("fifo in its pool", pool.name, reason, remedy)
     return Cause()
+
+
+def _not_admitted(state: State, job: str) -> Cause:
+    """The limit of running jobs for which a job waits."""
+    reached = state.limits_reached(job)
+    if not reached:
+        return Cause("not admitted")
+    name, user, most, inside = reached[0]
+    key = "jobs_max" if user is None else "jobs_max_per_user"
+    remedy = f"a larger {key} for pool {name} would admit it sooner"
+    whose = "" if user is None else f" of user {user}"
+    if most:
+        reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs{whose} ({key})"
+    else:
+        reason = f"pool {name} runs no jobs{whose} ({key} 0)"
+    return Cause("not admitted", name if user is None else f"{name} {user}", reason, remedy)
 
 
 NOT_LIMITED = frozenset({"all", "last task", "unresponsive", "idle", "blocked", "all slots"})

@@ -100,6 +100,8 @@ def claims_of(
             for p in phases
             if p.slots_on_lost_hosts < min(p.max_share, p.pending * p.width + p.running)
         ]
+    if snapshot.has_wide:
+        phases = [p for p in phases if p.max_share]  # Its hosts may come later.
     left = [p.pending * p.width + p.running for p in phases]
 
     def tasks_left(job: str) -> int:
@@ -220,9 +222,10 @@ def group_by_shares(
         pool = pools[key.pool]
         groups.append(
             Group(
-                weight=pool.weight / siblings[key.pool, parent],
+                # Without a weight its min and max share are the same, whatever the level.
+                weight=(pool.weight or 1.0) / siblings[key.pool, parent],
                 slots_min=pool.slots_min.get(key.kind, 0),
-                slots_max=pool.slots_max.get(key.kind, inf),
+                slots_max=pool.max_share(key.kind),
                 policy=pool.policy,
                 parent=parent,
                 key=key,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from slotwise.core.cluster import Cluster
+from slotwise.core.pools import PoolTree, ShareKey
 from slotwise.policy.allocator import Claims
+from slotwise.policy.claims import group_by_shares
+from slotwise.policy.drf import share_by_dominant
 from slotwise.policy.grant import grant
 from slotwise.policy.waterline import scale_to, water_line
 
@@ -26,10 +31,16 @@ class Fair:
     phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = True
     is_by_level: ClassVar[bool] = True
+    reads_requests: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        return share_by_jobs(claims, share_by_pools, served_in_turn(claims))
+        divide = _share_by_dominant if claims.request else share_by_pools
+        return share_by_jobs(claims, divide, served_in_turn(claims))
+
+
+def _share_by_dominant(claims: Claims) -> list[float]:
+    return share_by_dominant(claims, in_turn(claims))
 
 
 def served_in_turn(claims: Claims) -> set[int]:
@@ -80,6 +91,24 @@ def share_by_pools(claims: Claims) -> list[float]:
     return shares
 
 
+def steady_shares(
+    pools: PoolTree, capacity: int, kind: str, cluster: Cluster
+) -> dict[ShareKey, float]:
+    """The share of each pool if all could use all slots for phases of a kind, under FAIR.
+
+    This is the steady fair share of Hadoop; a number for several kinds counts whole for each.
+    """
+    paths = [pools.shares(name, kind) for name in pools if name not in pools.inner]
+    group, groups = group_by_shares(paths, pools)
+    ones, zeros = [1.0] * len(paths), [0.0] * len(paths)
+    most = [float(capacity)] * len(paths)
+    claims = Claims(capacity, ones, zeros, (), zeros, most, group, groups, (), cluster)
+    steady = Counter[ShareKey]()
+    for path, share in zip(paths, share_by_pools(claims), strict=True):
+        steady.update(dict.fromkeys(path, share))
+    return dict(steady)
+
+
 def in_order(
     slots: float, min_share: Sequence[float], max_share: Sequence[float]
 ) -> list[float]:
@@ -97,7 +126,7 @@ def in_order(
 
 OF_JOBS = (
     *("weight", "arrival", "group", "owner", "priority", "unmeasured", "place"),
-    *("attained", "finish"),
+    *("attained", "finish", "request"),
 )
 """The fields that a job has from the first of its claims."""
 
@@ -109,8 +138,9 @@ def share_by_jobs(
 
     `share` divides the slots among jobs. A job with several claims in a group is one claim for
     it: its guarantee and what it can use are the sums over its phases. What it gets is divided
-    equally among its phases, within their min and max shares. O(J) besides `share`, and
-    O(J log J) if some job has several claims.
+    equally among its phases, within their min and max shares. The claims of a job whose phases
+    have different requests are not joined. O(J) besides `share`, and O(J log J) if some job
+    has several claims.
 
     separate  the groups in which claims of the same job are not joined
     """
@@ -118,13 +148,28 @@ def share_by_jobs(
     if len({job.id for job, _ in owner}) == len(owner):
         return share(claims)
     index: dict[Hashable, int] = {}
+    mixed = _mixed(claims)
     number = [
-        index.setdefault(place if group in separate else (group, job.id), len(index))
+        index.setdefault(
+            place if group in separate or job.id in mixed else (group, job.id), len(index)
+        )
         for place, (group, (job, _)) in enumerate(zip(claims.group, owner, strict=True))
     ]
     if len(index) == len(claims):
         return share(claims)
     return _divided(claims, number, share(_joined(claims, number, len(index))))
+
+
+def _mixed(claims: Claims) -> set[str]:
+    """The jobs whose claims have different requests."""
+    if not claims.request:
+        return set()
+    first: dict[str, Hashable] = {}
+    needs = [
+        (job.id, (request.pairs, phase.slots))
+        for request, (job, phase) in zip(claims.request, claims.owner, strict=True)
+    ]
+    return {job for job, need in needs if first.setdefault(job, need) != need}
 
 
 def _joined(claims: Claims, number: Sequence[int], count: int) -> Claims:

@@ -92,7 +92,9 @@ def plan_schedules(
     """
     _refuse_lost_work(jobs, cluster)
     tree = pools if isinstance(pools, PoolTree) else PoolTree(pools.values())
-    if isinstance(allocator, Fifo) and not any(pool.slots_max for pool in tree.values()):
+    if isinstance(allocator, Fifo) and not any(
+        p.slots_max or not p.weight for p in tree.values()
+    ):
         return Planned([fifo_schedule(jobs, cluster)])
     claims = plain_claims(jobs, cluster, tree)
     min_share = {}
@@ -186,7 +188,7 @@ def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:
     """Whether there are no min shares, of phases or pools, and no max shares of pools."""
     used = {pool.name: pool for job in jobs for pool in pools.path(job.pool)}
     return not any(
-        [pool.slots_min or pool.slots_max for pool in used.values()]
+        [pool.has_shares for pool in used.values()]
         + [phase.slots_min for job in jobs for phase in job.phases]
     )
 

@@ -125,10 +125,10 @@ def user_weight(pools: PoolTree, name: str) -> float:
     """
     weight = 1.0
     for pool in pools.path(name) if name in pools else ():
-        weight *= pool.weight
+        weight *= pool.weight or 1.0  # Without one it gets its min share only.
         if pool.parent is not None:
             siblings = [one.weight for one in pools.values() if one.parent == pool.parent]
-            weight /= sum(siblings)
+            weight /= sum(siblings) or 1.0
     return weight
 
 

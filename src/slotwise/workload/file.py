@@ -45,6 +45,7 @@ from slotwise.workload.schema import (
     ObjectiveEntry,
     PartEntry,
     PhaseEntry,
+    PoolDefaults,
     PoolEntry,
     WorkEntry,
     WorkloadEntry,
@@ -242,6 +243,8 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
 def _phase_faults(
     phase: PhaseEntry, where: Path, hosts: set[str]
 ) -> Iterator[tuple[Path, str]]:
+    if hosts:
+        yield from _unknown(phase.hosts, (*where, "hosts"), hosts)
     if phase.blocks is None:
         return
     given = len(phase.blocks)
@@ -305,7 +308,7 @@ def build(
         served = _at(("shuffle",), lines, lambda: shuffle.cluster(served))
     objective = build_objective(entry.objective)
     block_bytes = entry.placement.block_bytes if entry.placement else 0
-    pools = build_pools(entry.pools, data, lines)
+    pools = build_pools(entry.pools, data, lines, entry.pool_defaults)
     jobs = []
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
@@ -384,13 +387,36 @@ def _change(entry: ChangeEntry) -> HostChange:
 
 
 def build_pools(
-    entries: Sequence[PoolEntry], data: Mapping[str, Any], lines: Lines
+    entries: Sequence[PoolEntry],
+    data: Mapping[str, Any],
+    lines: Lines,
+    defaults: PoolDefaults | None = None,
 ) -> PoolTree:
-    """The tree of pools. InputError with the place in the file, which states `data`."""
+    """The tree of pools. InputError with the place in the file, which states `data`.
+
+    A pool has what it does not state from the `child_defaults` of its parent, otherwise from
+    `defaults`. These are for the pool "default", too, which need not be stated.
+    """
+    for_all = {} if defaults is None else defaults.stated
+    by_name = {entry.name: entry for entry in entries}
+    inner = {entry.parent for entry in entries}
+
+    def pool(entry: PoolEntry) -> Pool:
+        above = by_name.get(entry.parent or "")
+        of_parent = above.child_defaults.stated if above and above.child_defaults else {}
+        given = {**for_all, **of_parent}
+        if entry.name in inner:
+            given.pop("policy", None)  # Pools within a pool share by weight.
+        stated = given | entry.stated | {"preemption": _part(Preemption, entry.preemption)}
+        stated.pop("child_defaults", None)
+        return Pool(**stated)
+
     pools = [
-        _at(real_path(("pools", number), data), lines, lambda entry=entry: _pool(entry))
+        _at(real_path(("pools", number), data), lines, lambda entry=entry: pool(entry))
         for number, entry in enumerate(entries)
     ]
+    if for_all and "default" not in by_name:
+        pools.append(_at(("pool_defaults",), lines, lambda: Pool("default", **for_all)))
     with _blaming(pools, data, lines):
         return PoolTree(pools)
 
@@ -406,10 +432,6 @@ def _blaming(pools: Sequence[Pool], data: Mapping[str, Any], lines: Lines) -> It
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
         where = real_path(("pools", *blamed), data)
         raise InputError(f"{place(where, lines)}: {error}") from error
-
-
-def _pool(entry: PoolEntry) -> Pool:
-    return Pool(**dict(entry) | {"preemption": _part(Preemption, entry.preemption)})
 
 
 T = TypeVar("T")
@@ -440,7 +462,8 @@ def _properties(entry: JobEntry) -> dict[str, Any]:
 
 def _stated(entry: JobEntry) -> Job:
     """The job with a placeholder phase, to check its penalty before its phases are known."""
-    return Job(phases=(Phase("any", Tasks(1)),), **_properties(entry))
+    about = _properties(entry) | {"memory_limit": False}  # Its requests are not known yet.
+    return Job(phases=(Phase("any", Tasks(1)),), **about)
 
 
 def _job(
@@ -491,8 +514,9 @@ def _part_of(entry: WorkEntry, properties: dict[str, Any]) -> Part:
 def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phase:
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
-        needs = resources_of("resources", entry.resources)
-        cluster.check_task(entry.kind, entry.slots, needs)
+        # The only host may have other resources when the jobs run: those of an option.
+        needs = entry.resources if len(cluster.hosts) > 1 else NOTHING
+        cluster.check_task(entry.kind, entry.slots, resources_of("resources", needs))
     slots_min: Any = entry.slots_min
     slots_max: Any = entry.slots_max
     if cluster is not None:
@@ -514,6 +538,7 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
         continues=entry.continues,
         slots=entry.slots,
         gang=entry.gang,
+        hosts=frozenset(entry.hosts),
         resources=entry.resources or NOTHING,
     )
 

@@ -14,6 +14,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import HostAdded, HostChange, HostDrained
 from slotwise.core.files import open_to_write
 from slotwise.core.job import Job, Phase
+from slotwise.core.resources import Resources
 from slotwise.workload.schema import VERSION
 
 MARK = "# Written by slotwise: a file with this line may be replaced by another."
@@ -65,24 +66,24 @@ def _lines(
     if changes:
         yield "  changes:"
         for change in changes:
-            yield f"    - {_flow(_change(change))}"
+            yield f"    - {flow_text(_change(change))}"
     if placement:
-        yield f"placement: {_flow(placement)}"
+        yield f"placement: {flow_text(placement)}"
     pools = dict.fromkeys(job.pool for job in jobs if job.pool != "default")
     if pools:
-        yield f"pools: {_flow([{'name': pool} for pool in pools])}"
+        yield f"pools: {flow_text([{'name': pool} for pool in pools])}"
     yield "jobs:"
     for job in jobs:
-        yield f"  - {_flow(_job(job))}"
+        yield f"  - {flow_text(_job(job))}"
 
 
 def _cluster_lines(cluster: Cluster) -> Iterator[str]:
     yield "cluster:"
     for key, value in _stated(cluster, "hosts").items():
-        yield f"  {key}: {_flow(value)}"
+        yield f"  {key}: {flow_text(value)}"
     yield "  hosts:"
     for host in cluster.hosts:
-        yield f"    - {_flow(_host(host))}"
+        yield f"    - {flow_text(_host(host))}"
 
 
 def _change(change: HostChange) -> dict[str, Any]:
@@ -134,6 +135,8 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Resources):
+        return value.stated()
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
@@ -141,12 +144,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _flow(value: Any) -> str:
+def flow_text(value: Any) -> str:
     """Format a value as one line of YAML: JSON with quotes around keys only where needed."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)}: {_flow(v)}" for key, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(key)}: {flow_text(v)}" for key, v in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow_text, value)) + "]"
     return json.dumps(value)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
-from slotwise.core.decisions import Decision, Locality, Preempt, Release
+from slotwise.core.cluster import Host
+from slotwise.core.decisions import Decision, Locality, Preempt, Release, WouldPreempt
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.resources import Resources
@@ -30,7 +31,7 @@ from slotwise.policy.assignment.wide import (
 )
 
 
-def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
+def preempt(snapshot: Snapshot) -> Sequence[Preempt | WouldPreempt]:
     """The tasks to stop now for overdue pools; usually none.
 
     A pool is overdue if it has been below its min share, or below a part of its share, for
@@ -62,12 +63,9 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     """
     stoppable = PreemptionCandidates(snapshot)
     for slot_kind in snapshot.cluster.capacity:
-        overdue = snapshot.overdue(slot_kind)
-        if not overdue:
-            continue
-        for pool in sorted(overdue, key=_depth, reverse=True):
+        for pool in sorted(snapshot.overdue(slot_kind), key=_depth, reverse=True):
             least, missing = pool.missing_least(snapshot.now), pool.missing(snapshot.now)
-            taken: Sequence[Preempt] = ()
+            taken: Sequence[Preempt | WouldPreempt] = ()
             if least > 0:
                 taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=True).take(least)
             if not taken and missing > least:
@@ -76,20 +74,28 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
                 )
             if taken:
                 return taken
+        for pool, missing in snapshot.overdue_jobs(slot_kind).items():
+            taker = _Taker(snapshot, stoppable, slot_kind, pool, is_least=False, of_jobs=True)
+            if taken := taker.take(missing):
+                return taken
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Taker:
-    """A pool that takes back slots of a kind: of its min share, or of its whole share."""
+    """A pool that takes back slots of a kind: of its min share, or of its whole share.
+
+    `of_jobs`: for jobs of the pool that are below their shares, from other jobs of it.
+    """
 
     snapshot: Snapshot
     stoppable: PreemptionCandidates
     slot_kind: str
     pool: PoolState
     is_least: bool
+    of_jobs: bool = False
 
-    def take(self, missing: int) -> Sequence[Preempt]:
+    def take(self, missing: int) -> Sequence[Preempt | WouldPreempt]:
         """The tasks to stop for as many slots."""
         if self.snapshot.has_wide:
             return self._take_in_turn(missing)
@@ -109,7 +115,9 @@ class _Taker:
                     return ()
         return set.intersection(*avoided) if avoided else ()
 
-    def _take(self, missing: int, spared: Collection[str] = ()) -> Sequence[Preempt]:
+    def _take(
+        self, missing: int, spared: Collection[str] = ()
+    ) -> Sequence[Preempt | WouldPreempt]:
         """Stop tasks with `missing` slots; with fewer if no pool can spare that many.
 
         spared  hosts on which none is stopped
@@ -119,7 +127,7 @@ class _Taker:
         victims = self._victims(spared)
         taken = victims.take(slot_kind, full, missing)
         missing -= _slots(taken)
-        if full is not None and full.of_other_kinds and missing > 0:
+        if full is not None and full.of_other_kinds and missing > 0 and not self.of_jobs:
             # Its max share is for several kinds: stopping tasks of other kinds makes room in
             # it, and slots of this kind come from elsewhere.
             room = [
@@ -133,7 +141,7 @@ class _Taker:
             taken += [*_first_with(room, free + _slots(slots)), *slots]
         return self._stop(taken)
 
-    def _take_in_turn(self, missing: int) -> Sequence[Preempt]:
+    def _take_in_turn(self, missing: int) -> Sequence[Preempt | WouldPreempt]:
         """Stop tasks for the next phase of the pool that can use their slots."""
         # Phases of overdue pools wait for no slots near their input: only these waits matter.
         waits, reclaimed = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
@@ -143,8 +151,9 @@ class _Taker:
                 continue  # No slot is taken back for it, or it could not use one.
             if phase.is_gang and phase.running:
                 continue  # It is broken, and its own tasks stop.
-            count = phase.unit if phase.is_wide else min(phase.pending, room)
-            if not phase.is_wide:
+            is_narrow = phase.unit == 1 and not phase.needs
+            count = min(phase.pending, room) if is_narrow else phase.unit
+            if is_narrow:
                 kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
                 taken = self._take(min(count - reclaimed, missing), kept)
             elif phase.is_gang:
@@ -157,7 +166,9 @@ class _Taker:
             reclaimed = max(0, reclaimed - count)  # It uses them before the next phase.
         return ()
 
-    def _take_for_gang(self, phase: PhaseState, missing: int) -> tuple[Sequence[Preempt], int]:
+    def _take_for_gang(
+        self, phase: PhaseState, missing: int
+    ) -> tuple[Sequence[Preempt | WouldPreempt], int]:
         """Stop tasks so that all tasks of a gang have room, or none.
 
         If there is room when the tasks that were asked to stop have ended, none is stopped. The
@@ -171,7 +182,7 @@ class _Taker:
         reclaimed = {
             host.name: all_reclaimed[host.name]
             for host in snapshot.cluster.hosts
-            if host.name not in snapshot.lost and host.amounts.holds(phase.request)
+            if self._may_use(host, phase)
         }
         if places(phase, reclaimed.values()) >= phase.pending:
             return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
@@ -179,14 +190,16 @@ class _Taker:
             return (), 0
         return self._stop(self._victims().for_gang(slot_kind, full, reclaimed, phase)), 0
 
-    def _take_on_one_host(self, phase: PhaseState, missing: int) -> Sequence[Preempt]:
+    def _take_on_one_host(
+        self, phase: PhaseState, missing: int
+    ) -> Sequence[Preempt | WouldPreempt]:
         """Stop tasks on the host where a task of a phase needs the fewest from others."""
         snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
         full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
         reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
-            if host.name not in snapshot.lost and host.amounts.holds(phase.request):
+            if self._may_use(host, phase):
                 lacks[host.name] = width - reclaimed[host.name]
                 if lacks[host.name] <= 0:  # A task of the pool will run there.
                     missing -= max(0, width - taken[host.name])
@@ -207,23 +220,28 @@ class _Taker:
                     return self._stop(found)
         return ()
 
+    def _may_use(self, host: Host, phase: PhaseState) -> bool:
+        """Whether a task of a phase could run on a host if nothing else did."""
+        is_lost = host.name in self.snapshot.lost
+        return not is_lost and phase.allows(host.name) and host.amounts.holds(phase.request)
+
     @staticmethod
     def _room(phase: PhaseState) -> int:
         """The slots taken back that a phase may still hold; none are for pinned ones."""
         return 0 if phase.is_pinned else phase.max_share - phase.running
 
     def _victims(self, spared: Collection[str] = ()) -> Victims:
-        return Victims(self.stoppable, self.pool, self.is_least, spared)
+        return Victims(self.stoppable, self.pool, self.is_least, spared, self.of_jobs)
 
-    def _stop(self, victims: Sequence[PreemptionCandidate]) -> Sequence[Preempt]:
+    def _stop(self, victims: Sequence[PreemptionCandidate]) -> Sequence[Preempt | WouldPreempt]:
         preemption = self.snapshot.pools.preemption(self.pool.name)
         assert preemption is not None
         until = self.snapshot.now + preemption.grace if preemption.grace > 0 else None
-        return [
-            Preempt(a.phase, a.task, a.attempt, a.host, until, self.pool.name)
-            for victim in victims
-            for a in victim.launches
-        ]
+        attempts = [a for victim in victims for a in victim.launches]
+        name = self.pool.name
+        if preemption.dry_run:
+            return [WouldPreempt(a.phase, a.task, a.attempt, a.host, name) for a in attempts]
+        return [Preempt(a.phase, a.task, a.attempt, a.host, until, name) for a in attempts]
 
 
 def _fits(
@@ -288,7 +306,11 @@ def serve_reserved(snapshot: Snapshot) -> Sequence[Decision]:
 
 def _narrow(snapshot: Snapshot, slot_kind: str) -> Iterator[PhaseState]:
     """The phases of narrow tasks that may launch in reserved slots, in the order of service."""
-    first = [p for p in snapshot.overdue(slot_kind) if p.missing_least(snapshot.now) > 0]
+    first = [
+        pool
+        for pool in snapshot.overdue(slot_kind)
+        if pool.is_starving and pool.missing_least(snapshot.now) > 0
+    ]
     takers = [pool for by_pool in snapshot.reserved(slot_kind).values() for pool in by_pool]
     for pool in dict.fromkeys((*first, *takers)):
         for phase in phases_below(pool):
@@ -349,6 +371,6 @@ def _will_use(
     if waits.keeps(phase, host):
         return True
     reclaimed = reclaimed_for(snapshot, phase)
-    if reclaimed[host] < phase.width:
+    if reclaimed[host] < phase.width or not phase.allows(host):
         return False
     return not phase.is_gang or places(phase, reclaimed.values()) >= phase.pending

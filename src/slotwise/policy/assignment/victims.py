@@ -78,7 +78,9 @@ class PreemptionCandidates:
         key = slot_kind, is_least
         if key not in self._found:
             now = inf if is_least else self.snapshot.now
-            self._found[key] = list(_newest_first(self.snapshot.holding(slot_kind), now))
+            kept = self.snapshot.pools.unpreemptible
+            phases = [p for p in self.snapshot.holding(slot_kind) if p.job.pool not in kept]
+            self._found[key] = list(_newest_first(phases, now))
         return self._found[key]
 
     def on(self, slot_kind: str, is_least: bool, host: str) -> Sequence[PreemptionCandidate]:
@@ -116,6 +118,7 @@ class Victims:
               others within them does not change what these hold
     is_least  whether its min share is missing: then tasks may be stopped again at any time
     spared    hosts on which no task is stopped, beside the unresponsive ones
+    of_jobs   whether other jobs of the pool give, instead of other pools
     """
 
     def __init__(
@@ -124,9 +127,11 @@ class Victims:
         taker: PoolState,
         is_least: bool,
         spared: Collection[str] = (),
+        of_jobs: bool = False,
     ) -> None:
         self._stoppable, self._taker, self._is_least = stoppable, taker, is_least
         self._above = {pool.key for pool in path_of(taker)}
+        self._of_jobs = of_jobs
         self._spared = {*stoppable.snapshot.lost, *spared}
         self._given: Counter[PoolState | JobKey] = Counter()
         self._stopped: set[Launch] = set()
@@ -211,7 +216,7 @@ class Victims:
         else can: a gang may be too large to be stopped.
         """
         free = [one for one in victims if all(a.host not in self._spared for a in one.launches)]
-        enclosing = _Enclosing(self._taker, within)
+        enclosing = _Enclosing(self._taker, within, self._of_jobs)
         for turn, spares_jobs in MIN_TURNS if self._is_least else TURNS:
             left = [
                 one
@@ -244,8 +249,8 @@ class Victims:
             if job not in found:
                 path = list(path_of(victim.phase.pool))
                 inside = next(n for n, pool in enumerate(path) if pool.key in self._above)
-                if not inside:
-                    continue  # A pool takes nothing from its own jobs.
+                if self._of_jobs == bool(inside):
+                    continue  # Jobs of a pool take from each other only, pools from others.
                 top = path[inside].key
                 giver = tops.setdefault(top, _Giver(None, 0.0, inf))
                 for pool in path[:inside][::-1]:
@@ -339,11 +344,14 @@ class _Enclosing:
     others for a pool in them, as long as they have what it lacks.
     """
 
-    def __init__(self, taker: PoolState, within: PoolState | None) -> None:
-        """Only within a pool, if one is given; it may be a share of another kind of slot."""
+    def __init__(self, taker: PoolState, within: PoolState | None, of_jobs: bool) -> None:
+        """Only within a pool, if one is given; it may be a share of another kind of slot.
+
+        `of_jobs`: only within the taker, from its own jobs.
+        """
         is_other = within is not None and within.slot_kind != taker.slot_kind
-        self._pools = list(path_of(taker if is_other else taker.parent))
-        if within is not None:
+        self._pools = [taker] if of_jobs else list(path_of(taker if is_other else taker.parent))
+        if within is not None and not of_jobs:
             keys = [pool.key for pool in self._pools]
             del self._pools[keys.index(within.key) + 1 if within.key in keys else 0 :]
         self._taken = [0] * len(self._pools)  # from outside of each
@@ -371,10 +379,10 @@ class _Enclosing:
 def _needs_on(host: str, victims: Iterable[PreemptionCandidate]) -> list[Resources]:
     """What the tasks of these on a host hold beside slots."""
     return [
-        victim.phase.needs
+        held
         for victim in victims
         for launch in victim.launches
-        if launch.host == host and victim.phase.needs
+        if launch.host == host and (held := victim.phase.held(launch))
     ]
 
 

@@ -39,10 +39,10 @@ def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool
     """Raise InputError for jobs, clusters or pools that DMRS does not support."""
     machines_of(cluster)
     for pool in pools.values():
-        if pool.slots_min or pool.slots_max:
+        if pool.has_shares:
             raise InputError(
                 f"pool {pool.name!r}: dmrs keeps no shares of pools;"
-                " leave out slots_min and slots_max, or take another scheduler"
+                " leave out slots_min, slots_max and weight 0, or take another scheduler"
             )
     for job in jobs:
         for phase in job.phases:
@@ -86,10 +86,20 @@ def _check(phase: Phase) -> None:
             "dmrs keeps no min and max shares;"
             " leave out slots_min and slots_max, or take another scheduler"
         )
+    if phase.hosts:
+        raise InputError(
+            "its tasks run only on given hosts, and dmrs places tasks anywhere; leave out"
+            " hosts, or take another scheduler"
+        )
     if phase.slots > 1:
         raise InputError(
             f"each task occupies {phase.slots} slots, and dmrs places tasks of one slot each;"
             " leave out slots, or take another scheduler"
+        )
+    if phase.needs:
+        raise InputError(
+            f"each task requests {phase.needs}, and dmrs places tasks by slots alone;"
+            " leave out resources, or take another scheduler"
         )
     if phase.gang:
         raise InputError(

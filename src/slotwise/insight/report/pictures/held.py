@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from slotwise.core.pools import PoolTree
 from slotwise.core.resources import MEMORY, UNIT
 from slotwise.insight.present_hosts import SlotsOverTime
 from slotwise.insight.report.pictures.picture import (
@@ -28,6 +29,7 @@ from slotwise.insight.report.pictures.picture import (
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK
 from slotwise.insight.timeline import ResourceOverTime, StepFunction
+from slotwise.policy.fair import steady_shares
 
 
 def draw_by_job(scene: Scene) -> Picture:
@@ -50,6 +52,22 @@ def draw_by_job(scene: Scene) -> Picture:
     return Picture("held-by-job", "Slots held by each job", sentence, chart, rows)
 
 
+def _steady(scene: Scene) -> str:
+    """A sentence on the shares of pools if all had work, for slots of one kind."""
+    header = scene.runs[0].log.header
+    kind, *others = header.cluster.capacity
+    if others:
+        return ""
+    tree = PoolTree(header.pools)
+    tree = tree.with_pools(name for name in scene.pool_colours if name not in tree.inner)
+    steady = steady_shares(tree, header.cluster.capacity[kind], kind, header.cluster)
+    shares = {
+        key.pool: share for key, share in steady.items() if key.pool in scene.pool_colours
+    }
+    listed = ", ".join(f"{pool} {share:.3g}" for pool, share in shares.items())
+    return f" If all pools had work, their shares under fair would be: {listed}."
+
+
 def draw_by_pool(scene: Scene) -> Picture:
     """Draw the slots that the jobs of each pool held together."""
     rows: dict[str, Rows] = {}
@@ -67,6 +85,8 @@ def draw_by_pool(scene: Scene) -> Picture:
         rows[f"capacity{number}"] = _capacity(scene, line.slots)
         charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
     sentence = "The height of a colour is the number of slots that the jobs of its pool held."
+    if scene.runs:
+        sentence += _steady(scene)
     chart = under_each_other(scene, charts)
     return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
 

@@ -1,0 +1,360 @@
+"""Pools from the allocation file of Hadoop's Fair Scheduler, or from Spark's fairscheduler.xml.
+
+A virtual core, a processor of Spark, and a slot of MapReduce are slots. What is not about slots
+or running jobs, such as access and memory, has no counterpart and is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from slotwise.core.cluster import MAX_SLOTS
+from slotwise.core.errors import InputError, shown
+from slotwise.core.pools import EVERY_USER
+from slotwise.workload.file import parse_workload
+from slotwise.workload.text import read_text
+from slotwise.workload.writer import flow_text
+
+WANTED = "an allocation file of Hadoop's Fair Scheduler, or a fairscheduler.xml of Spark"
+MAX_DEPTH = 100
+"""The deepest nesting of elements that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPools:
+    """Keys of a workload file, and what of the allocation file they do not express.
+
+    missing  an element and its place, for each that has no counterpart
+    """
+
+    keys: Mapping[str, Any]
+    missing: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The keys as YAML, with a line for each pool."""
+        lines: list[str] = []
+        for key, value in self.keys.items():
+            if key == "pools":
+                lines += ["pools:", *(f"  - {flow_text(pool)}" for pool in value)]
+            else:
+                lines.append(f"{key}: {flow_text(value)}")
+        return "".join(f"{line}\n" for line in lines)
+
+
+def read_allocations(path: str | Path) -> ImportedPools:
+    """Read an allocation file. InputError with the line, the value and the remedy."""
+    try:
+        root = _parse(read_text(path, WANTED))
+        if root.tag != "allocations":
+            raise InputError(f"{root.place} is not <allocations>; name {WANTED}")
+        reader = _AllocationReader()
+        reader.read(root)
+        keys = _of_spark(reader.pools) if _is_of_spark(root) else reader.keys()
+        imported = ImportedPools(keys, tuple(reader.missing))
+        _check(imported)
+    except InputError as error:
+        raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+    return imported
+
+
+def _check(imported: ImportedPools) -> None:
+    """InputError for pools that a workload file cannot have."""
+    pool = imported.keys.get("pools", [{"name": "default"}])[-1]["name"]  # Has none below it.
+    job = {"id": "any", "pool": pool, "phases": [{"name": "any", "work": 1}]}
+    try:
+        parse_workload(f"slotwise: 1\n{imported.text}jobs: [{flow_text(job)}]\n")
+    except InputError as error:
+        raise InputError(f"as pools of a workload file: {error}") from None
+
+
+# Elements of XML, without entities: these could expand to any size.
+
+
+@dataclass(slots=True)
+class _Element:
+    tag: str
+    attributes: Mapping[str, str]
+    line: int
+    text: str = ""
+    children: list[_Element] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        return f"<{self.tag}> (line {self.line})"
+
+    @property
+    def name(self) -> str:
+        name = self.attributes.get("name", "").strip()
+        if not name:
+            raise InputError(f"{self.place} has no name; give it the attribute `name`")
+        return name
+
+
+def _parse(text: str) -> _Element:
+    parser = expat.ParserCreate()
+    top = _Element("", {}, 0)
+    open_elements = [top]
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if len(open_elements) > MAX_DEPTH:
+            raise InputError(f"line {parser.CurrentLineNumber}: nested too deeply")
+        element = _Element(tag, attributes, parser.CurrentLineNumber)
+        open_elements[-1].children.append(element)
+        open_elements.append(element)
+
+    def read(characters: str) -> None:
+        open_elements[-1].text += characters
+
+    def refuse(*doctype: object) -> None:
+        raise InputError(f"line {parser.CurrentLineNumber}: a document type; remove it")
+
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.CharacterDataHandler = start, read
+    parser.EndElementHandler = lambda tag: open_elements.pop()
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        raise InputError(f"not XML: {error}; name {WANTED}") from None
+    return top.children[0]
+
+
+# Values of elements.
+
+
+def _refused(element: _Element, expected: str) -> InputError:
+    text = shown(element.text.strip())
+    return InputError(f"{element.place} is {text}; expected {expected}")
+
+
+def _number(element: _Element) -> float | int:
+    try:
+        number = float(element.text)
+    except ValueError:
+        raise _refused(element, "a number") from None
+    return int(number) if number.is_integer() else number
+
+
+def _whole(element: _Element) -> int | None:
+    """A whole number; None for one so large that it limits nothing."""
+    number = _number(element)
+    if not isinstance(number, int):
+        raise _refused(element, "a whole number")
+    return None if number > MAX_SLOTS else number
+
+
+def _truth(element: _Element) -> bool:
+    text = element.text.strip().lower()
+    if text not in ("true", "false"):
+        raise _refused(element, "true or false")
+    return text == "true"
+
+
+def _policy(element: _Element) -> str | None:
+    """The policy of a name or a class: the fair ones share by weight; None for others."""
+    name = element.text.strip().lower().rpartition(".")[2]
+    if name in ("fifo", "fifopolicy"):
+        return "fifo"
+    is_fair = name in ("fair", "fairsharepolicy", "drf", "dominantresourcefairnesspolicy")
+    return "fair" if is_fair else None
+
+
+_AMOUNT = re.compile(
+    r"\s*(?:(?P<key>[\w./-]+)\s*=\s*)?"
+    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<part>%?)\s*(?P<unit>[a-z]*)\s*"
+)
+
+
+def _resources(element: _Element) -> tuple[int | str | None, list[str]]:
+    """The slots of `4 vcores, 8192 mb`, `50% cpu, 40% memory` or `vcores=4`; and the rest."""
+    slots: int | str | None = None
+    rest = []
+    for text in element.text.split(","):
+        found = _AMOUNT.fullmatch(text.lower())
+        if found is None:
+            raise _refused(element, "resources such as 8192 mb, 4 vcores")
+        of = found["key"] or found["unit"]
+        if of not in ("vcores", "vcore", "cpu", ""):
+            rest.append(text.strip())
+        elif found["part"]:
+            slots = f"{found['number']}%" if float(found["number"]) <= 100 else None
+        else:
+            slots = min(int(float(found["number"])), MAX_SLOTS)
+    return (None if slots == MAX_SLOTS else slots), rest
+
+
+Key = tuple[str, ...]
+"""The path of a key within the keys of a pool."""
+
+VALUES: Mapping[str, tuple[Key, Callable[[_Element], Any]]] = {
+    "weight": (("weight",), _number),
+    "maxRunningApps": (("jobs_max",), _whole),
+    "maxRunningJobs": (("jobs_max",), _whole),
+    "schedulingPolicy": (("policy",), _policy),
+    "schedulingMode": (("policy",), _policy),
+    "minShare": (("slots_min",), _whole),
+    "minMaps": (("slots_min", "map"), _whole),
+    "minReduces": (("slots_min", "reduce"), _whole),
+    "maxMaps": (("slots_max", "map"), _whole),
+    "maxReduces": (("slots_max", "reduce"), _whole),
+    "minSharePreemptionTimeout": (("preemption", "least_after"), _number),
+    "fairSharePreemptionTimeout": (("preemption", "fair_after"), _number),
+    "fairSharePreemptionThreshold": (("preemption", "fraction"), _number),
+    "allowPreemptionFrom": (("preemptible",), _truth),
+}
+"""The elements of a queue, or of a pool of MapReduce."""
+
+RESOURCES: Mapping[str, Key] = {
+    "minResources": ("slots_min",),
+    "maxResources": ("slots_max",),
+    "maxChildResources": ("child_defaults", "slots_max"),
+}
+
+AT_THE_TOP: Mapping[str, tuple[Key, Callable[[_Element], Any]]] = {
+    "userMaxAppsDefault": (("users", EVERY_USER), _whole),
+    "userMaxJobsDefault": (("users", EVERY_USER), _whole),
+    "queueMaxAppsDefault": (("pool_defaults", "jobs_max"), _whole),
+    "poolMaxJobsDefault": (("pool_defaults", "jobs_max"), _whole),
+    "defaultQueueSchedulingPolicy": (("pool_defaults", "policy"), _policy),
+    "defaultPoolSchedulingMode": (("pool_defaults", "policy"), _policy),
+    "defaultMinSharePreemptionTimeout": (("preemption", "least_after"), _number),
+    "fairSharePreemptionTimeout": (("preemption", "fair_after"), _number),
+    "defaultFairSharePreemptionTimeout": (("preemption", "fair_after"), _number),
+    "defaultFairSharePreemptionThreshold": (("preemption", "fraction"), _number),
+}
+
+
+def _put(keys: dict[str, Any], path: Key, value: Any) -> None:
+    """Set a value below nested keys."""
+    for key in path[:-1]:
+        keys = keys.setdefault(key, {})
+    keys[path[-1]] = value
+
+
+# The whole file.
+
+
+class _AllocationReader:
+    """Reads queues of Hadoop, or pools: a tree below `root`.
+
+    pools    the keys of each, each after the one that contains it
+    missing  what has no counterpart
+    """
+
+    def __init__(self) -> None:
+        self.pools: list[dict[str, Any]] = []
+        self.missing: list[str] = []
+        self._top: dict[str, Any] = {}
+        self._root: dict[str, Any] = {}
+
+    def read(self, allocations: _Element) -> None:
+        """Read all elements."""
+        for element in allocations.children:
+            if element.tag in ("queue", "pool") and element.name == "root":
+                self._queue(element, "", self._root)
+            elif element.tag in ("queue", "pool"):
+                self._add(element, "")
+            elif element.tag == "user":
+                self._user(element)
+            elif element.tag == "queueMaxResourcesDefault":
+                self._resources(element, ("pool_defaults", "slots_max"), self._top, "")
+            elif element.tag in AT_THE_TOP:
+                self._value(element, *AT_THE_TOP[element.tag], self._top, "")
+            else:
+                self._miss(element, "")
+
+    def keys(self) -> dict[str, Any]:
+        """The keys of a workload file.
+
+        `root` is a pool only if it has limits, or users have: they count in all pools.
+        """
+        pools, root = self.pools, self._root
+        if users := self._top.pop("users", {}):
+            root["jobs_max_per_user"] = users
+        if root:
+            if all(pool["name"] != "default" for pool in pools):
+                pools = [*pools, {"name": "default"}]
+            for key, none in ("jobs_max", None), ("slots_max", {}):
+                if key in self._top.get("pool_defaults", {}):
+                    root.setdefault(key, none)  # The defaults are for the queues in it.
+            inside = (pool if "parent" in pool else pool | {"parent": "root"} for pool in pools)
+            pools = [{"name": "root", **root}, *inside]
+        return {**self._top, **({"pools": pools} if pools else {})}
+
+    def _add(self, element: _Element, parent: str) -> None:
+        name = f"{parent}.{element.name}" if parent else element.name
+        keys: dict[str, Any] = {"name": name}
+        if parent:
+            keys["parent"] = parent
+        self.pools.append(keys)
+        self._queue(element, name, keys)
+
+    def _queue(self, element: _Element, name: str, keys: dict[str, Any]) -> None:
+        for child in element.children:
+            if child.tag in ("queue", "pool"):
+                self._add(child, name)
+            elif child.tag in RESOURCES:
+                self._resources(child, RESOURCES[child.tag], keys, element.name)
+            elif child.tag in VALUES:
+                self._value(child, *VALUES[child.tag], keys, element.name)
+            else:
+                self._miss(child, element.name)
+
+    def _user(self, element: _Element) -> None:
+        for child in element.children:
+            if child.tag in ("maxRunningApps", "maxRunningJobs"):
+                self._value(child, ("users", element.name), _whole, self._top, element.name)
+            else:
+                self._miss(child, element.name)
+
+    def _value(
+        self,
+        element: _Element,
+        path: Key,
+        read: Callable[[_Element], Any],
+        keys: dict[str, Any],
+        of: str,
+    ) -> None:
+        value = read(element)
+        if value is not None or path[-1] == "jobs_max":  # None: no limit, against a default.
+            _put(keys, path, value)
+        elif read is _policy:
+            self._miss(element, of, element.text.strip())
+
+    def _resources(self, element: _Element, path: Key, keys: dict[str, Any], of: str) -> None:
+        slots, rest = _resources(element)
+        if slots is not None:
+            _put(keys, path, slots)
+        for text in rest:
+            self._miss(element, of, text)
+
+    def _miss(self, element: _Element, of: str, value: str = "") -> None:
+        what = f"{element.tag} {value}".strip() + (f" of {of}" if of else "")
+        self.missing.append(f"{what} (line {element.line})")
+
+
+# Spark.
+
+OF_SPARK = {"schedulingMode", "weight", "minShare"}
+"""All elements of a pool of Spark."""
+
+
+def _is_of_spark(allocations: _Element) -> bool:
+    """Whether there are only pools that have only what those of Spark have."""
+    pools = allocations.children
+    tags = {child.tag for pool in pools for child in pool.children}
+    return bool(pools) and {pool.tag for pool in pools} == {"pool"} and tags <= OF_SPARK
+
+
+def _of_spark(pools: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The pools of Spark, of which those that state no mode are FIFO, also `default`."""
+    found = [{**pool, "policy": pool.get("policy", "fifo")} for pool in pools]
+    if all(pool["name"] != "default" for pool in found):
+        found.append({"name": "default", "policy": "fifo"})
+    return {"pools": found}

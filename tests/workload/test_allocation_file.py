@@ -1,0 +1,133 @@
+"""Pools from the allocation files of Hadoop and Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slotwise.core.errors import InputError
+from slotwise.core.pools import Pool, PoolTree, Preemption
+from slotwise.workload.allocation_file import read_allocations
+from slotwise.workload.file import parse_workload
+
+HADOOP = """\
+<?xml version="1.0"?>
+<allocations>
+  <queue name="sales">
+    <minResources>8192 mb, 4 vcores</minResources>
+    <maxResources>vcores=75%, memory-mb=50%</maxResources>
+    <maxRunningApps>50</maxRunningApps>
+    <maxAMShare>0.1</maxAMShare>
+    <weight>2.0</weight>
+    <minSharePreemptionTimeout>60</minSharePreemptionTimeout>
+    <queue name="reports">
+      <aclSubmitApps>ann</aclSubmitApps>
+      <schedulingPolicy>fifo</schedulingPolicy>
+      <allowPreemptionFrom>false</allowPreemptionFrom>
+    </queue>
+  </queue>
+  <queue name="adhoc" type="parent">
+    <weight>0.0</weight>
+    <maxRunningApps>2147483647</maxRunningApps>
+    <maxChildResources>2 vcores</maxChildResources>
+  </queue>
+  <user name="bob"><maxRunningApps>30</maxRunningApps></user>
+  <userMaxAppsDefault>5</userMaxAppsDefault>
+  <queueMaxAppsDefault>20</queueMaxAppsDefault>
+  <defaultFairSharePreemptionTimeout>300</defaultFairSharePreemptionTimeout>
+  <defaultFairSharePreemptionThreshold>0.8</defaultFairSharePreemptionThreshold>
+  <defaultQueueSchedulingPolicy>drf</defaultQueueSchedulingPolicy>
+  <queuePlacementPolicy><rule name="specified"/></queuePlacementPolicy>
+</allocations>
+"""
+
+
+def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The keys of a workload file, read from their YAML, and what has no counterpart."""
+    (tmp_path / "pools.xml").write_text(text)
+    found = read_allocations(tmp_path / "pools.xml")
+    return yaml.safe_load(found.text), found.missing
+
+
+def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
+    """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
+    keys, missing = imported(tmp_path, HADOOP)
+    jobs = [{"id": "a", "pool": "default", "phases": [{"name": "m", "work": 1}]}]
+    read = parse_workload(yaml.safe_dump({"slotwise": 1, **keys, "jobs": jobs}))
+    pools = PoolTree(read.pools)
+    assert read.preemption == Preemption(fair_after=300.0, fraction=0.8)
+    assert pools["root"] == Pool("root", jobs_max_per_user={"bob": 30, "*": 5})
+    sales = pools["sales"]
+    assert (sales.weight, sales.slots_min, sales.jobs_max) == (2.0, {"task": 4}, 50)
+    assert (str(sales.slots_max["task"]), sales.parent) == ("75%", "root")
+    assert sales.preemption == Preemption(least_after=60.0)
+    reports = Pool("sales.reports", policy="fifo", parent="sales", jobs_max=20)
+    assert pools["sales.reports"] == Pool(**{**vars(reports), "preemptible": False})
+    assert (pools["adhoc"].weight, pools["adhoc"].jobs_max) == (0, None)
+    assert keys["pools"][3]["child_defaults"] == {"slots_max": 2}
+    assert pools["default"].parent == "root"
+    assert missing == (
+        "minResources 8192 mb of sales (line 4)",
+        "maxResources memory-mb=50% of sales (line 5)",
+        "maxAMShare of sales (line 7)",
+        "aclSubmitApps of reports (line 11)",
+        "queuePlacementPolicy (line 27)",
+    )
+
+
+def test_pools_of_mapreduce_have_shares_by_kind(tmp_path: Path) -> None:
+    """The first Fair Scheduler had slots of two kinds."""
+    shares = "<minMaps>5</minMaps><maxReduces>3</maxReduces><maxRunningJobs>2</maxRunningJobs>"
+    text = f"<allocations><pool name='etl'>{shares}</pool></allocations>"
+    etl = {"name": "etl", "slots_min": {"map": 5}, "slots_max": {"reduce": 3}, "jobs_max": 2}
+    assert imported(tmp_path, text) == ({"pools": [etl]}, ())
+
+
+def test_pools_of_spark_are_fifo_unless_they_say_otherwise(tmp_path: Path) -> None:
+    """So is the pool `default`."""
+    text = """<allocations>
+      <pool name="production">
+        <schedulingMode>FAIR</schedulingMode><weight>1</weight><minShare>2</minShare>
+      </pool>
+      <pool name="test"><weight>2</weight></pool>
+    </allocations>"""
+    keys, missing = imported(tmp_path, text)
+    assert keys["pools"] == [
+        {"name": "production", "policy": "fair", "weight": 1, "slots_min": 2},
+        {"name": "test", "weight": 2, "policy": "fifo"},
+        {"name": "default", "policy": "fifo"},
+    ]
+    assert not missing
+
+
+def within(queue: str) -> str:
+    """A file with one queue."""
+    return f"<allocations><queue name='a'>{queue}</queue></allocations>"
+
+
+BAD = {
+    "pools: []": "not XML: syntax error: line 1, column 0; name an allocation file of Hadoop's",
+    "<!DOCTYPE a [<!ENTITY x 'y'>]><allocations/>": "line 1: a document type; remove it",
+    "<configuration/>": "<configuration> (line 1) is not <allocations>; name an allocation fi",
+    "<allocations><queue/></allocations>": "<queue> (line 1) has no name; give it the",
+    within("<weight>much</weight>"): "<weight> (line 1) is 'much'; expected a number",
+    within(
+        "<weight>-1</weight>"
+    ): "as pools of a workload file: pools[0].weight (line 3) is -1",
+    within("<maxRunningApps>1.5</maxRunningApps>"): "<maxRunningApps> (line 1) is '1.5'; expe",
+    within("<minResources>many</minResources>"): "<minResources> (line 1) is 'many'; expected",
+    within("<allowPreemptionFrom>no</allowPreemptionFrom>"): "is 'no'; expected true or false",
+    "<a>" * 200 + "</a>" * 200: "line 1: nested too deeply",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_files_are_refused(text: str, tmp_path: Path) -> None:
+    """With the file, the place, the value and the remedy."""
+    with pytest.raises(InputError) as refused:
+        imported(tmp_path, text)
+    assert str(refused.value).startswith(f"{tmp_path / 'pools.xml'}: ")
+    assert BAD[text] in str(refused.value)
