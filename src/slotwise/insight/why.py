@@ -182,7 +182,7 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
     if not phase.needs or phase.is_gang:
         return None
     slots, spare = state.free(phase.slot_kind), state.spare
-    hosts = [host for host, count in slots.items() if count >= phase.width]
+    hosts = [host for host, n in slots.items() if n >= phase.width and phase.allows(host)]
     able = [host for host in hosts if spare.holds(host, phase.needs)]
     if able:
         keepers = _keepers(state, phase)
@@ -202,6 +202,8 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
         more = f"more than {amount_text(name, most)}" if most else "any"
         but = f"; no host has {more} free {beside}"
         what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
+        if name == MEMORY and phase.memory is not None:
+            what += " (learned)"
         return _Lack(name, f"{what} on one host", but)
     if not hosts:
         return None
