@@ -195,7 +195,11 @@ def test_where_all_need_the_same_it_is_the_fair_share(
     totals = {"task": problem.capacity, "memory": total}
     lower = replace(problem, capacity=min(problem.capacity, total / memory))  # type: ignore[arg-type]
     same = needing(problem, [request] * len(problem), totals)
-    assert Fair().share(same) == pytest.approx(Fair().share(lower), abs=1e-9)
+    expected = Fair().share(lower)
+    assert Fair().share(same) == pytest.approx(expected, abs=1e-9)
+    odd = {"task": 10**9, "memory": 10**9 * memory + 1}
+    almost = needing(problem, [request, *[odd] * (len(problem) - 1)], totals)
+    assert Fair().share(almost) == pytest.approx(expected, abs=1e-6)
 
 
 # Trees of different needs.

@@ -56,6 +56,14 @@ def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
     return shares
 
 
+def room_for_one_need(claims: Claims) -> float | None:
+    """The slots for which the resources suffice if all claims need the same; None if not."""
+    if any(group.limits for group in claims.groups):
+        return None
+    parts, _, _ = _parts(claims)
+    return 1 / float(parts.max()) if len(parts) == 1 else None
+
+
 def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
     """The claims in units that occupy a slot each, and the units that each slot counts for.
 
