@@ -2,7 +2,7 @@
 
 The rule is hierarchical dominant resource fairness (docs/algorithms/drf.md): the dominant share
 of each claim, job and pool over its weight rises equally among siblings. Who needs a resource
-that is used up, or has its max share, stops there; the others go on.
+that is used up, or has its max share, stops there; the others continue.
 
 What a node of the tree holds is a polyline over its position among its siblings. A position up
 to 1 is the part of their guarantees that all siblings have; a position of 1 + r is the level r,
@@ -106,11 +106,11 @@ class _Line(NamedTuple):
         """For each position, the vertex before it, and the part of the way to the next."""
         last = len(self.at) - 1
         before = np.maximum(np.searchsorted(self.at, at, side="right") - 1, 0)
-        here, beyond = self.at[before], self.at[np.minimum(before + 1, last)]
-        step, gone = beyond - here, at - here
+        first, second = self.at[before], self.at[np.minimum(before + 1, last)]
+        step, passed = second - first, at - first
         is_level = step.real > 0
         length = np.where(is_level, step.real, step.imag)
-        way = np.where(is_level, gone.real, gone.imag)
+        way = np.where(is_level, passed.real, passed.imag)
         part = np.divide(way, length, out=np.zeros(len(at)), where=length > 0)
         return before, np.clip(part, 0.0, 1.0)
 
@@ -124,10 +124,10 @@ class _Line(NamedTuple):
     def until(self, vertex: int, part: float) -> _Line:
         """The line up to a part of the way from this vertex to the next, which is added."""
         end = slice(vertex + 1, vertex + 2)
-        here = slice(vertex, vertex + 1)
+        first = slice(vertex, vertex + 1)
 
         def cut(column: NDArray[Any]) -> NDArray[Any]:
-            last = column[here] + (column[end] - column[here]) * part
+            last = column[first] + (column[end] - column[first]) * part
             return np.concatenate((column[: vertex + 1], last))
 
         return _Line(cut(self.at), cut(self.inside), cut(self.used))
