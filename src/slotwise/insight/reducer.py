@@ -280,4 +280,5 @@ def without_tasks(job: Job) -> Job:
 def _attempt(launch: Launch, *rest: Any) -> Attempt:
     """The attempt of a launch; `rest` are the other fields from `start` on."""
     place = (launch.phase, launch.task, launch.attempt, launch.host, launch.locality)
-    return Attempt(*place, *rest, memory=launch.memory)
+    attempt = Attempt(*place, *rest)
+    return replace(attempt, memory=launch.memory) if launch.memory else attempt
