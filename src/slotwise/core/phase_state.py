@@ -650,3 +650,17 @@ def check_phase(phase: PhaseState) -> None:
 def phases_below(pool: PoolState) -> Iterator[PhaseState]:
     """The phases below a pool with pending tasks, in the order in which they are served."""
     return cast("Iterator[PhaseState]", pool.walk())
+
+
+def group_phases(phases: Sequence[PhaseState]) -> None:
+    """Join the phases of a job that count against the same share of a fair pool."""
+    if len(phases) == 1:
+        return
+    of_pool: dict[PoolState, list[PhaseState]] = {}
+    for phase in phases:
+        of_pool.setdefault(phase.pool, []).append(phase)
+    for pool, members in of_pool.items():
+        if len(members) > 1 and not pool.is_in_turn:
+            share = JobShare(pool, members)
+            for phase in members:
+                phase.job_share = share

@@ -62,9 +62,9 @@ from slotwise.core.jobs_in_progress import (
     unblock_successors,
     wait_for_lost,
 )
-from slotwise.core.phase_state import PhaseState, check_phase, phases_below
+from slotwise.core.phase_state import PhaseState, check_phase, group_phases, phases_below
 from slotwise.core.phase_work import Learned
-from slotwise.core.pool_state import JobShare, PoolState
+from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
 from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
@@ -211,7 +211,7 @@ class State(Snapshot):
         job = event.job
         self._add_pool_of(job)
         admitted = self._jobs.arrive(job, self.pools, self._phase)
-        self._group(job.id)
+        group_phases(self._jobs.phases_of(job.id))
         self._begin(admitted)
         if job.after_each:
             for name in sorted(job.after_each):
@@ -305,7 +305,7 @@ class State(Snapshot):
         if (job.pool, job.priority) != (old.pool, old.priority):
             for phase in self._jobs.phases_of(job.id):
                 phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            self._group(job.id)
+            group_phases(self._jobs.phases_of(job.id))
             self._recount()
         self._outdate_queues()
         self._reallocate_now()
@@ -342,7 +342,7 @@ class State(Snapshot):
         for phase in self._phases.values():
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
         for job in dict.fromkeys(phase.job.id for phase in self._phases.values()):
-            self._group(job)
+            group_phases(self._jobs.phases_of(job))
         old.hand_over(self._shares, self._phases.values())
         self._recount()
         self._reallocate_now()
@@ -781,20 +781,6 @@ class State(Snapshot):
         self._jobs.forget_if_over(job)
         if not self._phases:
             self.changes.adjusted()
-
-    def _group(self, job: str) -> None:
-        """Join the phases of a job that count against the same share of a fair pool."""
-        phases = self._jobs.phases_of(job)
-        if len(phases) == 1:
-            return
-        of_pool: dict[PoolState, list[PhaseState]] = {}
-        for phase in phases:
-            of_pool.setdefault(phase.pool, []).append(phase)
-        for pool, members in of_pool.items():
-            if len(members) > 1 and not pool.is_in_turn:
-                share = JobShare(pool, members)
-                for phase in members:
-                    phase.job_share = share
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))

@@ -124,11 +124,11 @@ def _with_parts(
             return total
         return int(total * used[kind].get(name, 0.0) / whole[name])
 
-    request = dict(zip(members, joined.request, strict=True))
+    needs = dict(zip(members, joined.request, strict=True))
     return {
         kind: replace(
             of_kind,
-            request=[request[kind, number] for number in range(len(of_kind))],
+            request=[needs[kind, number] for number in range(len(of_kind))],
             totals=Resources({n: part(kind, n, t) for n, t in joined.totals.items()}),
         )
         for kind, of_kind in claims.items()
