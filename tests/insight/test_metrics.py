@@ -366,7 +366,7 @@ def test_a_bound_may_use_min_shares() -> None:
     assert kept == pytest.approx(1.25 + 5.0)
 
 
-def test_memory_requested_in_vain_counts_attempts_of_known_peak() -> None:
+def test_unused_memory_counts_attempts_of_known_peak() -> None:
     """One task states 8 bytes and uses 2 for 4 s; one learned 4, used more, for 2 s."""
     job = Job("a", (Phase("map", Tasks(3, 1.0), resources={"memory": 8}),))
     first, second, third = (Launch(A, n, 1, "h1", Locality.NODE) for n in range(3))
@@ -378,6 +378,6 @@ def test_memory_requested_in_vain_counts_attempts_of_known_peak() -> None:
     ]
     log = Log(header(jobs_expected=1), turns)
     outcome = MetricsCollector.of_log(log).outcome()
-    assert outcome.metrics["memory"] == {"in_vain": 1 - (2 * 4 + 4 * 2) / (8 * 4 + 4 * 2)}
+    assert outcome.metrics["memory"] == {"unused": 1 - (2 * 4 + 4 * 2) / (8 * 4 + 4 * 2)}
     (steps,) = timeline_of(log).resources["memory"].held_by_job.values()
     assert (list(steps.times), list(steps.values)) == ([0.0, 2.0, 4.0, 5.0], [20, 16, 8, 0])

@@ -234,7 +234,7 @@ class MetricsCollector(RunReducer):
         """The part of the requested memory that no successful attempt used, if it is known."""
         if not self._held_memory:
             return {}
-        return {"memory": {"in_vain": 1.0 - self._used_memory / self._held_memory}}
+        return {"memory": {"unused": 1.0 - self._used_memory / self._held_memory}}
 
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)
