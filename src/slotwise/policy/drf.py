@@ -152,7 +152,6 @@ class _Node:
     own: slice = field(default_factory=lambda: slice(0, 0))
     span: slice = field(default_factory=lambda: slice(0, 0))
     line: _Line | None = None
-    own_line: _Line | None = None
     seen: tuple[Floats, Floats] | None = None
 
 
@@ -169,7 +168,7 @@ class _Tree:
 
     def __init__(self, claims: Claims, order: Sequence[int]) -> None:
         parts, use, totals = _parts(claims)
-        # The part of a limit counts as what is left: the root has the whole of each.
+        # The limits of the whole cluster are the totals.
         self.root = _Node(1.0, 0.0, np.ones(parts.shape[1]))
         groups = self._groups(claims, totals)
         for group, node in zip(claims.groups, groups, strict=True):
