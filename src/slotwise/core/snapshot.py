@@ -122,6 +122,18 @@ class Snapshot:
         found = self._jobs.by_needs.get(slot_kind, {})
         return {needs: phases.values() for needs, phases in found.items()}
 
+    def has_requests(self, slot_kind: str) -> bool:
+        """Whether a ready phase of this kind needs more than slots. O(different needs)."""
+        return any(len(needs) > 0 for needs in self._jobs.by_needs.get(slot_kind, ()))
+
+    @property
+    def totals(self) -> Resources:
+        """What the hosts where tasks can begin have of all resources, free and held."""
+        if not self.lost:
+            return self.cluster.totals
+        usable = [host for host in self.cluster.hosts if host.name not in self.lost]
+        return Cluster(tuple(usable), kinds=frozenset(self.cluster.capacity)).totals
+
     def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return phases_below(self._shares.of[slot_kind].whole)

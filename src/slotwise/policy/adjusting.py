@@ -80,6 +80,8 @@ def adjust(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float] | N
     changes = snapshot.changes
     if not changes.is_slight or snapshot.lost:
         return None
+    if any(map(snapshot.has_requests, snapshot.cluster.capacity)):
+        return None  # What some leave of a resource changes what many others get.
     found = None
     if is_in_order(allocator):
         found = _in_order(allocator, snapshot)

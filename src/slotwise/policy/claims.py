@@ -125,6 +125,9 @@ def claims_of(
         unmeasured=[spread > SURE for _, spread in estimates],
         left=_left(snapshot, phases) if with_work else {},
     )
+    if snapshot.has_requests(slot_kind):
+        request = [p.request for p in phases]
+        claims = replace(claims, request=request, totals=snapshot.totals)
     if snapshot.lost:
         groups = _without_lost_slots(phases, claims.group, claims.groups)
         present = {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}

@@ -431,6 +431,9 @@ def _outside(line: _Line, node: _Node) -> _Line:
     first = int(np.searchsorted(slots, node.floor, side="right"))
     low = slots[first - 1]
     ahead = line.until(first - 1, float((node.floor - low) / (slots[first] - low)))
+    if not node.weight:  # It gets its guarantee only.
+        part = ahead.used[:, SLOTS_COLUMN] / (node.floor or 1.0)
+        return ahead._replace(at=np.minimum(part, 1.0).astype(complex))
     share = np.maximum(line.used[first:].max(axis=1), ahead.used[-1].max())
     share = np.concatenate(([ahead.used[-1].max()], np.maximum.accumulate(share)))
     # Where the dominant share stands still, the position grows by slots.
