@@ -104,11 +104,11 @@ class Greedy:
         for _, phase, free in waiting(snapshot, waits):
             if phase.is_gang:
                 if gang := self.together(snapshot, phase, free, Locality.ANY):
-                    return gang
+                    return (waits and waits.begin()) or gang
                 continue
             launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
             if launch is not None:  # None if its tasks must run on other hosts.
-                return (launch,)
+                return (waits and waits.begin()) or (launch,)
         return waits.defer() if waits else ()
 
 

@@ -87,18 +87,18 @@ class Delay:
                 continue
             if phase.is_gang:
                 if gang := self.together(snapshot, phase, free, self.farthest(phase, now)):
-                    return [*decisions, *gang]
+                    return [*decisions, *(_begun(waits) or gang)]
                 continue
             if near and (found := phase.next_task_on(near)):
-                return [*decisions, Launch(phase.id, *found, Locality.NODE)]
+                launch = Launch(phase.id, *found, Locality.NODE)
+                return [*decisions, *(_begun(waits) or (launch,))]
             if near and (one := phase.next_task_without_home(near)):
                 locality = phase.locality(one[0], one[2])
-                return [*decisions, Launch(phase.id, *one, locality)]
+                launch = Launch(phase.id, *one, locality)
+                return [*decisions, *(_begun(waits) or (launch,))]
             farthest = self.farthest(phase, now)
-            if farthest > Locality.NODE and (
-                launch := remote(phase, snapshot, hosts, farthest)
-            ):
-                return [*decisions, launch]
+            if farthest > Locality.NODE and (far := remote(phase, snapshot, hosts, farthest)):
+                return [*decisions, *(_begun(waits) or (far,))]
             if phase.is_wide and waits is not None:
                 waits.note(phase)
             elif is_due and not phase.is_wide and not phase.is_pinned:
@@ -145,6 +145,11 @@ class Delay:
         if phase.level is Locality.RACK:
             return 0.0, self.any_after - self.rack_after
         return 0.0, 0.0
+
+
+def _begun(waits: WideTaskReservations | None) -> Sequence[Decision]:
+    """The waits that begin before a launch of a phase that comes later."""
+    return waits.begin() if waits else ()
 
 
 def begun(phase: PhaseState, now: float) -> float:

@@ -189,8 +189,18 @@ class WideTaskReservations:
 
     def defer(self) -> list[Defer]:
         """The decisions with which waits begin, and with which they continue until due."""
+        return self._defer((*self._wide, *self._noted))
+
+    def begin(self) -> list[Defer]:
+        """The decisions with which the waits of phases begin that were noted.
+
+        Before a launch of another phase: these come before it in the order of service.
+        """
+        return self._defer(self._noted) if self._noted else []
+
+    def _defer(self, phases: Iterable[PhaseState]) -> list[Defer]:
         now, decisions = self._snapshot.now, []
-        for phase in (*self._wide, *self._noted):
+        for phase in phases:
             due, until = self._due(phase), phase.deferred_until
             since = now if phase.deferred_since is None else phase.deferred_since
             if due == inf and (near_after := self._near_after(phase)):
