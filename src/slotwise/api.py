@@ -7,7 +7,7 @@ starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from math import inf
@@ -45,6 +45,8 @@ from slotwise.sources import (
     cluster_of,
     processors,
     read_source,
+    refuse_resources,
+    resources_of_host,
 )
 from slotwise.workload.workload import DataflowJob, ProgramJob
 
@@ -62,6 +64,7 @@ def simulate(
     *,
     simulation: Simulation | None = None,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
@@ -70,13 +73,14 @@ def simulate(
     A `history` (a database of earlier runs) gives the estimated work of programs and the host
     speeds that the scheduler assumes; the simulated hosts have the stated speeds. The history
     is not changed. With `simulation=Simulation(hide_work=True)` the scheduler gets no work of
-    tasks, stated or from the history: it only measures finished tasks.
+    tasks, stated or from the history: it only measures finished tasks. `slots`, and `resources`
+    such as `{"memory": "6 GiB"}`, are those of a cluster of one host, in place of the stated.
     """
     given = RunOptions.of(options, simulate)
     given.check_files(history)
     source = _source(workload, given, history)
     with source.locating():
-        return _simulate(source, scheduler, simulation, slots, given)
+        return _simulate(source, scheduler, simulation, slots, resources, given)
 
 
 def _simulate(
@@ -84,6 +88,7 @@ def _simulate(
     scheduler: str,
     simulation: Simulation | None,
     slots: Slots | None,
+    resources: Mapping[str, Any] | None,
     options: RunOptions,
 ) -> Result:
     from slotwise.backends.simulated.backend import SimulatedBackend
@@ -95,7 +100,7 @@ def _simulate(
     truth = simulation or Simulation()
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
-    stated = cluster_of(source.workload, slots)
+    stated = cluster_of(source.workload, slots, resources)
     if truth.changes is None:  # The changes of the workload are for its own cluster.
         truth = replace(truth, changes=source.workload.changes if slots is None else ())
     changes = source.changes(stated, truth.changes or ())
@@ -146,6 +151,7 @@ def run(
     scheduler: str = "flex",
     *,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     emulate_hosts: bool = False,
     dask: Any = None,
     dask_slots: int | None = None,
@@ -162,7 +168,8 @@ def run(
     run for a part of the time that equals its speed. No host may be faster than this machine,
     whose speed is 1. With `dask`, a `distributed.Client` or the address of a scheduler, each
     thread of a Dask worker is a slot, or at most `dask_slots` of them, and an agent next to it
-    runs the tasks.
+    runs the tasks. `resources` are those of this machine beside slots, such as
+    `{"memory": "6 GiB"}`, in place of what is found or stated.
 
     `history` is a database of earlier runs, created if it is missing. It gives the estimated
     work of programs and the speeds of hosts, and each task of a program that ends is added to
@@ -190,13 +197,14 @@ def run(
                     f" out {option_name('slots')} and {option_name('emulate_hosts')}, or give"
                     f" {option_name('dask_slots')}"
                 )
+            refuse_resources(resources, "Dask workers state their own")
             return _run_on_dask(left, scheduler, dask, dask_slots, history, given)
         if dask_slots is not None:
             raise InputError(
                 f"{option_name('dask_slots')} is for the workers of a Dask cluster; give"
                 f" {option_name('dask')}, too"
             )
-        cluster = _live_cluster(left, slots, emulate_hosts)
+        cluster = _live_cluster(left, slots, resources, emulate_hosts)
         return _run(left, scheduler, cluster, emulate_hosts, history, given)
 
 
@@ -267,7 +275,12 @@ def _run_on_dask(
         workers.close()
 
 
-def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> Cluster:
+def _live_cluster(
+    source: Source,
+    slots: Slots | None,
+    resources: Mapping[str, Any] | None,
+    emulate_hosts: bool,
+) -> Cluster:
     """Return the cluster of a local run: this machine, or the hosts that it emulates."""
     stated = source.workload.cluster
     if not emulate_hosts:
@@ -278,13 +291,14 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
         check_live_slots(slots)
-        local = LocalBackend.cluster(slots)
+        local = LocalBackend.cluster(slots, resources_of_host(source.workload, resources))
         return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
         raise InputError(
             f"slots are {slots} where hosts are emulated, which have slots of their own; leave"
             f" out one of {option_name('slots')} and {option_name('emulate_hosts')}"
         )
+    refuse_resources(resources, "emulated hosts have resources of their own")
     if source.workload.changes:
         raise InputError(
             "cluster.changes: emulated hosts do not change; leave them out, or simulate"
@@ -347,6 +361,7 @@ def compare(
     *,
     live: bool = False,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     emulate_hosts: bool = False,
     simulation: Simulation | None = None,
     history: str | Path | None = None,
@@ -375,7 +390,7 @@ def compare(
             f" {option_name('emulate_hosts')} out"
         )
     if live:
-        cluster = _live_cluster(source, slots, emulate_hosts)
+        cluster = _live_cluster(source, slots, resources, emulate_hosts)
         for one in sources:
             with source.locating():  # Checks the outputs of all runs before the first one.
                 one.executions(cluster)
@@ -387,7 +402,7 @@ def compare(
                 if live:
                     result = _run(one, name, cluster, emulate_hosts, history, own)
                 else:
-                    result = _simulate(one, name, simulation, slots, own)
+                    result = _simulate(one, name, simulation, slots, resources, own)
         except RunStopped as stop:
             stop.earlier = tuple(results)
             raise

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
+from typing import Any
 
+from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import check_fits, check_open
+from slotwise.core.resources import GPU, UNIT
+from slotwise.core.tolerances import SLOTS
 from slotwise.insight.bound import Work, objective_bound, sizes_of
 from slotwise.policy.dmrs.algorithm import guarantee, linear_program, skewness
 from slotwise.policy.dmrs.jobs import machines_of, related_machines
@@ -32,6 +36,7 @@ def plan(
     *,
     objective: Objective | str | None = None,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
@@ -47,7 +52,7 @@ def plan(
     """
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
-    cluster = cluster_of(source.workload, slots)
+    cluster = cluster_of(source.workload, slots, resources)
     _refuse_changes(source, slots)
     if any(host.speed != 1 for host in cluster.hosts):
         raise InputError(
@@ -65,6 +70,7 @@ def plan(
             check_fits(job, cluster, pools)
             check_open(job, pools)
             _refuse_gangs(job)
+        _refuse_scarce(jobs, cluster)
     started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
@@ -100,6 +106,7 @@ def plan_tasks(
     scheduler: str = "dmrs-best",
     *,
     slots: Slots | None = None,
+    resources: Mapping[str, Any] | None = None,
     history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
@@ -117,7 +124,7 @@ def plan_tasks(
         )
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
-    cluster = source.believed(cluster_of(source.workload, slots))
+    cluster = source.believed(cluster_of(source.workload, slots, resources))
     with source.locating():
         jobs = source.jobs()
         _refuse_dependencies(jobs)
@@ -192,6 +199,33 @@ def _refuse_gangs(job: Job) -> None:
                 f"job {job.id!r}, phase {phase.name!r}: its tasks run only on given hosts, and"
                 " a plan divides work anywhere; simulate"
             )
+
+
+def _refuse_scarce(jobs: Sequence[Job], cluster: Cluster) -> None:
+    """Raise InputError for a resource that may run out before the slots of a host do.
+
+    A malleable plan divides slots. Where a task on each slot leaves enough of everything else,
+    whichever tasks these are, it exceeds no resource. O(hosts * requested resources + phases).
+    """
+    most: dict[tuple[str, str], tuple[float, str]] = {}
+    for job in jobs:
+        for phase in job.phases:
+            for name, requested in phase.needs.pairs:
+                amount = float(requested)
+                if name == GPU and requested < UNIT:  # Whole parts are on one device.
+                    amount = UNIT / (UNIT // requested)
+                key, text = (cluster.slot_kind(phase.kind), name), phase.needs.texts()[name]
+                what = f"job {job.id!r}, phase {phase.name!r}: each task requests {name} {text}"
+                most[key] = max(most.get(key, (0.0, "")), (amount / phase.slots, what))
+    for host in cluster.hosts:
+        needed: dict[str, float] = {}
+        for (kind, name), (amount, what) in most.items():
+            needed[name] = needed.get(name, 0.0) + amount * host.slots.get(kind, 0)
+            if needed[name] > host.amounts.get(name, 0) * (1 + SLOTS):
+                raise InputError(
+                    f"{what}, and host {host.name!r} has not enough for tasks on all of its"
+                    " slots; a malleable plan divides slots alone: simulate"
+                )
 
 
 def _budget(seconds: float | None, steps: int | None) -> Budget | None:

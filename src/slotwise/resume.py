@@ -41,7 +41,7 @@ from slotwise.workload.workload import (
 
 SCHEDULING = (
     *("slots_min", "slots_max", "hosts", "slots", "work", "overwrite", "memory_bytes"),
-    "no_retry",
+    *("no_retry", "resources"),
 )
 """The settings that change how a job runs, and not what it makes."""
 

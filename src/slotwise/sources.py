@@ -34,8 +34,9 @@ from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
 from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
-from slotwise.core.pools import PoolTree, Preemption
+from slotwise.core.pools import PoolTree, Preemption, check_fits
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
+from slotwise.core.resources import check_devices, resources_of
 from slotwise.core.units import Percent, share_of
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.deferred import DeferredExecution
@@ -171,7 +172,13 @@ class Source:
             return execution
 
         if isinstance(entry, Planned) and self._reads_output(entry, outputs):
-            return _deferred(entry, self.workload, plan)
+
+            def plan_and_check() -> Execution:
+                execution = plan()
+                check_fits(execution.job, cluster, self.pools(cluster))
+                return execution
+
+            return _deferred(entry, self.workload, plan_and_check)
         return plan()
 
     def _reads_output(self, entry: Planned, outputs: Mapping[str, Sequence[str]]) -> bool:
@@ -367,18 +374,51 @@ def objective_of(asked: Objective | str | None, source: Source) -> Objective:
     return source.workload.objective if asked is None else Objective.of(asked)
 
 
-def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
-    """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
-    if isinstance(slots, WHOLE) and not isinstance(slots, bool):
-        return Cluster.of_slots(int(slots))
-    if isinstance(slots, Mapping):
-        return Cluster((Host("cluster", dict(slots)),))
-    if slots is not None:
+def cluster_of(
+    workload: Workload, slots: Slots | None, resources: Mapping[str, Any] | None = None
+) -> Cluster:
+    """The cluster to plan for or to simulate: the given slots, or the workload's cluster.
+
+    `resources` are those of a cluster of one host. InputError for a cluster of several.
+    """
+    if slots is None and names_hosts(workload.cluster):
+        refuse_resources(resources, "the hosts of the workload have resources of their own")
+        return workload.cluster
+    if slots is None:
+        cluster = workload.cluster or Cluster.of_slots(processors())
+    elif isinstance(slots, Mapping):
+        cluster = Cluster((Host("cluster", dict(slots)),))
+    elif isinstance(slots, WHOLE) and not isinstance(slots, bool):
+        cluster = Cluster.of_slots(int(slots))
+    else:
         raise InputError(
             f"{option_name('slots')} is {shown(slots)}; expected a whole number >= 1, or one"
             " for each kind"
         )
-    return workload.cluster or Cluster.of_slots(processors())
+    if not (has := resources_of_host(workload, resources)):
+        return cluster
+    return replace(cluster, hosts=tuple(replace(h, resources=has) for h in cluster.hosts))
+
+
+def resources_of_host(
+    workload: Workload | None, given: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The resources of the only host: the given ones, else what the workload states, by name.
+
+    InputError for amounts that no host has.
+    """
+    what = option_name("resources")
+    check_devices(what, resources_of(what, given or {}), is_host=True)
+    cluster = None if workload is None else workload.cluster
+    if cluster is None or names_hosts(cluster):
+        return dict(given or {})
+    return {**cluster.hosts[0].has.stated(), **(given or {})}
+
+
+def refuse_resources(given: object, why: str) -> None:
+    """InputError if resources are given for a host that there is not."""
+    if given is not None:
+        raise InputError(f"{option_name('resources')} is for one host, and {why}; leave it out")
 
 
 def processors() -> int:
@@ -461,11 +501,13 @@ def _deferred(
     entry: Planned, workload: Workload, plan: Callable[[], Execution]
 ) -> DeferredExecution:
     """The job with a placeholder for its phases, and when to plan it."""
-    is_program = isinstance(entry, ProgramJob)
-    slots = (isinstance(entry, ProgramJob) and entry.settings.get("slots")) or 1
-    phase = Phase("map" if is_program else "run", Tasks(1), slots=slots)
-    if is_program:
-        phase = replace(phase, kind="map")
+    phase = Phase("run", Tasks(1))
+    if isinstance(entry, ProgramJob):
+        from slotwise.jobs.mapreduce.planning import requests_of
+
+        needs = requests_of(entry.id, entry.settings.get("resources"))["map"]
+        slots = entry.settings.get("slots") or 1
+        phase = Phase("map", Tasks(1), "map", slots=slots, resources=needs)
     about = {name: getattr(entry, name) for name in PROPERTIES}
     return DeferredExecution(Job(entry.id, (phase,), **about), _folders(entry, workload), plan)
 

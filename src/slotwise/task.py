@@ -124,6 +124,8 @@ class RunningAttempt:
             while it has not been asked to stop
     kept    the pickle of the value that an earlier attempt kept, or None
     report  is called with the arguments of `progress`; an unknown total is nan
+    memory  is called with the memory that its processes use, in bytes, if its code measures it
+    peak    the greatest of these numbers; 0 without any
 
     After a call of `stop`, `stopped` is the exception that it raised. If a hook called it, the
     attempt is `torn`: its current operation, such as an import, may be half done.
@@ -134,11 +136,13 @@ class RunningAttempt:
         until: Callable[[], float | None],
         kept: bytes | None = None,
         report: Callable[[float, float], None] = lambda done, total: None,
+        memory: Callable[[int], None] = lambda size: None,
     ) -> None:
-        self.until, self.report = until, report
+        self.until, self.report, self.memory = until, report, memory
         self.hooks: list[Hook] = []  # At most one. `pop` is atomic.
         self.stopped: Stopped | None = None
         self.torn = False
+        self.peak = 0
         self.has_kept = kept is not None
         self._pickle = kept
         self._value: Any = None
@@ -175,10 +179,11 @@ def begin(
     until: Callable[[], float | None],
     kept: bytes | None = None,
     report: Callable[[float, float], None] = lambda done, total: None,
+    memory: Callable[[int], None] = lambda size: None,
 ) -> RunningAttempt:
     """Create an attempt and make it the one that runs in this process; see RunningAttempt."""
     global _attempt
-    _attempt = RunningAttempt(until, kept, report)
+    _attempt = RunningAttempt(until, kept, report, memory)
     return _attempt
 
 
@@ -186,3 +191,14 @@ def end() -> None:
     """Mark that no attempt runs in this process: later stop requests have no effect."""
     global _attempt
     _attempt = None
+
+
+def report_memory(size: int, *, is_over: bool = False) -> None:
+    """Report how much memory the processes of the running attempt use together, in bytes.
+
+    If it `is_over`, that is how much they have used at most. For the code that runs commands:
+    without a report, the memory of this process counts.
+    """
+    if _attempt is not None:
+        _attempt.peak = max(_attempt.peak, size)
+        _attempt.memory(0 if is_over else size)

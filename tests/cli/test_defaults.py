@@ -68,6 +68,19 @@ def test_what_a_workload_and_a_command_state_goes_before(slotwise: Any, project:
     assert facts(found) == ("fair", 2, 2, 7.0)
 
 
+def test_resources_of_this_machine(slotwise: Any, project: Path) -> None:
+    """Each is that of the command, else of the workload, else of the file of defaults."""
+    stated = 'resources = {memory = "1 MiB", license = 1, disk = 1}'
+    project.write_text(f"{stated}\npools = {{prod = 1}}")
+    text = QUICK.replace(
+        "jobs:", "cluster: {slots: 1, resources: {license: 2, disk: 2}}\njobs:"
+    )
+    found, _ = header(slotwise, "run jobs.yaml --resources disk=3", text)
+    (host,) = found["cluster"]
+    has = host["resources"]
+    assert (has["memory"], has["license"], has["disk"]) == (1 << 20, 2, 3)
+
+
 def test_the_project_goes_before_the_user(slotwise: Any, project: Path, user: Path) -> None:
     """Key by key; both files are named."""
     user.write_text('scheduler = "fifo"\nattempts = 9\npools = {prod = 1}')
@@ -118,6 +131,7 @@ WRONG = {
     'scheduler = "fairr"': "scheduler is 'fairr': unknown scheduler; did you mean 'fair'?",
     'assigner = "flo"': "assigner is 'flo': unknown assigner; did you mean 'flow'?",
     "slots = 0": "slots is 0: expected a number >= 1",
+    "resources = {memory = -1}": "resources.memory is -1: expected a number >= 0",
     "attempts = 0": "attempts is 0: expected a number >= 1",
     'epoch = "soon"': "epoch is 'soon': expected seconds, or a duration such as 5m or 1h30m",
     "pools = 3": "pools is 3: expected a list of pools, or pools by name, such as {prod: 2}",

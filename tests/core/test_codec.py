@@ -81,11 +81,14 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
+peaks = st.none() | st.integers(1, 1 << 50)
 attempts = {"phase": phase_ids, "task": numbers, "attempt": numbers}
 entries = st.one_of(
     st.builds(JobArrived, at=seconds, job=jobs()),
-    st.builds(TaskFinished, at=seconds, seconds=seconds, **attempts),
-    st.builds(TaskFailed, at=seconds, reason=reasons, lost=st.booleans(), **attempts),
+    st.builds(TaskFinished, at=seconds, seconds=seconds, peak=peaks, **attempts),
+    st.builds(
+        TaskFailed, at=seconds, reason=reasons, lost=st.booleans(), peak=peaks, **attempts
+    ),
     st.builds(TaskKilled, at=seconds, kept=seconds, **attempts),
     st.builds(
         Reallocate,
@@ -99,7 +102,13 @@ entries = st.one_of(
         until=seconds,
         earliest=st.just(-inf) | seconds,
     ),
-    st.builds(Launch, host=names, locality=st.sampled_from(Locality), **attempts),
+    st.builds(
+        Launch,
+        host=names,
+        locality=st.sampled_from(Locality),
+        devices=st.just(()) | st.lists(numbers, max_size=3).map(tuple),
+        **attempts,
+    ),
     st.builds(Defer, phase=phase_ids, since=seconds, until=seconds),
     st.builds(
         Preempt, host=names, until=st.none() | seconds, pool=st.none() | names, **attempts
@@ -123,6 +132,7 @@ def test_every_entry_comes_back(entry: Any) -> None:
     again = codec.decode(through_json(codec.encode(entry)))
     assert type(again) is type(entry)
     assert again == entry
+    assert json.loads(codec.to_json(entry)) == through_json(codec.encode(entry))
 
 
 @settings(max_examples=examples(20, slow=1000))

@@ -96,6 +96,14 @@ def scene() -> Scene:
     return Scene(Writer())
 
 
+def test_the_peak_of_an_attempt_is_reported_with_its_end(scene: Scene) -> None:
+    """Also of one that has failed, and of the last one, which is reported after a commit."""
+    scene.jobs.failed(scene.launch(), "no", peak=7 << 20)
+    scene.jobs.finished(scene.launch(attempt=2), "result", 2.0, 9 << 20)
+    scene.on_turn()
+    assert [event.peak for event in scene.events] == [7 << 20, 9 << 20]
+
+
 def test_the_last_task_is_reported_after_the_commit(scene: Scene) -> None:
     """The commit runs in a thread: other jobs go on meanwhile."""
     scene.jobs.finished(scene.launch(), "result", 2.0)

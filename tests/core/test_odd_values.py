@@ -46,6 +46,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "grows": False,
         "gang": False,
         "gated": False,
+        "resources": {"memory": "1 GiB"},
     },
     "job": {
         "id": "a",
@@ -57,7 +58,14 @@ FIELDS: dict[str, dict[str, Any]] = {
         "priority": "normal",
         "penalty": None,
     },
-    "host": {"name": "h", "slots": {"task": 4}, "rack": "r", "speed": 1.0, "addresses": ()},
+    "host": {
+        "name": "h",
+        "slots": {"task": 4},
+        "rack": "r",
+        "speed": 1.0,
+        "addresses": (),
+        "resources": {"memory": "4 GiB"},
+    },
     "cluster": {"heartbeat": 0.0, "grace": 5.0, "kinds": frozenset()},
     "pool": {
         "name": "p",
@@ -138,7 +146,7 @@ def test_an_odd_value_is_refused_or_taken(group: str, field: str) -> None:
             workload, simulation = made(fields)
             simulate(workload, "fair", simulation=simulation)
             if group in ("tasks", "phase", "job"):
-                plan(workload.jobs, "flex", slots=4)
+                plan(workload.jobs, "flex", slots=4, resources={"memory": "4 GiB"})
         except InputError as error:
             messages.append(str(error))
     assert [message for message in messages if "\n" in message or len(message) > 500] == []
@@ -157,3 +165,22 @@ def test_a_float_is_no_number_of_slots(cls: Any, field: str) -> None:
     cls(**given, **{field: 4})
     with pytest.raises(InputError, match=rf"{field}.* is 4\.0; give a whole number"):
         cls(**given, **{field: 4.0})
+
+
+@pytest.mark.parametrize("name", ["memory", "gpu", "license"])
+@pytest.mark.parametrize(
+    "amount", [*(one for one in ODD if one != 0), 1.2345, "4 Gix", "-1", {}]
+)
+def test_an_odd_amount_is_refused(name: str, amount: Any) -> None:
+    """Of a task, of a host, and of the host of a simulation; the message names the amount."""
+    if amount == 2 and not isinstance(amount, bool):
+        amount = np.float64("inf")
+    odd = {name: amount}
+    for use in (
+        lambda: Phase("m", Tasks(1, 1.0), resources=odd),
+        lambda: Host("h", {"task": 1}, resources=odd),
+        lambda: simulate(Job("a", (Phase("m", Tasks(1, 1.0)),)), resources=odd),
+    ):
+        with pytest.raises(InputError, match=f"resources: {name} is ") as refused:
+            use()
+        assert len(str(refused.value)) < 300

@@ -83,6 +83,7 @@ DAMAGED = {
     "host 'h5' has not joined": change("Launch", host="h5"),
     "attempt is 'x'": change("Launch", attempt="x"),
     "seconds is nan": change("TaskFinished", seconds=float("nan")),
+    "peak is 0.5": change("TaskFinished", peak=0.5),
     "has not arrived": leave_out("JobArrived", "Enqueue"),
     "time is 0.5 after": turn_back,
 }

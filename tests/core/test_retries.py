@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,7 +153,10 @@ def test_bound_stays_below_the_value() -> None:
 def test_log_has_only_what_a_job_states() -> None:
     """A job without limits is written as before they existed, and limits come back."""
     plain, limited = job("a"), job("a", attempts=2, retry_delay=0.0, time_limit=5.0)
-    assert not {"attempts", "retry_delay", "time_limit"} & encode_job(plain).keys()
+    kept = replace(limited.phases[0], resources={"memory": 7})
+    limited = replace(limited, phases=(kept,), memory_limit=True)
+    limits = {"attempts", "retry_delay", "time_limit", "memory_limit"}
+    assert not limits & encode_job(plain).keys()
     assert decode_job(encode_job(plain)) == plain
     assert decode_job(encode_job(limited)) == limited
 

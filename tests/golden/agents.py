@@ -213,8 +213,8 @@ SCRIPTS: dict[str, Script] = {
     ),
     # An answer of an attempt that was over before comes when another runs in its slot.
     "late-answers": hosts(
-        [6.0, "answers", "red", 0, 1, "done", b"N.", 5.0],
-        [6.5, "answers", "green", 2, 3, "error", b"N.", 5.0],
+        [6.0, "answers", "red", 0, 1, "done", b"N.", 5.0, 0],
+        [6.5, "answers", "green", 2, 3, "error", b"N.", 5.0, 0],
     ),
     # Connections that end are made again while Dask knows the worker.
     "disconnects": hosts([1.5, "disconnects", "red"], [6.1, "disconnects", "green"]),

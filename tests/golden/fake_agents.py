@@ -45,7 +45,7 @@ class FakeAgent:
         self._fake = fake
         self._stream = MessageStream(connected)
         self._runs: dict[int, tuple[int, str]] = {}  # by slot, the attempt and its job
-        self._server = Server(memoryview(array("d", [0.0] * 5)))
+        self._server = Server(memoryview(array("d", [0.0] * 7)))
         self._server._number = 1
         self.is_silent = self.is_over = False
         self.stopped: list[int] = []
@@ -95,13 +95,13 @@ class FakeAgent:
             self._fake.clock.after(BEAT_SECONDS, again)
             return
         del self._runs[slot]
-        self.send("answer", slot, attempt, status, value, seconds)
+        self.send("answer", slot, attempt, status, value, seconds, 0)
 
     def _learn(self, key: str, runner: bytes) -> None:
         _, _, self._server._pickles[key] = pickle.loads(runner)
 
     def _start(
-        self, slot: int, attempt: int, key: str, task: bytes, kept: bytes, *options: bool
+        self, slot: int, attempt: int, key: str, task: bytes, kept: bytes, *options: object
     ) -> None:
         self._runs[slot] = attempt, key
         seconds, status, value = self._fake.outcome(key)

@@ -26,7 +26,7 @@ from golden.machine import CHANNELS, Machine, Poll
 from golden.script import Does, Script
 from slotwise import task
 from slotwise.backends import executing
-from slotwise.backends.local import processes
+from slotwise.backends.local import backend, processes
 from slotwise.backends.local.process import OWN_SIGNALS, GarbledError
 from slotwise.backends.local.worker import (
     BYTES,
@@ -70,6 +70,8 @@ class Worker:
     unready: int
     ready: bool = False
     busy: bool = False
+    has_devices: bool = False
+    peak: int = 0
     tasks: int = 0
     keys: set[str] = field(default_factory=set)
     unsent: tuple[()] = ()
@@ -84,7 +86,7 @@ class Worker:
         self.due = self._ready_at = self.machine.now + READY_SECONDS
         self.is_stopped = self._has_ended = False
         self._code = 0
-        self._server = _Server(memoryview(bytearray(40)).cast("d"))
+        self._server = _Server(memoryview(bytearray(56)).cast("d"))
         self._requests: deque[tuple[int, bytes]] = deque()  # All but the task.
         self._task = b""
         self._does: Does | None = None
@@ -114,7 +116,7 @@ class Worker:
         """All has been sent."""
         return not self._has_ended
 
-    def receive(self) -> tuple[int, float, float, bytes] | None:
+    def receive(self) -> tuple[int, float, float, int, bytes] | None:
         """The next message; the first one says that the process is ready."""
         message = self.messages.popleft()
         if message is EOFError or message is GarbledError:
@@ -212,7 +214,7 @@ class Worker:
 
     def _reply(self, what: int, body: bytes) -> None:
         self._requests = deque(one for one in self._requests if one[0] != KEPT)
-        self.messages.append((what, self._starts, self.machine.now - self._starts, body))
+        self.messages.append((what, self._starts, self.machine.now - self._starts, 0, body))
 
     def _result(self, does: Does) -> tuple[int, bytes] | None:
         """The type and the content of the reply; None if the task has to wait for others."""
@@ -251,7 +253,7 @@ class _Server(Server):
         replies: list[Any] = []
         link: Any = SimpleNamespace(
             read=lambda: requests.popleft() if requests else None,
-            write=lambda what, started, seconds, body: replies.append((what, body)),
+            write=lambda what, _started, _seconds, body, _peak: replies.append((what, body)),
         )
         self.serve(link)
         return replies[-1] if replies else (DONE, b"")
@@ -343,6 +345,7 @@ def scripted(script: Script) -> Iterator[Machine]:
                 "CpuThrottle",
                 lambda: MagicMock(is_held=lambda _, pid: is_stopped(pid)),
             ),
+            (backend, "machine_resources", dict),  # Those of this machine are no part of a log.
             (executing, "threading", SimpleNamespace(Thread=CommitThread)),
             (loop_thread, "SimpleQueue", queue.Queue),
         ]

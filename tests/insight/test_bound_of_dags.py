@@ -198,10 +198,10 @@ def test_knowing_the_phases_only_raises_the_bound(seed: int) -> None:
     """Flows as in FlowFlex 5.1: never lower for a maximum, and higher in total for sums."""
     jobs = FlowGenerator(flows_most=examples(6, slow=12)).draw(np.random.default_rng(seed))
     cluster = Cluster.of_slots(25)
-    limits = _Limits(cluster, Work.estimated(jobs))
+    limits = _Limits(jobs, cluster, Work.estimated(jobs), has_changed=False)
     sums = np.zeros(2)
     for objective in OBJECTIVES:
-        known = limits.bound_jobs(objective, jobs, ["task"], {})
+        known = limits.bound_jobs(objective, jobs, limits.views[0], {})
         plain = BoundJobs.of(
             list(known.costs),
             known.arrival,

@@ -174,3 +174,15 @@ def test_scikit_learn_finds_the_same_as_in_one_process() -> None:
     on_slots = search(2)
     with joblib.parallel_config("threading"):
         assert on_slots == search(1)
+
+
+def test_a_loop_requests_resources() -> None:
+    """They are those of each batch, and refused if no host has them."""
+    with Session(1, resources={"license": 1}) as session:
+        with joblib.parallel_config("slotwise", session=session, resources={"license": 1}):
+            assert Parallel(n_jobs=2)(delayed(sqrt)(n * n) for n in range(3)) == [0, 1, 2]
+        with (
+            joblib.parallel_config("slotwise", session=session, resources={"license": 2}),
+            pytest.raises(InputError, match="requests license 2, but the host with the most"),
+        ):
+            Parallel(n_jobs=2)(delayed(sqrt)(n * n) for n in range(3))

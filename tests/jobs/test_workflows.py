@@ -87,6 +87,19 @@ def test_a_program_whose_input_is_missing_fails_alone(tmp_path: Path) -> None:
     assert_sound(result.log)
 
 
+def test_a_program_that_is_planned_later_may_fit_no_host(tmp_path: Path) -> None:
+    """It fails with the numbers, in place of waiting forever."""
+    before = slotwise.command("echo a", tmp_path / "in", id="before")
+    needs = {"reduce": {"license": 2}}
+    words = slotwise.mapreduce(
+        *("wordcount", tmp_path / "in" / "*.out", tmp_path / "out"),
+        **{"id": "words", "after": ["before"], "resources": needs},
+    )
+    done = slotwise.run([before, words], slots=1, resources={"license": 1}, keep=False)
+    assert list(done.failed) == ["words"]
+    assert "each task requests license 2, but the host with the most" in done.failed["words"]
+
+
 def test_inputs_of_a_command_must_exist(tmp_path: Path) -> None:
     """Before the run, or when a job begins that waits for others, which may write them."""
     made = str(tmp_path / "made")

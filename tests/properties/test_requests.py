@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.test_pools import Faults
-from properties.test_runs import reread
+from properties.test_runs import OBJECTIVES, reread
 from properties.test_wide import Case, check_slots
 from slotwise.backends.simulated.backend import Simulation
 from slotwise.backends.simulated.simulation import Outage
@@ -25,6 +25,7 @@ from slotwise.core.events import TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
 from slotwise.core.pools import Pool, Preemption
+from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
@@ -134,6 +135,7 @@ def cases(draw: st.DrawFn) -> Case:
     options = {
         "name": draw(st.sampled_from(list(ALLOCATORS))),
         "assigner": assigner,
+        "objective": draw(st.sampled_from(OBJECTIVES)),
         "waits": draw(st.sampled_from([None, (0.4, 1.1)])) if assigner == "delay" else None,
     }
     return Case(jobs, cluster, pools, simulation, options)
@@ -144,7 +146,10 @@ def cases(draw: st.DrawFn) -> Case:
 def test_no_host_is_exceeded_and_nothing_waits_forever(
     simulated: Callable[..., Any], case: Case
 ) -> None:
-    """All jobs end, no host has tasks that request more than it has, and the log replays."""
+    """All jobs end, no host has tasks that request more than it has, and bounds hold.
+
+    The log replays.
+    """
     watch = simulated(
         case.jobs, case.cluster, case.pools, simulation=case.simulation, **case.options
     )
@@ -153,6 +158,9 @@ def test_no_host_is_exceeded_and_nothing_waits_forever(
     check_slots(case, watch.log)
     check_resources(case, watch.log)
     assert replay_log(reread(watch.log)).is_identical
+    outcome = MetricsCollector.of_log(watch.log).outcome()
+    value = outcome.metrics["value"]
+    assert value is None or outcome.bound <= value, "no run is better than its bound"
 
 
 def check_resources(case: Case, log: Log) -> None:

@@ -191,3 +191,19 @@ def test_schedulers_that_need_known_work_are_refused() -> None:
     """The work of calls is unknown."""
     with pytest.raises(InputError, match="dmrs needs the work of all tasks"):
         Session(1, "dmrs")
+
+
+def test_a_host_with_memory_runs_what_waits_for_it() -> None:
+    """Its resources are in the log, and a phase whose request only it holds runs there."""
+    memory = {"memory": "1 GiB"}
+    first = Host("small", {"task": 1}, resources={"memory": "1 MiB"})
+    with Session(Cluster((first,))) as session:
+        with pytest.raises(InputError, match="host 'bad': resources: memory is -1"):
+            session.add_host("bad", 1, resources={"memory": -1})
+        session.add_host("large", 1, resources=memory)
+        job = Job("j", (Phase("p", Tasks(2, 0.001), resources=memory),))
+        session.run(job).result(PATIENCE)
+        assert {host.name: dict(host.resources) for host in session.hosts()} == {
+            "small": {"memory": 1 << 20},
+            "large": {"memory": 1 << 30},
+        }

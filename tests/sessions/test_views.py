@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from sessions.small_calls import PATIENCE, released, wait_for_file
-from slotwise import Job, Phase, Session, SessionJob, SlotwiseError, Tasks
+from slotwise import (
+    Cluster,
+    Host,
+    Job,
+    Phase,
+    Session,
+    SessionJob,
+    SlotwiseError,
+    Tasks,
+)
 from slotwise.sessions import views
 from waiting import until
 
@@ -132,3 +141,18 @@ def test_a_failed_job_says_why() -> None:
         assert job.state == "failed"
         assert job.reason
         assert future.explain().status.startswith("over: failed at ")
+
+
+def test_the_free_part_of_memory_is_beside_the_free_slots(tmp_path: Path) -> None:
+    """A running task holds its request, on hosts whose resources are stated."""
+    host = Host("a", {"task": 2}, resources={"memory": "8 GiB", "gpu": 1})
+    with Session(Cluster((host,)), "fair") as session, released(tmp_path / "go") as go:
+        running = session.executor(name="call").submit(wait_for_file, go)
+        until(running.running)
+        assert session.jobs().free == {"gpu": ("1", "1"), "memory": ("8 GiB", "8 GiB")}
+        phase = Phase("p", Tasks(1, 60.0), resources={"memory": "5 GiB"})
+        job = session.run(Job("big", (phase,)))
+        until(lambda: session.jobs().held == 2)
+        assert session.jobs().free["memory"] == ("3 GiB", "8 GiB")
+        assert "memory 3 GiB of 8 GiB free" in str(session.jobs())
+        job.cancel()

@@ -86,6 +86,8 @@ def test_run_refuses_what_is_no_folder(session: Session) -> None:
         ({"id": "a\nb"}, "the id of a job is 'a\\nb'; remove the control characters"),
         ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
         ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; expected a path"),
+        ({"id": "m", "resources": {"memory": -1}}, "job 'm': resources: memory is -1; give"),
+        ({"id": "r", "resources": 4}, "job 'r': resources is 4; give amounts by name"),
         ({"id": "w", "work": "x"}, "job 'w': work is 'x'; expected seconds, or"),
         (
             {"overwrite": True},

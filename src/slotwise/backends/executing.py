@@ -16,6 +16,7 @@ from functools import partial
 from typing import Self
 
 from slotwise.backends.attempt_logs import AttemptLogs, AttemptOutput
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.signals import undisturbed
 from slotwise.core.decisions import Launch
 from slotwise.core.errors import (
@@ -32,7 +33,8 @@ from slotwise.core.events import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.core.job import PhaseId
+from slotwise.core.job import Job, PhaseId
+from slotwise.core.resources import MEMORY
 from slotwise.jobs.commands import last_lines
 from slotwise.jobs.execution import (
     Execution,
@@ -49,8 +51,9 @@ FINAL = (InputChanged, NotRetriedError)
 class Start:
     """The input of an attempt: the runner and its key, arguments, and the kept value.
 
-    `output` takes what it prints. If it runs for more than `time_limit` seconds, it is asked to
-    stop, and killed `ending_seconds` later.
+    `output` takes what it prints, and `memory` is what was allotted to it, if anything. If it
+    runs for more than `time_limit` seconds, it is asked to stop, and killed `ending_seconds`
+    later.
     """
 
     runner_key: str
@@ -61,6 +64,7 @@ class Start:
     output: AttemptOutput
     time_limit: float | None
     ending_seconds: float
+    memory: Allotment | None
 
 
 class Executing:
@@ -159,6 +163,7 @@ class Executing:
             output,
             execution.job.time_limit,
             execution.ending_seconds,
+            _allotment(execution.job, name),
         )
 
     def slots_of(self, launch: Launch) -> int:
@@ -191,7 +196,9 @@ class Executing:
         """Whether the task of an attempt only sleeps."""
         return self._jobs[launch.phase.job].execution.sleeps
 
-    def finished(self, launch: Launch, result: object, seconds: float) -> None:
+    def finished(
+        self, launch: Launch, result: object, seconds: float, peak: int | None = None
+    ) -> None:
         """Store the result of an attempt; commit the job if it was the last task."""
         live = self._jobs[launch.phase.job]
         output = live.end_output(launch)
@@ -200,15 +207,21 @@ class Executing:
         if live.is_broken(launch):
             self.killed(launch)
         elif live.given_up:
-            self._done(live, launch, seconds)
+            self._done(live, launch, seconds, peak)
         elif not live.is_last:
-            self._store(live, launch, result, seconds)
+            self._store(live, launch, result, seconds, peak)
         else:
             with undisturbed():  # No signal between the commit and its record.
-                self._store(live, launch, result, seconds)
+                self._store(live, launch, result, seconds, peak)
 
     def failed(
-        self, launch: Launch, reason: object, *, lost: bool = False, is_own: bool = False
+        self,
+        launch: Launch,
+        reason: object,
+        *,
+        lost: bool = False,
+        is_own: bool = False,
+        peak: int | None = None,
     ) -> None:
         """Record that an attempt has failed, or was lost with its worker or its host.
 
@@ -235,13 +248,13 @@ class Executing:
         if output is not None and (isinstance(reason, str) or final):
             reason = _with_output(str(reason), output)
         if live.execution.absorbs(name, task, str(reason), is_lost=lost, is_own=is_own):
-            self._done(live, launch, 0.0)
+            self._done(live, launch, 0.0, peak)
             return
         live.discard(launch)
         text = f"{live.execution.describe(name, task)}: {reason}"
         now, attempt, lost = self._now(), launch.attempt, lost and not is_own
-        failure = TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input, final)
-        self._report(failure)
+        how = lost, lacks_input, final, peak
+        self._report(TaskFailed(now, launch.phase, task, attempt, text, *how))
         self._break(live, launch)
         self._one_less(live, launch)
 
@@ -312,15 +325,15 @@ class Executing:
 
     def finish_commits(self) -> None:
         """Report the last tasks of jobs whose commits have ended."""
-        for launch, seconds, error in self._commits.ended():
+        for launch, seconds, peak, error in self._commits.ended():
             live = self._jobs[launch.phase.job]
             later, live.later = live.later, None
             for attempt in later or ():
                 live.discard(attempt)
             if error is None:
-                self._done(live, launch, seconds)
+                self._done(live, launch, seconds, peak)
             elif isinstance(error, Exception):
-                self._unkept(launch, error)
+                self._unkept(launch, error, peak)
             else:
                 raise error
 
@@ -358,7 +371,9 @@ class Executing:
             return f"attempt {begun} of the task was begun before, and is over", False
         return "", True
 
-    def _store(self, live: LiveJob, launch: Launch, result: object, seconds: float) -> None:
+    def _store(
+        self, live: LiveJob, launch: Launch, result: object, seconds: float, peak: int | None
+    ) -> None:
         """Store a result, and commit the job if it was the last one."""
         name, task, execution = launch.phase.phase, launch.task, live.execution
         try:
@@ -369,16 +384,16 @@ class Executing:
                 if live.writes:
                     live.later = []
                     commit = partial(execution.close, succeeded=True)
-                    self._commits.begin(commit, launch, seconds)
+                    self._commits.begin(commit, launch, seconds, peak)
                     return
                 execution.close(succeeded=True)
         except FailedAttemptError as error:
-            self.failed(launch, str(error))
+            self.failed(launch, str(error), peak=peak)
             return
         except Exception as error:
-            self._unkept(launch, error)
+            self._unkept(launch, error, peak)
             return
-        self._done(live, launch, seconds)
+        self._done(live, launch, seconds, peak)
 
     def _break(self, live: LiveJob, launch: Launch) -> None:
         """Repeat the gang of an attempt that has ended without a result, if it has one.
@@ -415,10 +430,12 @@ class Executing:
         self.lost_output(live.execution.job.id, lost.phase, tasks, str(lost))
         return bool(lost.outputs)
 
-    def _unkept(self, launch: Launch, error: Exception) -> None:
-        self.failed(launch, f"its result cannot be kept: {_sentence(error)}")
+    def _unkept(self, launch: Launch, error: Exception, peak: int | None) -> None:
+        self.failed(launch, f"its result cannot be kept: {_sentence(error)}", peak=peak)
 
-    def _done(self, live: LiveJob, launch: Launch, seconds: float) -> None:
+    def _done(
+        self, live: LiveJob, launch: Launch, seconds: float, peak: int | None = None
+    ) -> None:
         """Report a task as done, with its result stored; forget a complete job."""
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
@@ -426,7 +443,8 @@ class Executing:
         if live.folders:
             live.places[name, task] = launch.host
         live.kept.pop((name, task), None)
-        self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
+        attempt = launch.attempt
+        self._report(TaskFinished(self._now(), launch.phase, task, attempt, seconds, peak))
         if live.is_done and not live.given_up:
             self._forget(live)
         else:
@@ -446,6 +464,12 @@ class Executing:
         del self._jobs[job]
         if live.runner_key == job:
             self._forget_runner(job, live.folders)
+
+
+def _allotment(job: Job, phase: str) -> Allotment | None:
+    """The memory that each task of a phase gets, if it requests some."""
+    memory = job.by_name[phase].needs.get(MEMORY)
+    return None if memory is None else Allotment(memory, job.memory_limit)
 
 
 def _with_output(reason: str, output: AttemptOutput) -> str:
@@ -586,9 +610,11 @@ class Commits:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._threads: dict[str, tuple[threading.Thread, Launch]] = {}
-        self._ended: deque[tuple[Launch, float, BaseException | None]] = deque()
+        self._ended: deque[tuple[Launch, float, int | None, BaseException | None]] = deque()
 
-    def begin(self, close: Callable[[], None], launch: Launch, seconds: float) -> None:
+    def begin(
+        self, close: Callable[[], None], launch: Launch, seconds: float, peak: int | None
+    ) -> None:
         """Call `close` in a thread; `launch` is the last attempt of the job."""
 
         def commit() -> None:
@@ -597,7 +623,7 @@ class Commits:
                 close()
             except BaseException as error:
                 problem = error
-            self._ended.append((launch, seconds, problem))
+            self._ended.append((launch, seconds, peak, problem))
             self._wake()
 
         job = launch.phase.job
@@ -605,12 +631,12 @@ class Commits:
         self._threads[job] = thread, launch
         thread.start()
 
-    def ended(self) -> Iterator[tuple[Launch, float, BaseException | None]]:
-        """For each ended commit: the last attempt of its job, its seconds, and the error."""
+    def ended(self) -> Iterator[tuple[Launch, float, int | None, BaseException | None]]:
+        """For each ended commit: the last attempt, its seconds and its peak, and the error."""
         while self._ended:
-            launch, seconds, error = self._ended.popleft()
+            launch, seconds, peak, error = self._ended.popleft()
             self._threads.pop(launch.phase.job)[0].join()
-            yield launch, seconds, error
+            yield launch, seconds, peak, error
 
     def join(self) -> None:
         """Wait for the commits in progress."""

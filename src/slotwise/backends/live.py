@@ -335,6 +335,8 @@ class LiveBackend(ABC):
                 start.kept,
                 sleeps=start.sleeps,
                 output=start.output,
+                devices=launch.devices,
+                memory=start.memory,
             )
         except UserCodeError as error:
             self._jobs.failed(self._release(slot), self._placed(str(error), launch.host))
@@ -445,14 +447,15 @@ class LiveBackend(ABC):
             work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
             self._jobs.stopped(launch, outcome.value, work)
         elif outcome.status == "done":
-            self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
+            seconds = self._computed(launch, outcome)
+            self._jobs.finished(launch, outcome.value, seconds, outcome.peak or None)
         else:
-            reason, is_dead = outcome.value, outcome.status in ("lost", "exited")
+            reason, is_dead = outcome.value, outcome.status in ("lost", "exited", "short")
             if is_dead:
                 reason = f"{reason}, in attempt {launch.attempt}"
             reason = self._placed(reason, launch.host)
-            is_own = outcome.status == "exited"
-            self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own)
+            is_own, peak = outcome.status == "exited", outcome.peak or None
+            self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own, peak=peak)
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, less those while it was stopped by another process."""

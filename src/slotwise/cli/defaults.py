@@ -18,9 +18,10 @@ from slotwise.core.cluster import Count, Slots
 from slotwise.core.errors import InputError, suggestion
 from slotwise.policy.scheduler import ASSIGNERS, SCHEDULERS
 from slotwise.sources import Slots as SlotsGiven
-from slotwise.sources import Source
+from slotwise.sources import Source, resources_of_host
 from slotwise.workload.file import build_pools
 from slotwise.workload.schema import (
+    Amounts,
     Duration,
     Entry,
     Listed,
@@ -45,13 +46,14 @@ class Defaults:
 
     files     their paths, that of the project first
     workload  values of keys of a workload file
-    slots     the slots of this machine
+    slots     the slots of this machine; `resources` what it has beside them
     options   values of options of `slotwise run`, by name
     """
 
     files: tuple[Path, ...] = ()
     workload: Mapping[str, Any] = field(default_factory=dict)
     slots: SlotsGiven | None = None
+    resources: Mapping[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -65,13 +67,21 @@ class Defaults:
         for one in reversed(files):
             stated |= _read(one)
         workload = {key: stated.pop(key) for key in OF_WORKLOADS if key in stated}
-        return cls(files, workload, stated.pop("slots", None), stated)
+        host = stated.pop("slots", None), stated.pop("resources", None)
+        return cls(files, workload, *host, stated)
 
-    def slots_for(self, source: Source, slots: SlotsGiven | None) -> SlotsGiven | None:
-        """The slots of a run on this machine, unless an option or the workload states them."""
+    def host_for(
+        self, source: Source, slots: SlotsGiven | None, resources: Mapping[str, Any] | None
+    ) -> tuple[SlotsGiven | None, Mapping[str, Any] | None]:
+        """The slots and resources for a run on this machine, of which some are given.
+
+        Those that an option or the workload states stay; resources are taken name by name.
+        """
         cluster = source.workload.cluster
         is_stated = cluster is not None and not names_hosts(cluster)
-        return self.slots if slots is None and not is_stated else slots
+        if self.resources:
+            resources = {**self.resources, **resources_of_host(source.workload, resources)}
+        return self.slots if slots is None and not is_stated else slots, resources
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.files))
@@ -135,6 +145,7 @@ def _model() -> type[Entry]:
     kinds: dict[str, Any] = {
         "scheduler": Annotated[str, _known("scheduler", SCHEDULERS)],
         "slots": Slots | dict[Name, Count],
+        "resources": Amounts,
         "pools": Annotated[list[PoolEntry], Listed],
         "pool_defaults": PoolDefaults,
         "objective": ObjectiveEntry,

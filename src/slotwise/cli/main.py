@@ -23,11 +23,13 @@ from slotwise.cli.options import (
     Json,
     OutputOptions,
     Penalty,
+    ResourcesText,
     Scheduling,
     SimulationOptions,
     SlotsText,
     grouped,
     objective_asked,
+    parse_resources,
     parse_slots,
     seconds_option,
 )
@@ -135,6 +137,7 @@ def _plan(
     objective: Penalty = None,
     aggregate: AggregateName = None,
     slots: SlotsText = None,
+    resources: ResourcesText = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -173,7 +176,9 @@ def _plan(
     from slotwise import plans  # Other commands do not need the planners.
 
     source = read_source(file).with_options(history=history)
-    budget: dict[str, Any] = {
+    options: dict[str, Any] = {
+        "slots": parse_slots(slots),
+        "resources": parse_resources(resources),
         "budget_seconds": budget_seconds,
         "budget_steps": budget_steps,
     }
@@ -184,8 +189,7 @@ def _plan(
             source,
             "flex" if allocator is None else allocator,
             objective=aim,
-            slots=parse_slots(slots),
-            **budget,
+            **options,
         )
     elif (allocator, objective, aggregate) != (None, None, None):
         raise InputError(
@@ -193,7 +197,7 @@ def _plan(
             " leave out --allocator, --objective and --aggregate"
         )
     else:
-        plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
+        plan = plans.plan_tasks(source, scheduler, **options)
     show_unknown(source)
     if as_json:
         print_json(plan.to_plain())
@@ -208,6 +212,7 @@ def _simulate(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
+    resources: ResourcesText = None,
     history: History = None,
     scheduling: Scheduling,
     truth: SimulationOptions,
@@ -224,6 +229,7 @@ def _simulate(
             scheduler,
             simulation=truth.simulation(),
             slots=parse_slots(slots),
+            resources=parse_resources(resources),
             history=history,
             **scheduling.options(source, output.log),
         )
@@ -239,6 +245,7 @@ def _run(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
+    resources: ResourcesText = None,
     emulate_hosts: EmulateHosts = False,
     dask: DaskAddress = None,
     dask_slots: DaskSlots = None,
@@ -277,9 +284,9 @@ def _run(
             scheduler = defaults.options.get("scheduler", scheduler)
         scheduling = scheduling.with_defaults(defaults.options, stated)
         options = scheduling.options(source, output.log)
-        given = parse_slots(slots)
+        given, amounts = parse_slots(slots), parse_resources(resources)
         if dask is None and not emulate_hosts:
-            given = defaults.slots_for(source, given)
+            given, amounts = defaults.host_for(source, given, amounts)
         note = cluster_left_out(source, emulate_hosts, dask)
         source = source.with_options(overwrite=overwrite)
         with api.resumed(source, resume, options.get("keep"), is_local=dask is None) as (
@@ -298,6 +305,7 @@ def _run(
                     left,
                     scheduler,
                     slots=given,
+                    resources=amounts,
                     emulate_hosts=emulate_hosts,
                     dask=dask,
                     dask_slots=dask_slots,
@@ -316,6 +324,7 @@ def _compare(
     schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
     live: Annotated[bool, typer.Option("--live", help="Run on this machine, in turn.")] = False,
     slots: SlotsText = None,
+    resources: ResourcesText = None,
     emulate_hosts: EmulateHosts = False,
     overwrite: Overwrite = False,
     history: History = None,
@@ -337,11 +346,12 @@ def _compare(
             truth.refuse_live()
         else:
             source = source.with_options(history=history)
-        given = parse_slots(slots)
+        given, amounts = parse_slots(slots), parse_resources(resources)
         if defaults is not None:
             stated = options_stated(context)
             scheduling = scheduling.with_defaults(defaults.options, stated)
-            given = given if emulate_hosts else defaults.slots_for(source, given)
+            if not emulate_hosts:
+                given, amounts = defaults.host_for(source, given, amounts)
             show_defaults(defaults)
         options = scheduling.options(source, output.log)
         titles = [f"{name}, live" for name in names]
@@ -353,6 +363,7 @@ def _compare(
                 names,
                 live=live,
                 slots=given,
+                resources=amounts,
                 emulate_hosts=emulate_hosts,
                 simulation=truth.simulation(),
                 history=history,

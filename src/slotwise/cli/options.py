@@ -18,7 +18,8 @@ from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Preemption
-from slotwise.core.units import seconds_or_duration
+from slotwise.core.resources import MEMORY
+from slotwise.core.units import is_number_text, seconds_or_duration
 from slotwise.insight.report.page import check_report
 from slotwise.running import Options, RunOptions
 from slotwise.sources import Slots, Source
@@ -30,6 +31,14 @@ SlotsText = Annotated[
         "--slots",
         metavar="N",
         help="Slots instead of the cluster's or all cores; or by kind: map=2,reduce=1.",
+    ),
+]
+ResourcesText = Annotated[
+    str | None,
+    typer.Option(
+        "--resources",
+        metavar="AMOUNTS",
+        help="Resources of the host beside slots, by name: memory=6GiB,gpu=1.",
     ),
 ]
 Penalty = Annotated[
@@ -331,6 +340,27 @@ def parse_slots(text: str | None) -> Slots | None:
         if not min(counts) >= 0 < max(counts):
             raise ValueError
     return kinds or max(counts)
+
+
+def parse_resources(text: str | None) -> Mapping[str, Any] | None:
+    """Parse amounts by name: memory=6GiB,gpu=1. Raises InputError."""
+    if text is None:
+        return None
+    with _expected("--resources", text, "amounts by name, as in memory=6GiB,gpu=1"):
+        return {
+            name: amount.strip()
+            if name == MEMORY and not is_number_text(amount)
+            else _number(amount)
+            for name, amount in _pairs(text)
+        }
+
+
+def _number(text: str) -> int | float:
+    """A number, whole if it can be; ValueError for other text."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 PREEMPT_KEYS = {

@@ -19,6 +19,7 @@ from slotwise.core.errors import (
     check_name,
     check_type,
     is_whole,
+    option_name,
     shown,
 )
 from slotwise.core.resources import (
@@ -91,6 +92,12 @@ class Host:
             if name in self.slots:
                 raise InputError(f"{what} has {name!r}, which is a kind of slot; rename one")
         object.__setattr__(self, "resources", more)
+
+    @property
+    def has(self) -> Resources:
+        """Its `resources`, as amounts."""
+        assert isinstance(self.resources, Resources)
+        return self.resources
 
     @cached_property
     def amounts(self) -> Resources:
@@ -231,6 +238,20 @@ class Cluster:
                 total[name] = total.get(name, 0) + amount
         return Resources(total)
 
+    def fit(self, request: Resources) -> int:
+        """How many tasks with this request, not empty, the hosts hold at once.
+
+        O(hosts) at the first call for a request.
+        """
+        known = self._fit
+        if request not in known:
+            known[request] = sum(host.amounts.times(request) for host in self.hosts)
+        return known[request]
+
+    @cached_property
+    def _fit(self) -> dict[Resources, int]:
+        return {}
+
     def check_task(self, kind: str, slots: int, needs: Resources = NOTHING) -> None:
         """InputError if no host has this number of slots for phases of this kind.
 
@@ -271,12 +292,14 @@ class Cluster:
                 continue
             if not largest:
                 raise InputError(
-                    f"each task requests {name} {text}, but no host has {name}; state it under"
-                    " `resources` of a host, or leave it out"
+                    f"each task requests {name} {text}, but no host has {name}; state it with"
+                    f" {option_name('resources')} or under `resources` of a host, or leave it"
+                    " out"
                 )
+            most = largest.texts()[name]
             raise InputError(
                 f"each task requests {name} {text}, but the host with the most, {host.name!r},"
-                f" has {largest.texts()[name]}; request less, or add a larger host"
+                f" has {most}; request less, or add a larger host"
             )
 
     def check_gang(self, kind: str, tasks: int, slots: int, needs: Resources = NOTHING) -> None:
@@ -287,14 +310,15 @@ class Cluster:
         """
         slot_kind = self.slot_kind(kind)
         request = Resources({slot_kind: slots, **needs})
-        fit = sum(host.amounts.times(request) for host in self.hosts)
+        fit = self.fit(request)
         if fit < tasks and self.hosts:
             raise InputError(
                 f"a gang starts its {tasks} tasks of {slots} {_slots(slots)}"
                 f"{f' and {needs}' if needs else ''} together, but"
                 f" the {self.capacity[slot_kind]} slots of kind {slot_kind!r} on"
                 f" {len(self.hosts)} {'host' if len(self.hosts) == 1 else 'hosts'} hold {fit}"
-                f" of them at once; give the gang at most {fit}, or add slots"
+                f" of them at once; give the gang at most {fit}, or add"
+                f" {'hosts' if needs else 'slots'}"
             )
 
     def check_continues(

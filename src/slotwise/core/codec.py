@@ -68,12 +68,13 @@ from slotwise.core.resources import NOTHING, Resources
 Plain = dict[str, Any]
 
 OMITTED = {
-    TaskFailed: ("lacks_input", "final"),
+    TaskFinished: ("peak",),
+    TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
     Launch: ("devices",),
     Defer: ("host",),
 }
-"""Keys that are left out if they are false or empty, as they usually are."""
+"""Keys that are left out if they are false, empty or null, as they usually are."""
 
 IF_STATED = ("attempts", "retry_delay", "time_limit", "user")
 """Keys of a job that are left out if it does not state them."""
@@ -136,7 +137,8 @@ def to_json(entry: Event | Decision) -> str:
     if type(entry) is TaskFinished and type(entry.at) is type(entry.seconds) is float:
         job, phase = entry.phase
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
-        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}}}'
+        ended = f'"attempt":{entry.attempt},"seconds":{entry.seconds!r}'
+        ended += "}" if entry.peak is None else f',"peak":{entry.peak}}}'
         return f'{{"is":"TaskFinished","at":{entry.at!r},{where},{ended}'
     if type(entry) is Launch:
         job, phase = entry.phase
@@ -286,6 +288,7 @@ def encode_job(job: Job) -> Plain:
         **({"after_each": sorted(job.after_each)} if job.after_each else {}),
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
         **{key: value for key in IF_STATED if (value := getattr(job, key)) is not None},
+        **({"memory_limit": True} if job.memory_limit else {}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -307,6 +310,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after_each=frozenset(plain.get("after_each", ())),
         after_failed=plain.get("after_failed", "cancel"),
         **{key: plain[key] for key in IF_STATED if key in plain},
+        memory_limit=plain.get("memory_limit", False),
     )
 
 

@@ -133,7 +133,8 @@ class ObjectiveChanged:
 class TaskFinished:
     """An attempt succeeded; it computed for `seconds`.
 
-    It may have held its slot longer, to copy, to read over a network or to wait.
+    It may have held its slot longer, to copy, to read over a network or to wait. `peak` is the
+    greatest memory that its processes have used, in bytes; None if it was not measured.
     """
 
     at: float
@@ -141,6 +142,7 @@ class TaskFinished:
     task: int
     attempt: int
     seconds: float
+    peak: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class TaskFailed:
 
     If it `lacks_input`, it has found output of other tasks lost that it reads, and this was
     reported as OutputLost. It does not count as a failure of the task, nor as a loss. If it is
-    `final`, a further attempt cannot succeed: the job fails.
+    `final`, a further attempt cannot succeed: the job fails. `peak` is that of TaskFinished.
     """
 
     at: float
@@ -160,6 +162,7 @@ class TaskFailed:
     lost: bool = False
     lacks_input: bool = False
     final: bool = False
+    peak: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ from slotwise.core.costs import Floats
 from slotwise.core.decisions import Enqueue, Launch
 from slotwise.core.job import PhaseId
 from slotwise.core.resources import Resources
-from slotwise.core.spare import Spare
+from slotwise.core.spare import Holder, Spare
 
 
 class FreeSlots:
@@ -173,17 +172,15 @@ class Hosts:
             if host not in self.lost:
                 self.capacity[kind] += more
 
-    def take(self, launch: Launch, kind: str, slots: int, needs: Resources) -> None:
+    def take(self, launch: Launch, phase: Holder) -> None:
         """Take the slots that a task occupies, and what it needs beside, where it is free."""
-        self.free[kind].take(launch.host, slots)
-        if needs:
-            self.spare.take(launch.host, needs, launch.devices)
+        self.free[phase.slot_kind].take(launch.host, phase.width)
+        self.spare.take(launch, phase)
 
-    def give_back(self, launch: Launch, kind: str, slots: int, needs: Resources) -> None:
+    def give_back(self, launch: Launch, phase: Holder) -> None:
         """Return what a task had of a host."""
-        self.free[kind].give_back(launch.host, slots)
-        if needs:
-            self.spare.give_back(launch.host, needs, launch.devices)
+        self.free[phase.slot_kind].give_back(launch.host, phase.width)
+        self.spare.give_back(launch, phase)
 
     def leave(self, host: str) -> None:
         """From now on nothing begins on a host, and it leaves when no attempt runs there."""
@@ -239,20 +236,6 @@ class Hosts:
             for launch, *_ in phase.launches.values() if phase.needs else ():
                 held.setdefault(launch.host, []).append(phase.needs)
         self.spare.check(self.cluster.by_name, held)
-
-
-class Holder(Protocol):
-    """A phase as the hosts see it."""
-
-    @property
-    def needs(self) -> Resources:
-        """What each of its tasks holds beside slots."""
-        ...
-
-    @property
-    def launches(self) -> Mapping[int, tuple[Launch, float, float]]:
-        """Its running attempts by task."""
-        ...
 
 
 # Measured and expected times of finished tasks, from which host speeds are estimated.

@@ -29,7 +29,12 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.resources import NOTHING, Resources, check_devices, resources_of
+from slotwise.core.resources import (
+    MEMORY,
+    NOTHING,
+    Resources,
+    requested,
+)
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -236,9 +241,7 @@ class Phase:
             self._check_gang()
         if self.resources is not NOTHING:
             what = f"phase {self.name!r}: resources"
-            needs = resources_of(what, self.resources)
-            check_devices(what, needs)
-            object.__setattr__(self, "resources", needs)
+            object.__setattr__(self, "resources", requested(what, self.resources))
         others = self.grows, self.gang, self.after, self.continues, self.tasks.blocks
         if self.gated and any(others):
             raise InputError(
@@ -315,6 +318,8 @@ class Job:
     attempts      how often a task may be tried; None: as the run states
     retry_delay   seconds before the second attempt of a task; see `delay_of` for later ones
     time_limit    seconds for which an attempt may run; then it is stopped and has failed
+    memory_limit  whether an attempt that uses more memory than it requests is stopped and has
+                  failed
     user          whose job it is, for limits of users; None: in live work the account of the
                   process, otherwise nobody
     """
@@ -335,6 +340,7 @@ class Job:
     attempts: Attempts | None = None
     retry_delay: RetryDelay | None = None
     time_limit: TimeLimit | None = None
+    memory_limit: bool = False
     user: str | None = None
 
     def __post_init__(self) -> None:
@@ -356,6 +362,8 @@ class Job:
                 object.__setattr__(self, what, names)
         if self.after or self.after_each or self.after_failed != "cancel":
             self._check_dependencies()
+        if self.memory_limit is not False:
+            self._check_memory_limit()
 
     @property
     def predecessors(self) -> frozenset[str]:
@@ -446,6 +454,16 @@ class Job:
                     " objects"
                 )
         object.__setattr__(self, "phases", phases)
+
+    def _check_memory_limit(self) -> None:
+        what = f"job {self.id!r}: memory_limit"
+        if self.memory_limit is not True:
+            raise InputError(f"{what} is {shown(self.memory_limit)}; give True or False")
+        if not any(MEMORY in phase.needs for phase in self.phases):
+            raise InputError(
+                f"{what} limits tasks to the memory that they request, and none requests any;"
+                " state memory under resources, or leave it out"
+            )
 
     def _check_dependencies(self) -> None:
         if self.id in self.predecessors:

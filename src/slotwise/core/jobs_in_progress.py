@@ -15,6 +15,7 @@ from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
+from slotwise.core.resources import Resources
 from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
@@ -30,6 +31,7 @@ class Jobs:
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
+    by_needs   the same by what their tasks need beside slots
     wide       those of them that take several slots at once, and those that wait for other
                resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
@@ -49,6 +51,7 @@ class Jobs:
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
         self._wide_ready = 0
+        self.by_needs: dict[str, dict[Resources, dict[PhaseId, PhaseState]]] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self._doomed = doomed
@@ -255,6 +258,8 @@ class Jobs:
             self.ready[phase.slot_kind][phase.id] = phase
             insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
             self._wide_ready += phase.is_wide
+            alike = self.by_needs.setdefault(phase.slot_kind, {})
+            alike.setdefault(phase.needs, {})[phase.id] = phase
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
         if phase.job_share is not None and not phase.is_ready:
@@ -267,6 +272,10 @@ class Jobs:
             in_order = self._in_order[phase.slot_kind]
             del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
             self._wide_ready -= phase.is_wide
+            alike = self.by_needs[phase.slot_kind]
+            del alike[phase.needs][phase.id]
+            if not alike[phase.needs]:
+                del alike[phase.needs]
         self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
+from types import NoneType
 from typing import Any, get_args
 
 from slotwise.core.cluster import Cluster
@@ -53,6 +54,7 @@ NUMBERS: dict[str, Any] = {
     "kept": (int, float),
     "task": int,
     "attempt": int,
+    "peak": (int, NoneType),
 }
 """The numeric fields of entries, and their types."""
 
@@ -241,5 +243,5 @@ class LogValidator:
 def _check_numbers(entry: Event | Launch) -> None:
     for name, types in NUMBERS_OF[type(entry)]:
         value = getattr(entry, name)
-        if not (isinstance(value, types) and -inf < value < inf):
+        if not (isinstance(value, types) and (value is None or -inf < value < inf)):
             raise ValueError(f"{name} is {value!r}")

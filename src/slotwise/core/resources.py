@@ -8,7 +8,6 @@ whole numbers and sums are exact. Whether a request fits, and how often, is deci
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from typing import Any
 
 from slotwise.core.errors import InputError, check_name, is_number, is_whole, shown
@@ -82,10 +81,7 @@ class Resources(Mapping[str, int]):
 
     def texts(self) -> dict[str, str]:
         """The amounts as text: sizes, and numbers."""
-        return {
-            name: size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
-            for name, amount in sorted(self.pairs)
-        }
+        return {name: amount_text(name, amount) for name, amount in sorted(self.pairs)}
 
 
 NOTHING = Resources({})
@@ -108,6 +104,18 @@ def resources_of(what: str, stated: Any) -> Resources:
     return Resources({name: _amount(what, name, value) for name, value in stated.items()})
 
 
+def requested(what: str, stated: Any) -> Resources:
+    """The amounts that each task requests; None: nothing. InputError as for `resources_of`."""
+    needs = NOTHING if stated is None else resources_of(what, stated)
+    check_devices(what, needs)
+    return needs
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount of a resource beside slots as text: a size, or a number."""
+    return size_text(amount) if name == MEMORY else f"{_number(name, amount):g}"
+
+
 def check_devices(what: str, resources: Resources, is_host: bool = False) -> None:
     """InputError for a part of a device on a host, and for a request of one and a half."""
     gpus = resources.get(GPU, 0)
@@ -119,7 +127,7 @@ def check_devices(what: str, resources: Resources, is_host: bool = False) -> Non
 def _amount(what: str, name: Any, value: Any) -> int:
     check_name(f"{what}: the name of a resource", name)
     if name == "slots":
-        raise InputError(f"{what} has slots; state these with the key slots beside it")
+        raise InputError(f"{what}: slots are stated beside it, with the key `slots`")
     what = f"{what}: {name}"
     if name == MEMORY:
         value = converted(what, value, size)
@@ -129,10 +137,10 @@ def _amount(what: str, name: Any, value: Any) -> int:
                 " as '4 GiB'"
             )
         return int(value)
-    if not is_number(value) or not isfinite(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
+    if not is_number(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
         raise InputError(f"{what} is {shown(value)}; give a number >= 0")
     amount: int = round(value * UNIT)
-    if abs(amount - value * UNIT) > 1e-6 * max(1.0, amount):
+    if abs(amount - value * UNIT) > 1e-6 * amount:
         raise InputError(f"{what} is {shown(value)}; give at most three decimals")
     return amount
 

@@ -19,6 +19,7 @@ from slotwise.core.jobs_in_progress import Jobs, LimitReached
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.resources import Resources
 from slotwise.core.shares import SharesByKind
 from slotwise.core.spare import Spare
 from slotwise.core.turns import LaunchOrder, turns_of
@@ -116,6 +117,11 @@ class Snapshot:
         """Those of them that take several slots at once, or wait for other resources."""
         return self._jobs.wide[slot_kind].values()
 
+    def by_needs(self, slot_kind: str) -> Mapping[Resources, Collection[PhaseState]]:
+        """The ready phases by what their tasks need beside slots."""
+        found = self._jobs.by_needs.get(slot_kind, {})
+        return {needs: phases.values() for needs, phases in found.items()}
+
     def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return phases_below(self._shares.of[slot_kind].whole)
@@ -173,6 +179,13 @@ class Snapshot:
     def shares(self, slot_kind: str) -> Sequence[PoolState]:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()
+
+    def tasks_on(self, host: str) -> Iterable[tuple[PhaseState, int, float, float]]:
+        """The tasks that run on a host with resources: phase, number, start, estimated end."""
+        for holder, task in self._hosts.spare.tasks(host):
+            assert isinstance(holder, PhaseState)
+            _, started, speed = holder.launches[task]
+            yield holder, task, started, started + holder.work.expected(task) / speed
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that is not over, in its order."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
+from typing import Protocol
 
 from slotwise.core.cluster import Host
+from slotwise.core.decisions import Launch
 from slotwise.core.resources import GPU, UNIT, Resources
 
 KEPT_REQUESTS = 10_000
 """The number of different requests for which the hosts that hold them are kept."""
+
+
+class Holder(Protocol):
+    """A phase as the hosts see it."""
+
+    slot_kind: str
+    width: int
+    needs: Resources
+    order: int
+    launches: dict[int, tuple[Launch, float, float]]
 
 
 class Spare:
@@ -18,11 +30,13 @@ class Spare:
     The free part of each device is known, so that tasks that get parts share devices and others
     get whole ones. `hosts_for` costs O(hosts) for a new request, and afterwards O(changes since
     it was last asked); `take` and `give_back` cost O(names and devices of the request).
+    Where no host has resources, nothing is counted.
     """
 
     def __init__(self, hosts: Iterable[Host]) -> None:
         self._amounts: dict[str, dict[str, int]] = {}
         self._devices: dict[str, list[int]] = {}
+        self._tasks: dict[str, dict[tuple[int, int], Holder]] = {}
         self._changed: list[str] = []  # hosts, in the order in which their amounts changed
         self._known: dict[Resources, tuple[int, set[str]]] = {}
         for host in hosts:
@@ -33,13 +47,13 @@ class Spare:
         if host.resources:
             amounts = dict(host.resources)
             self._devices[host.name] = [UNIT] * (amounts.pop(GPU, 0) // UNIT)
-            self._amounts[host.name] = amounts
+            self._amounts[host.name], self._tasks[host.name] = amounts, {}
             self._note(host.name)
 
     def forget(self, host: str) -> None:
         """Remove a host."""
         if self._amounts.pop(host, None) is not None:
-            del self._devices[host]
+            del self._devices[host], self._tasks[host]
             self._note(host)
 
     def holds(self, host: str, request: Resources) -> bool:
@@ -69,7 +83,7 @@ class Spare:
         ]
         return min(found)
 
-    def hosts_for(self, request: Resources) -> Collection[str]:
+    def hosts_for(self, request: Resources) -> Set[str]:
         """The hosts where a request fits now."""
         at = len(self._changed)
         since, hosts = self._known.get(request, (-1, set[str]()))
@@ -102,16 +116,26 @@ class Spare:
             return (min(able)[1],) if able else ()
         return tuple(d for d, left in enumerate(free) if left == UNIT)[: amount // UNIT]
 
-    def take(self, host: str, request: Resources, devices: Sequence[int]) -> None:
-        """Take what a task requests of a host, with these devices."""
-        self._add(host, request, devices, -1)
-        assert all(left >= 0 for left in self._devices[host]), "devices are not overcommitted"
-        assert all(left >= 0 for left in self._amounts[host].values()), "only free is taken"
+    def take(self, launch: Launch, phase: Holder) -> None:
+        """Take what a task requests of its host, with its devices."""
+        host = launch.host
+        if host in self._tasks:
+            self._tasks[host][phase.order, launch.task] = phase
+        if phase.needs:
+            self._add(launch, phase.needs, -1)
+            assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
+            assert all(left >= 0 for left in self._amounts[host].values()), "it was free"
 
-    def give_back(self, host: str, request: Resources, devices: Sequence[int]) -> None:
-        """Return what a task had of a host."""
-        if host in self._amounts:
-            self._add(host, request, devices, 1)
+    def give_back(self, launch: Launch, phase: Holder) -> None:
+        """Return what a task had of its host."""
+        if launch.host in self._tasks:
+            self._tasks[launch.host].pop((phase.order, launch.task), None)
+            if phase.needs:
+                self._add(launch, phase.needs, 1)
+
+    def tasks(self, host: str) -> Iterator[tuple[Holder, int]]:
+        """The phases and numbers of the tasks that run on a host with resources."""
+        return ((phase, task) for (_, task), phase in self._tasks.get(host, {}).items())
 
     def free(self, host: str) -> Resources:
         """The free amounts of a host."""
@@ -135,7 +159,8 @@ class Spare:
                 now = {host for host in self._amounts if self.holds(host, request)}
                 assert hosts_then == now, "the hosts for a request are known"
 
-    def _add(self, host: str, request: Resources, devices: Sequence[int], sign: int) -> None:
+    def _add(self, launch: Launch, request: Resources, sign: int) -> None:
+        host, devices = launch.host, launch.devices
         amounts = self._amounts[host]
         for name, amount in request.pairs:
             if name == GPU:

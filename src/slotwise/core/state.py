@@ -498,7 +498,7 @@ class State(Snapshot):
         offers = self._offers.get(kind)
         reserved, host = shares.reserved, launch.host
         was_reserved = host in reserved.by_host and reserved.release_for(phase, host)
-        self._hosts.take(launch, kind, width, phase.needs)
+        self._hosts.take(launch, phase)
         if offers is not None:
             # Phases before it were not offered slots that were reserved for a pool.
             before = () if was_reserved else phases_below(shares.whole)
@@ -691,7 +691,7 @@ class State(Snapshot):
         return tasks
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._hosts.give_back(launch, phase.slot_kind, phase.width, phase.needs)
+        self._hosts.give_back(launch, phase)
         if phase.stopping:
             shares = self._of_kind[phase.slot_kind]
             taker = shares.ended(phase, launch.task)

@@ -12,6 +12,7 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.dependencies import in_order
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective, Size, Steps
+from slotwise.core.resources import NOTHING, Resources
 from slotwise.policy.bounds import BoundJobs, Parts, lower_bound
 from slotwise.policy.bounds.height import CriticalPathTimes, DagPhase, critical_path, stand
 
@@ -49,9 +50,14 @@ class Work:
         return max(total, MIN_WORK)
 
 
-def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Size]:
-    """The size of each job on this cluster: its work, and its minimum time, in seconds."""
-    return _Limits(cluster, work).sizes(jobs)
+def sizes_of(
+    jobs: Sequence[Job], cluster: Cluster, work: Work, has_changed: bool = False
+) -> dict[str, Size]:
+    """The size of each job on this cluster: its work, and its minimum time, in seconds.
+
+    `has_changed` is as for `objective_bound`.
+    """
+    return _Limits(jobs, cluster, work, has_changed).sizes(jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ def objective_bound(
     least: Mapping[str, float] | None = None,
     value: float = inf,
     missing: Sequence[Missing] = (),
+    has_changed: bool = False,
 ) -> float:
     """A lower bound on the value of any schedule of these jobs on this cluster; 0 without jobs.
 
@@ -84,24 +91,24 @@ def objective_bound(
     value    value of a known schedule: if a cheap bound is close to it, expensive bounds are
              skipped
     missing  slots of the cluster that are absent at times; used only with a value
+    has_changed  whether the cluster stands for hosts that came, went or were resized: then its
+             hosts do not limit how many tasks fit on one host
 
-    The result is the best bound over the whole cluster and over each kind of slot alone. With
-    one kind, the work of all other phases is left out, which only makes the problem easier.
+    The result is the best bound over the views of the problem: the whole cluster, each kind of
+    slot alone, and each other resource alone. A view leaves out the work of all other phases
+    and all other limits, which only makes the problem easier.
     """
     if not jobs:
         return 0.0
-    limits = _Limits(cluster, work)
-    kinds = list(limits.rates)
-    choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
+    limits = _Limits(jobs, cluster, work, has_changed)
     bounds = []
-    for chosen in choices:
-        problem = limits.bound_jobs(objective, jobs, chosen, least or {})
-        power = sum(limits.rates[kind][-1] for kind in chosen)
-        bounds.append(lower_bound(problem, power, objective.aggregate, value))
-        absent = [one for one in missing if one.kind in chosen]
+    for view in limits.views:
+        problem = limits.bound_jobs(objective, jobs, view, least or {})
+        bounds.append(lower_bound(problem, view.power, objective.aggregate, value))
+        absent = [one for one in missing if one.kind in view.kinds]
         if absent and max(bounds) < value < inf:
             problem = _with_missing(problem, absent, value)
-            bounds.append(lower_bound(problem, power, objective.aggregate, value))
+            bounds.append(lower_bound(problem, view.power, objective.aggregate, value))
     return max(bounds)
 
 
@@ -158,61 +165,114 @@ def _spans(jobs: Sequence[Job], least: Callable[[Job], float]) -> dict[str, _Spa
     return spans
 
 
-class _Limits:
-    """The highest speeds of phases on a cluster, and the bounds on times that follow."""
+class _View(NamedTuple):
+    """What alone limits a relaxed problem: some kinds of slots, or one other resource.
 
-    def __init__(self, cluster: Cluster, work: Work) -> None:
+    power     the amount that exists, each host's times its speed
+    kinds     the kinds of slots; empty for a view of a resource
+    resource  its name; empty for a view of slots
+    """
+
+    power: float
+    kinds: Sequence[str] = ()
+    resource: str = ""
+
+
+class _Limits:
+    """The highest speeds of phases on a cluster, and the bounds on times that follow.
+
+    views  the problems of which the best bound is taken
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], cluster: Cluster, work: Work, has_changed: bool
+    ) -> None:
         self._cluster = cluster
         self._work = work
+        self._are_hosts_whole = not has_changed and bool(work.longest)
         self.rates = {
             kind: rates_of(cluster, kind) for kind, n in cluster.capacity.items() if n
         }
-        self._wide_rates: dict[tuple[str, int], list[float]] = {}
+        self._own_rates: dict[tuple[str, int, Resources], list[float]] = {}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
+        self.views = self._views(jobs)
+        self._scarce = [view for view in self.views if view.resource]
         self._ordered: dict[str, list[DagPhase]] = {}
         self._stands: dict[str, CriticalPathTimes] = {}
         self._spans: dict[str, float] = {}
+
+    def _views(self, jobs: Sequence[Job]) -> list[_View]:
+        """Of all slots, of each kind, and of each resource that may limit more than all slots.
+
+        One that does not is left out: no phase requests a larger part of it than of all slots.
+        """
+        power = {kind: rates[-1] for kind, rates in self.rates.items()}
+        views = [_View(sum(power.values()), list(power))]
+        if len(power) > 1:
+            views += [_View(power[kind], [kind]) for kind in power]
+        phases = [phase for job in jobs for phase in job.phases if phase.needs]
+        for name in sorted({name for phase in phases for name in phase.needs}):
+            hosts = self._cluster.hosts
+            view = _View(sum(h.speed * h.resources.get(name, 0) for h in hosts), (), name)
+            if view.power and any(
+                _part(view, phase) * views[0].power > view.power for phase in phases
+            ):
+                views.append(view)
+        return views
 
     def bound_jobs(
         self,
         objective: Objective,
         jobs: Sequence[Job],
-        kinds: Sequence[str],
+        view: _View,
         least: Mapping[str, float],
     ) -> BoundJobs:
-        """The numeric problem, with the work on these kinds of slots only."""
+        """The numeric problem of a view: work and rates are those of what it limits."""
         sizes = self.sizes(jobs)
         spans = _spans(jobs, self._height)
-        inside = [[p for p in job.phases if self._kind(p) in kinds] for job in jobs]
+        inside = [
+            [(p, part) for p in job.phases if (part := self._held(view, p))] for job in jobs
+        ]
+        least = least if view.kinds else {}
         return BoundJobs.of(
             costs=[objective.cost(job, sizes[job.id]) for job in jobs],
             arrival=[job.arrival for job in jobs],
             work=[
-                sum(self._total(job, p) for p in phases)
+                sum(self._total(job, p) * part for p, part in phases)
                 for job, phases in zip(jobs, inside, strict=True)
             ],
             # Phases of a job may run in parallel, so their rates add up.
-            rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
+            rate=[sum(self._rate(p) * part for p, part in phases) or 1.0 for phases in inside],
             height=[spans[job.id].end - job.arrival for job in jobs],
             min_share=[least.get(job.id, 0.0) for job in jobs],
-            parts=self._parts(jobs, kinds, spans),
+            parts=self._parts(jobs, view, spans),
         )
 
     def _parts(
-        self, jobs: Sequence[Job], kinds: Sequence[str], spans: Mapping[str, _Span]
+        self, jobs: Sequence[Job], view: _View, spans: Mapping[str, _Span]
     ) -> Parts | None:
-        """The phases with work on these kinds of slots; None if each job is one phase."""
+        """The phases with work in a view; None if each job is one phase."""
         if all(len(job.phases) == 1 and not job.predecessors for job in jobs):
             return None
         rows = [
-            (place, work, self._rate(phase), spans[job.id].start - job.arrival + head, tail)
+            (
+                place,
+                work * part,
+                self._rate(phase) * part,
+                spans[job.id].start - job.arrival + head,
+                tail,
+            )
             for place, job in enumerate(jobs)
             for phase, head, tail in zip(
                 job.topological, self._stand(job).head, self._stand(job).tail, strict=True
             )
-            if (work := self._total(job, phase)) > 0 and self._kind(phase) in kinds
+            if (work := self._total(job, phase)) > 0 and (part := self._held(view, phase))
         ]
         return Parts.of(rows)
+
+    def _held(self, view: _View, phase: Phase) -> float:
+        """What a phase holds of a view with each of its slots."""
+        return _part(view, phase) if view.resource else float(self._kind(phase) in view.kinds)
 
     def _total(self, job: Job, phase: Phase) -> float:
         return self._work.total.get(PhaseId(job.id, phase.name), 0.0)
@@ -227,13 +287,13 @@ class _Limits:
     def _rates_of(self, phase: Phase) -> list[float]:
         """The rates of the slots that a phase can use: on each host, those of whole tasks."""
         kind = self._kind(phase)
-        if phase.slots == 1 or not self._work.longest:
+        if (phase.slots == 1 and not phase.needs) or not self._are_hosts_whole:
             return self.rates[kind]
-        key = (kind, phase.slots)
-        if key not in self._wide_rates:
+        key = (kind, phase.slots, phase.needs)
+        if key not in self._own_rates:
             # If no host fits a task, none has run, so any rate is correct for work 0.
-            self._wide_rates[key] = rates_of(self._cluster, *key) or self.rates[kind]
-        return self._wide_rates[key]
+            self._own_rates[key] = rates_of(self._cluster, *key) or self.rates[kind]
+        return self._own_rates[key]
 
     def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
         """The work of each job, and its minimum time with the jobs that it waits for."""
@@ -255,16 +315,26 @@ class _Limits:
 
     def _span(self, job: Job) -> float:
         if len(job.phases) == 1:
-            return self._length(job, job.phases[0])
-        area = dict.fromkeys(self.rates, 0.0)
-        for phase in job.phases:
-            area[self._kind(phase)] += self._total(job, phase)
-        spans = [work / self.rates[kind][-1] for kind, work in area.items() if work]
-        return max(critical_path(self._nodes(job)), *spans, 0.0)
+            path, views = self._length(job, job.phases[0]), self._scarce
+        else:
+            path = critical_path(self._nodes(job))
+            views = [view for view in self.views if len(view.kinds) <= 1]
+        return max(path, self._area(job, views))
+
+    def _area(self, job: Job, views: Sequence[_View]) -> float:
+        """The time that the work of a job takes with all of a view, the maximum over views."""
+        areas = [
+            sum(self._total(job, phase) * self._held(view, phase) for phase in job.phases)
+            / view.power
+            for view in views
+        ]
+        return max(areas, default=0.0)
 
     def _height(self, job: Job) -> float:
         """The best proven lower bound on the time of a job alone."""
-        return self._alone(job) if len(job.phases) == 1 else self._stand(job).height
+        if len(job.phases) == 1:
+            return self._alone(job)
+        return max(self._stand(job).height, self._area(job, self._scarce))
 
     def _length(self, job: Job, phase: Phase) -> float:
         """The minimum time of a phase."""
@@ -301,14 +371,20 @@ class _Limits:
         return nodes
 
 
-def rates_of(cluster: Cluster, kind: str, width: int = 1) -> list[float]:
+def _part(view: _View, phase: Phase) -> float:
+    """The amount of the resource of a view that a phase holds with each of its slots."""
+    return phase.needs.get(view.resource, 0) / phase.slots
+
+
+def rates_of(
+    cluster: Cluster, kind: str, width: int = 1, needs: Resources = NOTHING
+) -> list[float]:
     """Return in entry n - 1 the work that the n fastest slots of a kind do in a second.
 
-    Only slots for whole tasks of `width` slots of one host count.
+    Only slots for whole tasks count, each of `width` slots of one host, and with these needs.
     """
+    request = Resources({kind: width, **needs})
     speeds = [
-        host.speed
-        for host in cluster.hosts
-        for _ in range(host.slots.get(kind, 0) // width * width)
+        host.speed for host in cluster.hosts for _ in range(host.amounts.times(request) * width)
     ]
     return list(accumulate(sorted(speeds, reverse=True)))

@@ -102,7 +102,9 @@ class MetricsCollector(RunReducer):
         value = metrics["value"]
         known = inf if value is None else value
         widest, missing = self.hosts.widest(), self.hosts.missing(self.now)
-        bound = objective_bound(self._objective, jobs, widest, work, None, known, missing)
+        bound = objective_bound(
+            self._objective, jobs, widest, work, None, known, missing, self.hosts.has_changed
+        )
         metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
             jobs={name: _times(span) for name, span in spans.items()},
@@ -194,7 +196,8 @@ class MetricsCollector(RunReducer):
         jobs = {name: self.hosts.on_slots(span.job) for name, span in done.items()}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
         measured = Work(dict(self._work), dict(self._longest))
-        sizes = sizes_of(list(jobs.values()), self.hosts.widest(), measured)
+        hosts = self.hosts
+        sizes = sizes_of(list(jobs.values()), hosts.widest(), measured, hosts.has_changed)
         value = self._objective.value(jobs, completion, sizes)
         response = {name: completion[name] - span.arrival for name, span in done.items()}
         stretch = {name: response[name] / sizes[name].work for name in done}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from math import ceil
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.events import (
@@ -16,6 +17,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header
+from slotwise.core.resources import UNIT, Resources
 from slotwise.insight.bound import Missing, rates_of
 
 LITTLE = 1e-9
@@ -78,9 +80,12 @@ class PresentHosts:
         self.by_name = dict(self._cluster.by_name)
         self.leaving: dict[str, int] = {}
         self._first = dict(self._cluster.capacity)
+        self._amounts_first = self._cluster.totals
+        self._amounts_changes: dict[str, list[tuple[float, int]]] = {}
         self._changes: dict[str, list[tuple[float, int]]] = {}
         self._slot_kinds: dict[PhaseId, str] = {}  # if other than those of the phases
         self._rates: dict[str, list[float]] = {}  # for `widest`; empty until a host is added
+        self._resources: dict[str, float] = {}  # the largest amounts times speeds
         self._has_new_kinds = False
         self._powers = [(0.0, self._power())]
 
@@ -128,6 +133,11 @@ class PresentHosts:
         first = sum(self._first.get(one, 0) for one in kinds)
         return SlotsOverTime(first, tuple(sorted(changes)))
 
+    def resource(self, name: str) -> SlotsOverTime:
+        """The amount of a resource beside slots."""
+        changes = self._amounts_changes.get(name, ())
+        return SlotsOverTime(self._amounts_first.get(name, 0), tuple(sorted(changes)))
+
     def slot_kind(self, job: Job, phase: str) -> str:
         """The kind of slots that a phase of a job used."""
         return self._slot_kinds.get(PhaseId(job.id, phase), job.by_name[phase].kind)
@@ -145,7 +155,7 @@ class PresentHosts:
         Every schedule on the changing hosts is possible on it, apart from the hosts of tasks:
         see docs/algorithms/bounds.md. Without added hosts it is the initial cluster.
         """
-        if not self._rates:
+        if not self.has_changed:
             return self._at_first
         hosts = []
         for kind, rates in self._rates.items():
@@ -155,7 +165,15 @@ class PresentHosts:
                 for speed, count in speeds.items()
                 if speed > 0
             ]
+        amounts = {name: UNIT * ceil(amount / UNIT) for name, amount in self._resources.items()}
+        if amounts:
+            hosts.append(Host("other resources", {}, resources=Resources(amounts)))
         return replace(self._cluster, hosts=tuple(hosts), kinds=frozenset(self._rates))
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether hosts came or were resized, so that `widest` has other hosts than the run."""
+        return bool(self._rates)
 
     def missing(self, end: float) -> list[Missing]:
         """The largest parts of the power of `widest` that were absent at times until `end`."""
@@ -198,15 +216,21 @@ class PresentHosts:
         """Count the slots of a host, unless it was drained and has left."""
         if not self.leaving.get(name, 1):
             return
-        for kind, count in self._cluster.by_name[name].slots.items():
+        host = self._cluster.by_name[name]
+        for kind, count in host.slots.items():
             if count:
                 self._changes.setdefault(kind, []).append((at, sign * count))
+        for resource, amount in host.resources.items():
+            self._amounts_changes.setdefault(resource, []).append((at, sign * amount))
 
     def _widen(self, at: float, cluster: Cluster) -> None:
         """Change to a cluster, and raise the rates to at least those of it."""
         self._cluster = cluster
         self._powers.append((at, self._power()))
         for one in (cluster,) if self._rates else (self._at_first, cluster):
+            for name in one.totals.keys() - one.capacity.keys():
+                power = sum(host.speed * host.resources.get(name, 0) for host in one.hosts)
+                self._resources[name] = max(power, self._resources.get(name, 0.0))
             for kind in one.capacity:
                 before, now = self._rates.get(kind, []), rates_of(one, kind)
                 most = max(len(before), len(now))

@@ -197,6 +197,20 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
             for name, mine in zip(names, spans, strict=True)
         }
 
+    def requested(self, amounts: Sequence[int]) -> dict[str, StepFunction]:
+        """What the tasks of each job held of a resource; `amounts` by phase, for each task."""
+        names = ("phase", "task", "attempt")
+        rows = np.stack([self.column(name) for name in names], axis=1)
+        # The rows of an attempt with several slots are adjacent.
+        is_new = np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)
+        amount = np.array(amounts, dtype=float)[rows[:, 0]]
+        changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for row in np.flatnonzero(is_new & (amount > 0)).tolist():
+            mine, held = changes[self.phases[rows[row, 0]].job], float(amount[row])
+            mine.append((self._columns["start"][row], held))
+            mine.append((self._columns["end"][row], -held))
+        return {job: StepFunction.of_changes(mine) for job, mine in sorted(changes.items())}
+
     def _free_lanes(self) -> array[int]:
         """For each attempt, the smallest lane that is free on its host.
 
@@ -233,6 +247,14 @@ class UnresponsiveSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceOverTime:
+    """The amount of a resource that the hosts have, and what running tasks requested of it."""
+
+    total: SlotsOverTime
+    held_by_job: Mapping[str, StepFunction]
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """A run over time, in seconds and slots. Attempts are in order of their start.
 
@@ -242,7 +264,7 @@ class Timeline:
     `held_by_job` and `held_by_pool` are the slots in use, without entries that are always 0.
     `gave_up` is the instant at which each failed job was given up. `idle` has, for jobs with
     growing phases, the (start, end) of each time in which all added tasks were done; the end is
-    infinite if no more were added.
+    infinite if no more were added. `resources` are those beside slots that tasks requested.
     """
 
     cluster: Cluster
@@ -256,6 +278,7 @@ class Timeline:
     unresponsive: tuple[UnresponsiveSpan, ...]
     end: float
     idle: Mapping[str, Sequence[tuple[float, float]]]
+    resources: Mapping[str, ResourceOverTime]
 
     def end_of(self, job: str) -> float:
         """When a job was done or given up, or the end of the record."""
@@ -340,6 +363,8 @@ class _TimelineReducer(RunReducer):
         for job, since in self._idle_since.items():
             self._idle[job].append((since, inf))
         cluster = replace(cluster, hosts=tuple(hosts.by_name.values()))
+        phases = [jobs[phase.job].job.by_name[phase.phase] for phase in attempts.phases]
+        requested = {name for phase in phases for name in phase.needs}
         return Timeline(
             cluster=cluster,
             slots=hosts.slots(),
@@ -352,4 +377,10 @@ class _TimelineReducer(RunReducer):
             unresponsive=tuple(self._unresponsive),
             end=max(self.now, float(attempts.column("end").max(initial=0.0))),
             idle=dict(self._idle),
+            resources={name: self._resource(name) for name in sorted(requested)},
         )
+
+    def _resource(self, name: str) -> ResourceOverTime:
+        attempts, jobs = self._attempts, self.jobs
+        needs = [jobs[p.job].job.by_name[p.phase].needs.get(name, 0) for p in attempts.phases]
+        return ResourceOverTime(self.hosts.resource(name), attempts.requested(needs))

@@ -395,8 +395,8 @@ class _RetracedRun:
         """
         if not self.keeps_min_shares or phase.is_pinned or phase.is_limited:
             return None
-        if self.state.wide(phase.slot_kind):
-            return None  # Slots may be kept for tasks that occupy several.
+        if phase.needs or self.state.wide(phase.slot_kind):
+            return None  # Slots may be kept for tasks that request more than one slot.
         if self.may_defer and phase.has_homes:
             return None
         state, kind = self.state, phase.slot_kind

@@ -8,7 +8,7 @@ the cause at an instant in the life of a job, for its intervals: it always has o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from math import ceil
@@ -17,6 +17,8 @@ from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to, whole
+from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
+from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.scheduler import QUEUEINGS
@@ -58,7 +60,7 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
         return _why_queued(state, phase)
     if phase.is_gang and (reason := _why_gang_waits(state, phase)):
         return reason
-    if phase.width > 1 and (reason := _why_no_host(state, phase)):
+    if phase.is_wide and (reason := _why_no_host(state, phase)):
         return reason
     if phase.phase.hosts and not any(map(state.cluster.at, phase.phase.hosts)):
         return f"it waits for {_hosts_of(phase)}"
@@ -95,7 +97,18 @@ def _why_more(phase: PhaseState) -> str:
 
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     """Why a backlogged phase below its limits holds no more slots."""
-    if phase.deferred_until is not None and phase.deferred_until > state.now:
+    if phase.allocated > 0 and (lack := _lack(state, phase)):
+        begun = phase.deferred_since
+        waits = "it waits" if begun is None else f"it has waited since {begun:.6g} s"
+        is_kept = begun is not None and phase.kept_host is not None
+        kept = f"; host {phase.kept_host} is kept for it until tasks end there"
+        return f"{waits} for {lack.what}{lack.but}{kept if is_kept else ''}"
+    is_near_enough = bool(phase.needs) and not phase.has_homes
+    if (
+        phase.deferred_until is not None
+        and phase.deferred_until > state.now
+        and not is_near_enough
+    ):
         assert phase.deferred_since is not None
         since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
         if phase.width > 1:
@@ -133,8 +146,15 @@ def _hosts_of(phase: PhaseState) -> str:
 
 
 def _why_no_host(state: State, phase: PhaseState) -> str:
-    """Why a phase waits if no host has the slots of one task, or ""."""
+    """Why a phase waits if no host has what one task requests, or ""."""
     hosts = [host for host in state.cluster.hosts if host.name not in state.lost]
+    if phase.needs:
+        if any(host.amounts.holds(phase.request) for host in hosts):
+            return ""
+        return (
+            f"each of its tasks requests {phase.needs} and {_slots(phase.width)} of one host,"
+            " and no host that can start tasks now has all of it: it waits for another one"
+        )
     most = max((host.slots.get(phase.slot_kind, 0) for host in hosts), default=0)
     if most >= phase.width:
         return ""
@@ -142,6 +162,74 @@ def _why_no_host(state: State, phase: PhaseState) -> str:
         f"each of its tasks occupies {phase.width} slots of one host, and the largest host that"
         f" can start tasks now has {most}: it waits for a larger one"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """What no host has for a task although slots are free: in words, and the resource."""
+
+    resource: str
+    what: str
+    but: str
+
+
+def _lack(state: State, phase: PhaseState) -> _Lack | None:
+    """The resource beside slots for which a phase waits, or the host that is kept from it.
+
+    None if it requests none, or no slot is free for it, or it could launch. O(hosts with free
+    slots + waiting phases).
+    """
+    if not phase.needs or phase.is_gang:
+        return None
+    slots, spare = state.free(phase.slot_kind), state.spare
+    hosts = [host for host, count in slots.items() if count >= phase.width]
+    able = [host for host in hosts if spare.holds(host, phase.needs)]
+    if able:
+        keepers = _keepers(state, phase)
+        if not all(host in keepers for host in able):
+            return None
+        host = min(able)
+        return _Lack(host, f"host {host}", f": job {keepers[host]} keeps it")
+    beside = "beside a free slot" if phase.width == 1 else f"beside {phase.width} free slots"
+    for name, amount in phase.needs.pairs:
+        one = Resources({name: amount})
+        if not hosts or any(spare.holds(host, one) for host in hosts):
+            continue
+        text = amount_text(name, amount)
+        if name == GPU and amount < UNIT:
+            return _Lack(name, f"{text} of a device", ", and no device has it free")
+        most = max(_whole(spare, host, name) for host in hosts)
+        more = f"more than {amount_text(name, most)}" if most else "any"
+        but = f"; no host has {more} free {beside}"
+        what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
+        return _Lack(name, f"{what} on one host", but)
+    if not hosts:
+        return None
+    return _Lack("all", f"{phase.needs} on one host", f"; no host has all of it free {beside}")
+
+
+def _keepers(state: State, phase: PhaseState) -> dict[str, str]:
+    """The jobs for which hosts are kept from a phase, by host."""
+    return {
+        other.kept_host: other.job.id
+        for kind in state.cluster.capacity
+        for other in state.wide(kind)
+        if other.kept_host is not None
+        and other.deferred_since is not None
+        and other.pending
+        and other.id != phase.id
+    }
+
+
+def _whole(spare: Spare, host: str, name: str) -> int:
+    """The free amount of a resource on a host; of devices, those that are wholly free."""
+    if name == GPU:
+        return UNIT * spare.times(host, Resources({GPU: UNIT}))
+    return spare.free(host).get(name, 0)
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"
 
 
 def _why_too_few(state: State, phase: PhaseState) -> str:
@@ -181,7 +269,7 @@ def why_avoided(state: State, phase: PhaseState) -> str:
 
 def _why_gang_waits(state: State, phase: PhaseState) -> str:
     """The first reason that keeps the pending tasks of a gang from starting, or ""."""
-    count, kind = phase.pending, phase.slot_kind
+    count = phase.pending
     if phase.running:
         return (
             "an attempt of its gang has ended without a result: its running tasks are stopped,"
@@ -198,12 +286,13 @@ def _why_gang_waits(state: State, phase: PhaseState) -> str:
                 f"the tasks of its gang hold {phase.unit} slots together, and pool"
                 f" {pool.name!r} may hold {max(0, int(pool.room))} more"
             )
-    free = _places(phase, state.free(kind).values())
+    free = _free_places(state, phase)
     if free >= count:
         return ""
     since = phase.deferred_since
     verb = "it waits" if since is None else f"it has waited since {since:.6g} s"
     each = "" if phase.width == 1 else f", {phase.width} on one host for each task"
+    each += f", and {phase.needs} for each task" if phase.needs else ""
     return (
         f"{verb} for {phase.unit} free slots on the hosts together{each}; there are free slots"
         f" for {free} of the {count} tasks of its gang"
@@ -213,16 +302,16 @@ def _why_gang_waits(state: State, phase: PhaseState) -> str:
 def _places_in_all(state: State, phase: PhaseState) -> int:
     """How many tasks of a gang could run together on the hosts that can start tasks now."""
     hosts = (host for host in state.cluster.hosts if host.name not in state.lost)
-    return _places(phase, (host.slots.get(phase.slot_kind, 0) for host in hosts))
+    return sum(host.amounts.times(phase.request) for host in hosts)
 
 
-def _lacks_slots(phase: PhaseState, free: Mapping[str, int]) -> bool:
-    """Whether hosts with these free slots lack room for all pending tasks of a gang."""
-    return _places(phase, free.values()) < phase.pending
-
-
-def _places(phase: PhaseState, slots: Iterable[int]) -> int:
-    return sum(count // phase.width for count in slots)
+def _free_places(state: State, phase: PhaseState) -> int:
+    """How many tasks of a gang fit together into what is free."""
+    places = {host: count // phase.width for host, count in state.free(phase.slot_kind).items()}
+    if phase.needs:
+        fit = {host: state.spare.times(host, phase.needs) for host in places}
+        places = {host: min(count, fit[host]) for host, count in places.items()}
+    return sum(places.values())
 
 
 def _why_queued(state: State, phase: PhaseState) -> str:
@@ -297,12 +386,18 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
             f" had slots for {most} of them"
         )
         return Cause("too few hosts for a gang", str(phase.unit), reason)
-    if phase.is_gang and _lacks_slots(phase, free):
+    if phase.is_gang and _free_places(state, phase) < phase.pending:
         reason = (
             f"it waited for {phase.unit} free slots on the hosts together, for all"
             f" {phase.pending} tasks of its gang"
         )
+        reason += f", and for {phase.needs} for each" if phase.needs else ""
         return Cause("too few slots for a gang", str(phase.unit), reason)
+    if lack := _lack(state, phase):
+        reason = f"it waited for {lack.what} while slots were free"
+        if lack.but.endswith("keeps it"):
+            reason = f"it waited for {lack.what}, which was kept for another job"
+        return Cause("too little of a resource", lack.resource, reason)
     if phase.width > 1 and free and all(n < phase.width for n in free.values()):
         reason = f"it waited for {phase.width} free slots of one host"
         return Cause("too few slots on a host", str(phase.width), reason)

@@ -50,7 +50,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
     session  the session for the loops; by default a session of all processors, which is opened
              at the first loop, serves the whole program, and ends with it
-    options  those of `Session.executor`: name, pool, weight, deadline, priority
+    options  those of `Session.executor`: name, pool, weight, deadline, priority, resources
     """
 
     supports_retrieve_callback = True

@@ -34,11 +34,14 @@ from slotwise.core.errors import (
 )
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
+from slotwise.core.resources import requested
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
+from slotwise.jobs.devices import given_variables
 from slotwise.jobs.endings import OomKills, signalled
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
+from slotwise.jobs.memory import reset_peak, wait_for_end
 from slotwise.jobs.work_folder import work_folder_name
 from slotwise.task import SPEED_VARIABLE
 
@@ -152,6 +155,7 @@ class CommandRunner:
         self, task: int, attempt: int, opened: Sequence[BinaryIO], before: frozenset[int]
     ) -> int:
         out, err = opened or (None, None)
+        reset_peak()
         numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
         stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
         try:
@@ -171,12 +175,17 @@ class CommandRunner:
             ) from error
         running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
         try:
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            running.report_memory(0)  # From now on, this process itself does not count.
+            status, largest = wait_for_end(
+                process.pid, lambda: _started(before), running.report_memory
+            )
         except ChildProcessError as error:  # Popen would report exit code 0.
             raise SlotwiseError(
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
             ) from error
-        return process.wait()
+        running.report_memory(largest, is_over=True)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode
 
     def _words(self, task: int) -> list[str]:
         number = {"{task}": str(task), "{{task}}": "{task}"}
@@ -194,7 +203,7 @@ class CommandRunner:
         """Return the environment of `slotwise`, without changes by workers or earlier calls."""
         if shares_files():
             speed = {SPEED_VARIABLE: os.environ.get(SPEED_VARIABLE, "1")}
-            return {**ONE_CORE, **self.environ, **speed}
+            return {**ONE_CORE, **self.environ, **speed, **given_variables(os.environ)}
         seed = {HASH_SEED: self.environ[HASH_SEED]} if HASH_SEED in self.environ else {}
         return {n: value for n, value in os.environ.items() if n != HASH_SEED} | seed
 
@@ -370,6 +379,7 @@ def plan_commands(
     cwd: str | Path | None = None,
     work: float | None = None,
     overwrite: bool = False,
+    resources: Mapping[str, Any] | None = None,
     slots_min: int = 0,
     slots_max: int | None = None,
     hosts: Iterable[str] = (),
@@ -419,11 +429,13 @@ def plan_commands(
         place = place_of(output, base_dir)
         check_output(place, overwrite)
     each = None if work is None else work / tasks
+    needs = requested(f"job {job_id!r}: resources", resources)
     phase = Phase(
         PHASE,
         Tasks(tasks, each),
         slots_min=slots_min,
         slots_max=slots_max,
+        resources=needs,
         hosts=frozenset(hosts),
     )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))

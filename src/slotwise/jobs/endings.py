@@ -7,9 +7,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
-GROUPS = "proc/self/cgroup"
-"""The file with the control groups of this process."""
-
 
 def signalled(number: int) -> str:
     """The end of a process by this signal, as a part of a sentence."""
@@ -39,30 +36,43 @@ class OomKills:
         if count <= before:
             return ""
         killed = "a process" if count == before + 1 else f"{count - before} processes"
+        counter = os.path.relpath(place, self._root)
         return (
             f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
-            f" {place}): use fewer slots, or let the task need less memory"
+            f" /{counter}): use fewer slots, or let the task need less memory"
         )
 
     def _read(self) -> tuple[str, int]:
         """The first counter that exists, and the file that has it."""
         for place in self._places():
-            with suppress(OSError, ValueError), open(os.path.join(self._root, place)) as lines:
+            with suppress(OSError, ValueError), open(place) as lines:
                 for line in lines:
                     name, _, number = line.partition(" ")
                     if name == "oom_kill":
-                        return f"/{place}", int(number)
+                        return place, int(number)
         return "", 0
 
     def _places(self) -> Iterator[str]:
         """The files that may have a counter, the most specific ones first."""
-        with suppress(OSError), open(os.path.join(self._root, GROUPS)) as lines:
-            for line in lines:
-                _, controllers, group = line.rstrip("\n").split(":", 2)
-                # A container may see its own group as the whole tree.
-                for path in dict.fromkeys((group.strip("/"), "")):
-                    if not controllers:
-                        yield os.path.join("sys/fs/cgroup", path, "memory.events")
-                    elif "memory" in controllers.split(","):
-                        yield os.path.join("sys/fs/cgroup/memory", path, "memory.oom_control")
-        yield "proc/vmstat"
+        for folder, is_v2 in memory_groups(self._root):
+            name = "memory.events" if is_v2 else "memory.oom_control"
+            yield os.path.join(folder, name)
+        yield os.path.join(self._root, "proc/vmstat")
+
+
+def memory_groups(root: str = "/") -> Iterator[tuple[str, bool]]:
+    """The folders of the control groups of this process that may limit or count its memory.
+
+    The most specific ones first; each with whether it is of version 2.
+    """
+    with suppress(OSError), open(os.path.join(root, "proc/self/cgroup")) as lines:
+        for line in lines:
+            _, controllers, group = line.rstrip("\n").split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            top = os.path.join(root, "sys/fs/cgroup", "memory" if controllers else "")
+            path = group.strip("/")
+            while path:
+                yield os.path.join(top, path), not controllers
+                path = os.path.dirname(path)
+            yield top, not controllers  # A container may see its own group as the whole tree.

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeGuard
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.pools import PoolPolicy, ShareKey
+from slotwise.core.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Group:
     A group contains claims or, for an inner pool, the groups of other pools. `parent` is the
     index of the group that contains it, -1 at the top. If claims on several kinds of slots have
     groups with the same `key`, the guarantee and the limit hold for the sum over these kinds.
+    `limits` are the most that its claims may use of resources beside slots, by name.
     """
 
     weight: float
@@ -31,6 +33,7 @@ class Group:
     policy: PoolPolicy = "fair"
     parent: int = -1
     key: ShareKey | None = field(default=None, compare=False)
+    limits: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 class Waiting(NamedTuple):
@@ -66,6 +69,8 @@ class Claims:
     finish     virtual finish of its job; empty except for a `FinishReader`
     later_work work of claims that come after all of these and are left out, slot-seconds
     waiting    the jobs that wait for others, by id; empty except for a `JointAllocator`
+    request    what one task of the phase occupies; empty if no claim needs more than slots
+    totals     the resources of the cluster, free and held, where there are requests
 
     For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
@@ -90,6 +95,8 @@ class Claims:
     finish: Sequence[float] = ()
     later_work: float = 0.0
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    request: Sequence[Resources] = ()
+    totals: Resources = field(default_factory=lambda: Resources({}))
 
     def __len__(self) -> int:
         return len(self.weight)

@@ -16,6 +16,7 @@ from slotwise.core.objective import Size
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, ShareKey
+from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.allocator import (
@@ -350,17 +351,24 @@ def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
 
 
 def _area(job: Job, cluster: Cluster) -> float:
-    """The time that its work takes on all slots of each kind, the maximum over kinds."""
+    """The time of its work on all slots of a kind, or with all of a resource: the maximum."""
     work: dict[str, float] = {}
     for phase in job.phases:
         kind = cluster.slot_kind(phase.kind)
         work[kind] = work.get(kind, 0.0) + (phase.work_total() or 0.0)
+        for name, needed in phase.needs.pairs:
+            held = (phase.work_total() or 0.0) / phase.slots * needed
+            work[name] = work.get(name, 0.0) + held
     # A kind without slots counts as one slot: its phases wait for a host.
-    return max(amount / max(cluster.capacity[kind], 1) for kind, amount in work.items())
+    return max(amount / max(cluster.totals.get(name, 0), 1) for name, amount in work.items())
 
 
 def _length(phase: Phase, cluster: Cluster) -> float:
-    slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
+    kind = cluster.slot_kind(phase.kind)
+    slots = min(phase.slots_most, cluster.capacity[kind])
+    if phase.needs:  # It holds no more slots at once than those of the tasks that fit.
+        fit = cluster.fit(Resources({kind: phase.slots, **phase.needs}))
+        slots = min(slots, fit * phase.slots)
     return (phase.work_total() or 0.0) / max(slots, 1)
 
 

@@ -11,6 +11,7 @@ from slotwise.core.cluster import Cluster
 from slotwise.core.pools import PoolTree, ShareKey
 from slotwise.policy.allocator import Claims
 from slotwise.policy.claims import group_by_shares
+from slotwise.policy.drf import share_by_dominant
 from slotwise.policy.grant import grant
 from slotwise.policy.waterline import scale_to, water_line
 
@@ -33,7 +34,12 @@ class Fair:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        return share_by_jobs(claims, share_by_pools, served_in_turn(claims))
+        divide = _share_by_dominant if claims.request else share_by_pools
+        return share_by_jobs(claims, divide, served_in_turn(claims))
+
+
+def _share_by_dominant(claims: Claims) -> list[float]:
+    return share_by_dominant(claims, in_turn(claims))
 
 
 def served_in_turn(claims: Claims) -> set[int]:
@@ -119,7 +125,7 @@ def in_order(
 
 OF_JOBS = (
     *("weight", "arrival", "group", "owner", "priority", "unmeasured", "place"),
-    *("attained", "finish"),
+    *("attained", "finish", "request"),
 )
 """The fields that a job has from the first of its claims."""
 
@@ -131,8 +137,9 @@ def share_by_jobs(
 
     `share` divides the slots among jobs. A job with several claims in a group is one claim for
     it: its guarantee and what it can use are the sums over its phases. What it gets is divided
-    equally among its phases, within their min and max shares. O(J) besides `share`, and
-    O(J log J) if some job has several claims.
+    equally among its phases, within their min and max shares. The claims of a job whose phases
+    have different requests are not joined. O(J) besides `share`, and O(J log J) if some job
+    has several claims.
 
     separate  the groups in which claims of the same job are not joined
     """
@@ -140,13 +147,28 @@ def share_by_jobs(
     if len({job.id for job, _ in owner}) == len(owner):
         return share(claims)
     index: dict[Hashable, int] = {}
+    mixed = _mixed(claims)
     number = [
-        index.setdefault(place if group in separate else (group, job.id), len(index))
+        index.setdefault(
+            place if group in separate or job.id in mixed else (group, job.id), len(index)
+        )
         for place, (group, (job, _)) in enumerate(zip(claims.group, owner, strict=True))
     ]
     if len(index) == len(claims):
         return share(claims)
     return _divided(claims, number, share(_joined(claims, number, len(index))))
+
+
+def _mixed(claims: Claims) -> set[str]:
+    """The jobs whose claims have different requests."""
+    if not claims.request:
+        return set()
+    first: dict[str, Hashable] = {}
+    needs = [
+        (job.id, (request.pairs, phase.slots))
+        for request, (job, phase) in zip(claims.request, claims.owner, strict=True)
+    ]
+    return {job for job, need in needs if first.setdefault(job, need) != need}
 
 
 def _joined(claims: Claims, number: Sequence[int], count: int) -> Claims:

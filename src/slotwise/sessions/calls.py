@@ -27,6 +27,7 @@ from slotwise.core.errors import (
 )
 from slotwise.core.events import JobCancelled, PhaseClosed
 from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.resources import NOTHING, requested
 from slotwise.sessions.futures import Control, Future
 
 MAX_CALLS = 100_000
@@ -90,6 +91,7 @@ class Binding:
     attempts: int | None = None
     retry_delay: float | None = None
     time_limit: float | None = None
+    resources: Mapping[str, Any] | None = None
     user: str | None = None
 
     def __post_init__(self) -> None:
@@ -101,10 +103,18 @@ class Binding:
         check_whole("slots", self.slots)
         if self.slots_max is not None:
             check_whole("slots_max", self.slots_max)
+        object.__setattr__(self, "resources", requested("resources", self.resources))
 
     def job(self, *, grows: bool) -> Job:
         """A job of one call, to which more can be added if it `grows`."""
-        phase = Phase(PHASE, Tasks(1), slots=self.slots, slots_max=self.slots_max, grows=grows)
+        phase = Phase(
+            PHASE,
+            Tasks(1),
+            slots=self.slots,
+            slots_max=self.slots_max,
+            grows=grows,
+            resources=self.resources or NOTHING,
+        )
         return Job(
             self.name,
             (phase,),

@@ -26,9 +26,18 @@ from slotwise.core.errors import (
 )
 from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
+from slotwise.core.resources import NOTHING
 from slotwise.running import RunOptions, warn_user
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Described, Entry, Slots, check_live_slots, processors
+from slotwise.sources import (
+    Described,
+    Entry,
+    Slots,
+    check_live_slots,
+    processors,
+    refuse_resources,
+    resources_of_host,
+)
 from slotwise.workload.file import read_job
 
 
@@ -47,13 +56,16 @@ class SessionPlace:
 
 
 def place_for(
-    slots: Slots | Cluster | None, dask: Any, dask_slots: int | None = None
+    slots: Slots | Cluster | None,
+    dask: Any,
+    dask_slots: int | None = None,
+    resources: Mapping[str, Any] | None = None,
 ) -> SessionPlace:
     """This machine, or the hosts of a Dask cluster. InputError if they cannot be used."""
     if dask is None:
         if dask_slots is not None:
             raise InputError("dask_slots is for the workers of a Dask cluster; give dask too")
-        cluster = _cluster(slots)
+        cluster = _cluster(slots, resources)
         presence = enter(sum(cluster.capacity.values()), processors(), warn_user)
         return SessionPlace(
             cluster,
@@ -65,6 +77,7 @@ def place_for(
         raise InputError(
             "slots and dask are both given; a Dask worker has a slot a thread, or dask_slots"
         )
+    refuse_resources(resources, "Dask workers state their own")
     source = dask_workers(dask, dask_slots)  # Raises if the extra dask is not installed.
     from slotwise.backends.agents.backend import AgentsBackend, cluster_of
 
@@ -93,16 +106,25 @@ def check_on_this_machine(cluster: Cluster) -> None:
             )
 
 
-def _cluster(slots: Slots | Cluster | None) -> Cluster:
+def _cluster(slots: Slots | Cluster | None, resources: Mapping[str, Any] | None) -> Cluster:
     """The hosts of a new session on this machine. InputError if they cannot be emulated."""
     if isinstance(slots, Cluster):
+        refuse_resources(resources, "the hosts of a Cluster have resources of their own")
         return on_this_machine(slots)
     if slots is not None:
         check_live_slots(slots)
-    return LocalBackend.cluster(processors() if slots is None else slots)
+    has = resources_of_host(None, resources)
+    return LocalBackend.cluster(processors() if slots is None else slots, has)
 
 
-def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str) -> None:
+def add_host(
+    loop: LoopThread,
+    name: str,
+    slots: Slots,
+    speed: float,
+    rack: str,
+    resources: Mapping[str, Any] | None,
+) -> None:
     """Add a host with its own worker processes. See `Session.add_host`."""
     if not loop.backend.is_local:
         raise InputError("the hosts are the workers of a Dask cluster; start another worker")
@@ -113,7 +135,7 @@ def add_host(loop: LoopThread, name: str, slots: Slots, speed: float, rack: str)
     check_slots(slots)
     check_number(f"host {name!r}: speed", speed)
     by_kind = {ANY_KIND: slots} if isinstance(slots, int) else dict(slots)
-    host = Host(name, by_kind, rack, speed)
+    host = Host(name, by_kind, rack, speed, resources=resources or NOTHING)
     check_emulated(host)
     if not any(by_kind.values()):
         raise InputError(f"host {name!r} has no slots; give it at least 1")

@@ -73,6 +73,8 @@ class Session:
                     is a slot, and an agent beside the worker runs the tasks
     dask_slots      the most slots of each Dask worker; its other threads run tasks of Dask. By
                     default all threads are slots, and tasks of Dask wait until the session ends
+    resources       what this machine has beside slots, in place of what is found, by name:
+                    `{"memory": "6 GiB", "license": 2}`
     scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
     pools           the pools with their shares, as a list, or as weights or keys by name. If
                     some are given, jobs may still name others, with a warning
@@ -109,6 +111,7 @@ class Session:
         *,
         dask: Any = None,
         dask_slots: int | None = None,
+        resources: Mapping[str, Any] | None = None,
         pools: PoolsStated = (),
         history: str | Path | None = None,
         **options: Unpack[Options],
@@ -123,7 +126,7 @@ class Session:
             )
         check_slots(slots)
         workload = Workload((), pools=pools_of(pools), preemption=given.preemption)
-        place = hosts.place_for(slots, dask, dask_slots)
+        place = hosts.place_for(slots, dask, dask_slots, resources)
         try:
             learning = ProgramHistory(history, place.cluster)
             spec = RunSpec(scheduler, "live", (), place.cluster, Source(workload), given, {})
@@ -163,6 +166,7 @@ class Session:
         priority: str = "normal",
         slots: int = 1,
         slots_max: int | None = None,
+        resources: Mapping[str, Any] | None = None,
         attempts: int | None = None,
         retry_delay: float | str | None = None,
         time_limit: float | str | None = None,
@@ -174,6 +178,8 @@ class Session:
         deadline   seconds after the first call, or a duration such as "5m"
         slots      the slots of one host that each call occupies, with as many processors
         slots_max  the most slots that its calls hold at once
+        resources  what each call requests of its host beside slots, by name: `memory` in bytes
+                   or as a size, `gpu`, and others; `{"memory": "4 GiB", "gpu": 0.5}`
         attempts   how often a call may be tried. By default an exception is its result at once,
                    and only a call that loses its worker process is repeated
         retry_delay  seconds before the second attempt; they double before each further one
@@ -182,8 +188,8 @@ class Session:
         ahead      how many calls Dask submits before the first of them ends; by default the
                    number of slots, with which the scheduler does not know the size of the job
 
-        InputError for values that no job can have, and for more slots than a host or the pool
-        has.
+        InputError for values that no job can have, and for more slots or resources than a host
+        or the pool has.
         """
         self._intake.check_open(had_waited=False)
         due = seconds_of("deadline", deadline)
@@ -194,7 +200,9 @@ class Session:
         }
         limits = self._limits | {key: one for key, one in stated.items() if one is not None}
         binding = Binding(
-            name, pool, weight, due, priority, slots, slots_max, attempts, **limits
+            *(name, pool, weight, due, priority, slots, slots_max, attempts),
+            **limits,
+            resources=resources,
         )
         job = binding.job(grows=True)
         self._intake.check_job(job)
@@ -345,17 +353,25 @@ class Session:
         self._intake.check_open(had_waited=False)
         changes.set_objective(self._intake, objective)
 
-    def add_host(self, name: str, slots: Slots, speed: float = 1.0, rack: str = "rack") -> None:
+    def add_host(
+        self,
+        name: str,
+        slots: Slots,
+        speed: float = 1.0,
+        rack: str = "rack",
+        resources: Mapping[str, Any] | None = None,
+    ) -> None:
         """Add a host with its own worker processes, on which tasks can now start.
 
         slots  the number of its worker processes, or their number by kind
         speed  the part of the time for which they run while they have tasks, at most 1
+        resources  what it has beside slots, by name: `{"memory": "2 GiB"}`
 
-        InputError for a name in use, or for slots or a speed that cannot be emulated;
+        InputError for a name in use, or for slots, a speed or resources that it cannot have;
         SlotwiseError if the workers cannot be started.
         """
         self._intake.check_open(had_waited=False)
-        hosts.add_host(self._intake.loop, name, slots, speed, rack)
+        hosts.add_host(self._intake.loop, name, slots, speed, rack, resources)
 
     def remove_host(self, name: str, drain: bool = True) -> None:
         """Start no more tasks on a host; with `drain` its running tasks continue to their ends.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +21,7 @@ from slotwise.core.events import (
     TasksAdded,
 )
 from slotwise.core.job import Job
+from slotwise.core.resources import amount_text
 from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import Explanation, summary_of
 from slotwise.insight.report.session_table import MAX_ENDED, SessionJob, SessionJobs
@@ -196,7 +198,20 @@ class SessionViews:
             left=len(left),
             over=self._over,
             waiting=waiting,
+            free=self._free(),
         )
+
+    def _free(self) -> dict[str, tuple[str, str]]:
+        """What is free of each resource beside slots, and all of it, on responsive hosts."""
+        state, free, total = self._state, Counter[str](), Counter[str]()
+        for host in state.cluster.hosts:
+            if host.name not in state.lost:
+                free.update(state.spare.free(host.name))
+                total.update(host.resources)
+        return {
+            name: (amount_text(name, free[name]), amount_text(name, total[name]))
+            for name in sorted(total)
+        }
 
     def _left(self, job: Job, now: float) -> SessionJob:
         if self._state.phases_of(job.id):

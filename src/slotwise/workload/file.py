@@ -513,8 +513,9 @@ def _part_of(entry: WorkEntry, properties: dict[str, Any]) -> Part:
 def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phase:
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
-        needs = resources_of("resources", entry.resources)
-        cluster.check_task(entry.kind, entry.slots, needs)
+        # The only host may have other resources when the jobs run: those of an option.
+        needs = entry.resources if len(cluster.hosts) > 1 else NOTHING
+        cluster.check_task(entry.kind, entry.slots, resources_of("resources", needs))
     slots_min: Any = entry.slots_min
     slots_max: Any = entry.slots_max
     if cluster is not None:

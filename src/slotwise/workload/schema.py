@@ -42,7 +42,7 @@ from slotwise.core.job import (
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, Weight, pools_by_name
-from slotwise.core.resources import resources_of
+from slotwise.core.resources import Resources, requested, resources_of
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 from slotwise.core.units import Percent, duration, size
 from slotwise.workload.dates import Clock, instant
@@ -105,20 +105,44 @@ Bandwidth = Annotated[Positive, _with(lambda text: size(text.removesuffix("/s"))
 SharePart = Annotated[str, AfterValidator(Percent.of)]
 
 
-def _amounts(value: dict[str, Any]) -> dict[str, Any]:
-    """Amounts that `resources_of` accepts; ValueError, which begins with their name."""
-    for name, amount in value.items():
+def _amounts(read: Callable[[str, Any], Resources]) -> AfterValidator:
+    """Amounts that a function accepts; ValueError, which begins with the name of one."""
+
+    def check(value: dict[str, Any]) -> dict[str, Any]:
         try:
-            resources_of("", {name: amount})
+            read("", value)
         except InputError as error:
             raise ValueError(str(error).removeprefix(": ")) from None
-    return value
+        return value
+
+    return AfterValidator(check)
 
 
 class Entry(BaseModel):
     """Common base of all parts of the file: unknown keys and type conversions are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+Amount = Annotated[int | float, Field(ge=0)] | str
+Amounts = Annotated[dict[Name, Amount], _amounts(resources_of)]
+"""Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
+Requested = Annotated[dict[Name, Amount], _amounts(requested)]
+"""Those that each task requests."""
+
+
+def _kind_of_amounts(value: Any) -> str:
+    is_mapping = isinstance(value, Mapping)
+    by_kind = is_mapping and any(isinstance(one, Mapping) for one in value.values())
+    return "(by kind)" if by_kind else "(amounts)"
+
+
+RequestedOfWork = Annotated[
+    Annotated[Requested, Tag("(amounts)")]
+    | Annotated[dict[Literal["map", "reduce"], Requested], Tag("(by kind)")],
+    Discriminator(_kind_of_amounts),
+]
+"""The same; of a program also by kind."""
 
 
 # The schema of the key `dataflow` of a job in a workload file.
@@ -148,6 +172,7 @@ class NodeEntry(Entry):
     parameters: dict[str, Any] | None = None
     outputs: Annotated[list[Name], Field(min_length=1)] | None = None
     work: Duration | None = None
+    resources: Requested | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     input_format: Name | None = None
     split_bytes: Size | None = None
@@ -167,7 +192,7 @@ class NodeEntry(Entry):
 
 
 NODE_KEYS = {
-    "function": ("reads", "copies", "parameters", "outputs", "work"),
+    "function": ("reads", "copies", "parameters", "outputs", "work", "resources"),
     "inputs": ("input_format", "split_bytes", "tables", "input_hosts"),
     "values": ("copies",),
 }
@@ -206,11 +231,6 @@ VERSION = 1
 """The version of the file format."""
 
 
-Amount = Annotated[int | float, Field(ge=0)] | str
-Amounts = Annotated[dict[Name, Amount], AfterValidator(_amounts)]
-"""Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
-
-
 class HostEntry(Entry):
     """A host. `slots` is a number of plain slots, or a mapping from kind to number."""
 
@@ -240,8 +260,8 @@ class ClusterEntry(Entry):
     """Either a number of slots that serve every kind, or hosts."""
 
     slots: Slots | None = None
-    resources: Amounts = Field(default_factory=dict)
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
+    resources: Amounts = Field(default_factory=dict)
     heartbeat: Duration = 0.0
     grace: Duration = GRACE_SECONDS
     changes: list[ChangeEntry] = Field(default_factory=list)
@@ -395,7 +415,7 @@ class PhaseEntry(Entry):
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
     gang: bool = False
     hosts: Names = Field(default_factory=list)
-    resources: Amounts = Field(default_factory=dict)
+    resources: Requested = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -436,7 +456,7 @@ class WorkEntry(Entry):
     memory_bytes: Size | None = None
     overwrite: bool | None = None
     slots: Slots | None = None
-    resources: Amounts | None = None
+    resources: RequestedOfWork | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
     hosts: Names | None = None
@@ -464,6 +484,8 @@ class WorkEntry(Entry):
                 raise ValueError(f"{key} is for {where} with a {one}, not {kind}; remove it")
         if kind in ("program", "dataflow") and self.output is None:
             raise ValueError(f"a {kind} needs an output; name a folder")
+        if kind == "command" and _kind_of_amounts(self.resources) == "(by kind)":
+            raise ValueError("resources by kind are for programs; give amounts by name")
         if self.output is None and self.overwrite is not None:
             raise ValueError("overwrite is for a command with an output; remove it")
         return self
@@ -505,6 +527,7 @@ class JobEntry(WorkEntry):
     attempts: Attempts | None = None
     retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
     time_limit: Annotated[TimeLimit, _with(duration)] | None = None
+    memory_limit: bool = False
     user: Name | None = None
     phases: Annotated[list[AnyPhaseEntry], Field(min_length=1)] | None = None
     dataflow: DataflowEntry | None = None

@@ -37,6 +37,7 @@ SETTINGS = (
     "memory_bytes",
     "overwrite",
     "slots",
+    "resources",
     "slots_min",
     "slots_max",
 )
@@ -59,6 +60,7 @@ class Properties(TypedDict, total=False):
     attempts: int | None
     retry_delay: float | str | None
     time_limit: float | str | None
+    memory_limit: bool
     user: str | None
 
 
@@ -79,6 +81,7 @@ class JobProperties:
     attempts: int | None = None
     retry_delay: float | None = None
     time_limit: float | None = None
+    memory_limit: bool = False
     user: str | None = None
 
     @property
@@ -136,6 +139,7 @@ COMMAND_SETTINGS = (
     "cwd",
     "work",
     "overwrite",
+    "resources",
     "slots_min",
     "slots_max",
     "hosts",
@@ -368,6 +372,7 @@ def command(
     cwd: str | Path | None = None,
     work: float | str | None = None,
     overwrite: bool = False,
+    resources: Mapping[str, Any] | None = None,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
     hosts: str | Iterable[str] = (),
@@ -380,9 +385,10 @@ def command(
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
     estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
     shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
-    changes, `--resume` runs it again. With `hosts`, its
-    tasks run only on these. With an exit code in `no_retry` the job fails without
-    further attempts. `properties` are the fields of
+    changes, `--resume` runs it again. `resources` are what each task requests of its host
+    beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run only on these.
+    With an exit code in `no_retry` the job fails without further attempts. `properties` are
+    the fields of
     `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
     """
     if not isinstance(command, Sequence):
@@ -405,6 +411,7 @@ def command(
             "cwd": cwd,
             "work": seconds_of(f"job {id!r}: work", work),
             "overwrite": overwrite,
+            "resources": resources,
             "slots_min": slots_min,
             "slots_max": slots_max,
             "hosts": names_of(f"job {id!r}: hosts", hosts),

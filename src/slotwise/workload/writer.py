@@ -14,6 +14,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.events import HostAdded, HostChange, HostDrained
 from slotwise.core.files import open_to_write
 from slotwise.core.job import Job, Phase
+from slotwise.core.resources import Resources
 from slotwise.workload.schema import VERSION
 
 MARK = "# Written by slotwise: a file with this line may be replaced by another."
@@ -134,6 +135,8 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Resources):
+        return value.stated()
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):

@@ -35,6 +35,7 @@ from slotwise.backends.agents.slots import AgentHost
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.hosts.auth import RefusedError
+from slotwise.jobs.memory import usable_memory
 from waiting import until
 
 AGENT = b"slotwise.backends.agents.agent"
@@ -316,6 +317,34 @@ def slow_square(number: int) -> int:
 
     time.sleep(0.1)
     return number * number
+
+
+@pytest.mark.parametrize(
+    ("limit", "dasks", "expected"),
+    [
+        ("2GiB", {"GPU": 2, "MEMORY": 5e9, "tape": 0.5}, {"gpu": 2000, "tape": 500}),
+        (0, {}, {}),
+    ],
+)
+def test_a_worker_states_the_resources_of_its_host(
+    limit: str | int, dasks: dict[str, float], expected: dict[str, int]
+) -> None:
+    """Its memory limit less a reserve, and what Dask counts; without a limit, its machine's."""
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            memory_limit=limit,
+            resources=dasks,
+        ) as made,
+        Client(made, set_as_default=False) as client,
+        Session(dask=client) as session,
+    ):
+        (host,) = session._intake.state.cluster.hosts
+    memory = (2 << 30) - (256 << 20) if limit else usable_memory()
+    assert host.resources == {"memory": memory, **expected}
 
 
 def test_two_sessions_share_a_cluster(client: Client) -> None:

@@ -240,7 +240,7 @@ def test_reading_from_the_channel_replaces_the_worker(workers: Processes, fifo: 
 
 def reply(length: int) -> bytes:
     """The head of a reply of the given length, as the worker sends it."""
-    return REPLY.pack(bytes.fromhex(sys.argv[4]), DONE, 0.0, 0.0, length)
+    return REPLY.pack(bytes.fromhex(sys.argv[4]), DONE, 0.0, 0.0, 0, length)
 
 
 def test_a_result_without_bound_is_an_error_of_the_task(workers: Processes) -> None:

@@ -22,13 +22,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slotwise import __version__
 from slotwise.backends.attempt_logs import ATTEMPT_BYTES_MAX, ERR, STREAMS
+from slotwise.backends.local.backend import machine_resources
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
 from slotwise.backends.local.workers import Reply
@@ -85,6 +87,7 @@ class AgentConfig:
     speed    the part of the time for which workers run while they have tasks; below 1 only to
              emulate a slow host
     beats    seconds between heartbeats
+    resources  of its host beside slots, by name; others are as found there
     """
 
     slots: int
@@ -96,6 +99,7 @@ class AgentConfig:
     folder: str | None = None
     speed: float = 1.0
     beats: float = BEAT_SECONDS
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     def security(self) -> Security:
         """The credentials that authenticate a manager. SlotwiseError if there are none."""
@@ -115,6 +119,7 @@ class Agent:
 
     def __init__(self, config: AgentConfig) -> None:
         self._config, self._security = config, config.security()
+        self._resources = machine_resources() | dict(config.resources)
         self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
@@ -222,6 +227,7 @@ class Agent:
         """Authenticate a peer. Serve a reader; queue a manager for `serve`."""
         hello = {
             "slots": self._config.slots,
+            "resources": self._resources,
             "python": platform.python_version(),
             "slotwise": __version__,
             "pid": os.getpid(),
@@ -320,11 +326,21 @@ class Service:
         what, *details = message
         processes = self._processes
         if what == "start":
-            slot, attempt, key, task, kept, sleeps, is_shown, is_kept = details
+            slot, attempt, key, task, kept, sleeps, *output_to, gpus, memory = details
+            is_shown, is_kept = output_to
             self._attempts[slot] = attempt
             send = partial(self._pass_output, slot, attempt)
             output = SentOutput(send, is_shown=is_shown, is_kept=is_kept)
-            processes.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
+            processes.start_pickled(
+                slot,
+                key,
+                task,
+                kept,
+                sleeps=sleeps,
+                output=output,
+                devices=tuple(gpus),
+                memory=memory and Allotment(*memory),
+            )
         elif what == "learn":
             processes.learn(*details)
         elif what == "forget":
@@ -352,13 +368,13 @@ class Service:
     def _pass_on(self, answer: Reply) -> None:
         attempt = self._attempts.pop(answer.slot, None)
         if attempt is not None:
-            slot, status, body, _, seconds = answer
+            slot, status, body, _, seconds, peak = answer
             assert isinstance(body, bytes | bytearray | str)
             if status == "error":
                 self._check_folder()  # If it was removed, the task is not at fault.
             if reason := too_large(len(body)):
                 status, body = "unreadable", f"the result cannot be received: {reason}"
-            self._stream.send(["answer", slot, attempt, status, body, seconds])
+            self._stream.send(["answer", slot, attempt, status, body, seconds, peak])
 
     def _beat(self) -> None:
         """Send the workers that are stopped, and the progress of tasks."""

@@ -173,5 +173,9 @@ def cluster_of(hosts: Sequence[AgentHost], grace: float = GRACE) -> Cluster:
 
 
 def _host(connected: AgentHost) -> Host:
-    slots = {ANY_KIND: connected.slots}
-    return Host(connected.name, slots, addresses=connected.addresses)
+    return Host(
+        connected.name,
+        {ANY_KIND: connected.slots},
+        addresses=connected.addresses,
+        resources=connected.resources,
+    )

@@ -20,6 +20,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from slotwise.backends.agents.agent import AgentConfig, line_for
 from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.core.errors import InputError, SlotwiseError, check_number
+from slotwise.core.resources import GPU, MEMORY
+from slotwise.jobs.memory import reserve, usable_memory
 from slotwise.jobs.work_folder import TRIES, sweep
 
 START_SECONDS = 30.0
@@ -114,6 +116,7 @@ class AgentPlugin(WorkerPlugin):
             tls,
             folder=worker.local_directory,
             speed=_configured_speed(),
+            resources=_resources(worker),
         )
 
     def _start(self, config: AgentConfig) -> tuple[str, int]:
@@ -172,6 +175,22 @@ def tls_of(security: Any, role: str) -> dict[str, str] | None:
     given = security.get_tls_config_for_role(role)
     names = {"ca_file": given["ca_file"], "cert": given["cert"], "key": given["key"]}
     return names if all(names.values()) else None
+
+
+def _resources(worker: Any) -> dict[str, float]:
+    """What a worker states of its resources: its memory limit less a reserve, and Dask's.
+
+    Dask's `GPU` are GPUs here. Its `MEMORY` is left out, since the limit is what holds.
+    """
+    found: dict[str, float] = {}
+    for name, amount in worker.state.total_resources.items():
+        if name.lower() == GPU:
+            found[GPU] = int(amount)
+        elif name.lower() != MEMORY:
+            found[name] = amount
+    if limit := worker.memory_manager.memory_limit:
+        found[MEMORY] = min(usable_memory(), max(0, limit - reserve(limit)))
+    return found
 
 
 def _configured_speed() -> float:

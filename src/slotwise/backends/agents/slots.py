@@ -14,9 +14,13 @@ from typing import get_args
 from slotwise.backends.attempt_logs import STREAMS, Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
 from slotwise.backends.local.workers import TEXTS, Reply, Status, UserCodeError, Workers
+from slotwise.core.cluster import ANY_KIND, Host
+from slotwise.core.errors import InputError
+from slotwise.core.resources import NOTHING, Resources
 from slotwise.jobs.hosts.auth import RefusedError, Security, greet_agent
 from slotwise.jobs.hosts.messages import Message, MessageStream, too_large, tune
 from slotwise.jobs.hosts.sockets import join_address
@@ -35,6 +39,7 @@ class AgentHost:
     slots      the number of its slots
     address    where its agent listens: "10.0.0.3:41234"
     addresses  the host part of `address`, and the name of the machine
+    resources  of the host beside slots
     first      the manager's number of its first slot
     keys       the keys of the runners that it was sent
     last_message_at  when it sent its last message, as `time.monotonic()`
@@ -47,6 +52,7 @@ class AgentHost:
     stream: MessageStream
     address: str = ""
     addresses: tuple[str, ...] = ()
+    resources: Resources = NOTHING
     first: int = 0
     keys: set[str] = field(default_factory=set)
     last_message_at: float = field(default_factory=time.monotonic)
@@ -74,12 +80,15 @@ def connect(name: str, address: tuple[str, int], security: Security) -> AgentHos
         hello = {"folder": os.getcwd(), "options": interpreter_options()}
         connected, theirs = greet_agent(connected, security, "manager", hello)
         check_python(str(theirs.get("python")))
-    except RefusedError as error:
+        slots, stated = int(theirs["slots"]), theirs.get("resources", NOTHING)
+        host = Host(name, {ANY_KIND: slots}, resources=stated)
+    except (RefusedError, InputError) as error:
         connected.close()
         raise RefusedError(f"host {name!r}: {error}") from error
     places = address[0], str(theirs.get("machine", ""))
-    slots, listens = int(theirs["slots"]), join_address(*address)
-    return AgentHost(name, slots, MessageStream(connected), listens, places)
+    assert isinstance(host.resources, Resources)
+    stream, listens = MessageStream(connected), join_address(*address)
+    return AgentHost(name, slots, stream, listens, places, host.resources)
 
 
 def check_python(theirs: str) -> None:
@@ -158,6 +167,8 @@ class AgentSlots(Workers):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """See `Workers`."""
         if reason := too_large(len(task) + len(kept)):
@@ -173,7 +184,7 @@ class AgentSlots(Workers):
         is_shown = output is None or output.is_shown
         is_kept = output is not None and output.is_kept
         start = [slot - host.first, self._attempts, key, task, bytes(kept), sleeps]
-        host.stream.send(["start", *start, is_shown, is_kept])
+        host.stream.send(["start", *start, is_shown, is_kept, list(devices), memory])
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
         """See `Workers`."""
@@ -261,14 +272,15 @@ class AgentSlots(Workers):
     def _handle(self, host: AgentHost, message: Message, replies: list[Reply]) -> None:
         what, *details = message
         if what == "answer":
-            local, attempt, status, body, seconds = details
+            local, attempt, status, body, seconds, peak = details
             slot = host.slot(local)
             expected = str if status in TEXTS else bytes
-            if status not in get_args(Status) or not isinstance(body, expected):
+            is_known = status in get_args(Status) and isinstance(peak, int)
+            if not is_known or not isinstance(body, expected):
                 raise ValueError("it is not an answer")
             if self._running.get(slot) == attempt:
                 del self._running[slot]
-                replies.append(Reply(slot, status, body, 0.0, seconds))
+                replies.append(Reply(slot, status, body, 0.0, seconds, peak))
         elif what == "output":
             local, attempt, stream, data = details
             if stream not in STREAMS or not isinstance(data, bytes):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.live import LiveBackend
@@ -15,7 +15,10 @@ from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.backends.local.processes import Processes
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, option_name
+from slotwise.core.resources import GPU, MEMORY, NOTHING, resources_of
+from slotwise.jobs.devices import gpus
 from slotwise.jobs.execution import Execution
+from slotwise.jobs.memory import usable_memory
 
 HOST = "localhost"
 """The name of the only host, if no cluster is emulated."""
@@ -42,13 +45,22 @@ class LocalBackend(LiveBackend):
         super().__init__(executions, cluster, self._processes, is_open=is_open, logs=logs)
 
     @staticmethod
-    def cluster(slots: int | Mapping[str, int]) -> Cluster:
-        """This machine as a cluster of one host."""
+    def cluster(slots: int | Mapping[str, int], stated: Mapping[str, Any] = NOTHING) -> Cluster:
+        """This machine as a cluster of one host, with its memory and GPUs.
+
+        Resources that are `stated` replace those that were found.
+        """
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        return Cluster((Host(HOST, by_kind),))
+        has = resources_of("resources", stated).stated()
+        return Cluster((Host(HOST, by_kind, resources={**machine_resources(), **has}),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))
+
+
+def machine_resources() -> dict[str, int]:
+    """The memory that tasks may use on this machine, in bytes, and the number of its GPUs."""
+    return {MEMORY: usable_memory(), GPU: len(gpus())}
 
 
 # Clusters that can be emulated on this machine.
@@ -91,8 +103,8 @@ def check_emulated(host: Host, remedy: str = "give at most 1") -> None:
 
 
 def names_hosts(cluster: Cluster | None) -> TypeGuard[Cluster]:
-    """Whether a cluster names hosts, and is not only a number of slots for every kind."""
+    """Whether a cluster names hosts, and is not only slots for every kind and resources."""
     if cluster is None:
         return False
     plain = Cluster.of_slots(sum(cluster.capacity.values()))
-    return cluster.hosts != plain.hosts
+    return tuple(replace(host, resources=NOTHING) for host in cluster.hosts) != plain.hosts

@@ -22,6 +22,7 @@ from slotwise.backends.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WO
 from slotwise.jobs.commands import HASH_SEED
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, descendants
 from slotwise.jobs.endings import signalled
+from slotwise.jobs.memory import tree_memory
 
 OWN_OPTIONS = (
     "-P",  # The script's folder must not hide modules of the user.
@@ -122,6 +123,8 @@ class WorkerProcess:
         self.unready = unready
         self.ready = False
         self.busy = False
+        self.has_devices = False
+        self.peak = 0  # of its memory, once `exit_reason` has found how it ended
         self.tasks = 0
         self.keys: set[str] = set()
         self.unsent: deque[memoryview] = deque()
@@ -157,7 +160,7 @@ class WorkerProcess:
             return False
         return True
 
-    def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
+    def receive(self) -> tuple[int, float, float, int, bytes | bytearray] | None:
         """The reply if it is complete, else None; one system call.
 
         EOFError if the process has closed the channel; GarbledError if user code has written to
@@ -222,10 +225,16 @@ class WorkerProcess:
 
     def progress(self) -> tuple[float, float | None] | None:
         """The progress that the task sent last has reported: the amount done and the total."""
-        _, _, number, done, total = self._word
+        _, _, number, done, total, _, _ = self._word
         if not self.busy or number != self.tasks:
             return None
         return done, None if isnan(total) else total
+
+    def memory(self) -> int:
+        """The bytes that the task sent last uses: as it reports, or else its process tree."""
+        if self._word[5] == self.tasks:
+            return int(self._word[6])
+        return tree_memory(self.pid)
 
     def kill(self) -> None:
         """End the process and its group by SIGKILL, and drop all messages in transit.
@@ -257,7 +266,9 @@ class WorkerProcess:
             return (
                 f"worker process {self.pid} ended, but its exit code is unknown: {UNKNOWN_CODE}"
             )
-        code = self._process.wait()
+        _, status, usage = os.wait4(self.pid, 0)
+        self.peak = usage.ru_maxrss << 10
+        code = self._process.returncode = os.waitstatus_to_exitcode(status)
         how = signalled(-code) if code < 0 else f"exited with code {code}"
         return f"worker process {self.pid} {how}"
 

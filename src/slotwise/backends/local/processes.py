@@ -12,13 +12,15 @@ import pickle
 import resource
 import select
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Literal
 
 from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
+from slotwise.backends.local.memory_watch import Allotment, MemoryWatch
 from slotwise.backends.local.output import OutputReader
 from slotwise.backends.local.pacing import MIN_SPEED, CpuThrottle
 from slotwise.backends.local.process import GarbledError, WorkerProcess, interpreter_options
@@ -33,11 +35,13 @@ from slotwise.backends.local.worker import (
     STOPPED,
     TASK,
     TORN,
+    VARIABLES,
 )
 from slotwise.backends.local.workers import Reply, Workers
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
+from slotwise.jobs.devices import variables as device_variables
 from slotwise.jobs.endings import OomKills
 from slotwise.task import SPEED_VARIABLE
 
@@ -78,10 +82,10 @@ class Processes(Workers):
     """One worker process for each slot; each runs one task at a time.
 
     A worker that dies for any reason is replaced at once, and so is one whose task was stopped
-    by its hook at an arbitrary point. `close` kills the processes; the kernel kills them when
-    the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
-    those that leave their process group survive a manager that is killed. Of these, only those
-    whose parents have ended survive `kill` and `close`.
+    by its hook at an arbitrary point, or had GPUs. `close` kills the processes; the kernel
+    kills them when the manager dies, even by SIGKILL. The same holds for processes that user
+    code starts. Only those that leave their process group survive a manager that is killed. Of
+    these, only those whose parents have ended survive `kill` and `close`.
 
     `speeds` has a number of at most 1 for each slot, by default 1: the part of the time for
     which its worker runs while it has a task. Slots may be added and removed at any time; the
@@ -122,6 +126,7 @@ class Processes(Workers):
         self._workers: dict[int, WorkerProcess] = {}  # by slot
         self._count = 0  # of all slots so far
         self._oom_kills = OomKills()
+        self._memory = MemoryWatch(lambda slot: self._workers[slot].memory())
         try:
             self.add(speeds)
         except SlotwiseError:
@@ -173,14 +178,20 @@ class Processes(Workers):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """See `Workers`."""
         assert not self._workers[slot].busy
-        if not self._send(slot, key, task, kept):
+        if devices and self._workers[slot].tasks:
+            self._replace(slot)  # CUDA reads the variables once in a process.
+        if not self._send(slot, key, task, kept, devices):
             # The worker died while idle, so no task is lost.
             self._replace(slot)
-            self._send(slot, key, task, kept)
+            self._send(slot, key, task, kept, devices)
         self._workers[slot].output.attempt = output
+        if memory is not None:
+            self._memory.begin(slot, memory, time.monotonic())
         if self._throttle is not None and self._speeds[slot] < 1 and not sleeps:
             self._to_throttle.add(slot)
             self._throttle_if_ready(slot)
@@ -193,6 +204,9 @@ class Processes(Workers):
             self._dying = [worker for worker in self._dying if not worker.is_reaped()]
         while True:
             left = None if until is None else until - time.monotonic()
+            if self._memory.next_check < inf:
+                next_check = self._memory.next_check - time.monotonic()
+                left = next_check if left is None else min(left, next_check)
             is_woken = False
             ready = self._poll.poll(milliseconds(left))
             if ready and ready[-1][0] == self._output.channel:
@@ -209,6 +223,8 @@ class Processes(Workers):
                     reply := self._serve(slot, event)
                 ):
                     replies.append(reply)
+            if self._memory.next_check < inf:
+                replies += self._stop_excesses()
             if is_woken or replies or (until is not None and time.monotonic() >= until):
                 return replies
 
@@ -282,7 +298,9 @@ class Processes(Workers):
         self._output.close()
         self._wakeup.close()
 
-    def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
+    def _send(
+        self, slot: int, key: str, task: bytes, kept: Pickle, devices: tuple[int, ...]
+    ) -> bool:
         """Send a task to the worker of a slot; False if it is dead."""
         worker = self._workers[slot]
         worker.busy = True
@@ -291,6 +309,9 @@ class Processes(Workers):
             worker.send(RUNNER, self._runners[key])
         if kept:
             worker.send(KEPT, kept)
+        if devices:
+            worker.has_devices = True
+            worker.send(VARIABLES, pickle.dumps(device_variables(self._environment, devices)))
         alive = worker.send(TASK, task)
         if worker.unsent:
             self._watch(worker)
@@ -310,12 +331,11 @@ class Processes(Workers):
         except EOFError:
             self._output.read([worker.output])
             worker.output.end_attempt()
-            words = worker.exit_reason()
-            if worker.was_killed:
-                words += self._oom_kills.hint()
-            return self._replace_dead_worker(
-                slot, "exited" if worker.ended_itself else "lost", words
-            )
+            words, peak = worker.exit_reason(), 0
+            if worker.was_killed and (hint := self._oom_kills.hint()):
+                words, peak = words + hint, worker.peak
+            status: Literal["lost", "exited"] = "exited" if worker.ended_itself else "lost"
+            return self._replace_dead_worker(slot, status, words, peak)
         except (GarbledError, MemoryError) as error:
             return self._replace_dead_worker(slot, "unreadable", UNREADABLE[type(error)])
         if reply is None:
@@ -325,14 +345,21 @@ class Processes(Workers):
             self._output.read([worker.output])
         worker.busy = False
         worker.output.end_attempt()
-        what, started, seconds, body = reply
+        what, started, seconds, peak, body = reply
+        peak = max(
+            peak, self._memory.end(slot)
+        )  # With children, of which a call knows nothing.
         self._stop_throttling(slot, started, started + seconds)
-        if what == TORN:
+        if what == TORN or worker.has_devices:  # It would keep memory of its GPUs.
             self._replace(slot)
-        return Reply(slot, STATUSES[what], body, started, seconds)
+        return Reply(slot, STATUSES[what], body, started, seconds, peak)
 
     def _replace_dead_worker(
-        self, slot: int, status: Literal["lost", "exited", "unreadable"], sentence: str
+        self,
+        slot: int,
+        status: Literal["lost", "exited", "unreadable"],
+        sentence: str,
+        peak: int = 0,
     ) -> Reply | None:
         """Replace an unusable worker; returns the answer for its task, if it had one."""
         worker = self._workers[slot]
@@ -344,7 +371,17 @@ class Processes(Workers):
                 f" ready; the last one: {sentence}; see stderr for their messages"
             )
         self._replace(slot, unready)
-        return Reply(slot, status, sentence) if worker.busy else None
+        return Reply(slot, status, sentence, peak=peak) if worker.busy else None
+
+    def _stop_excesses(self) -> Iterator[Reply]:
+        """Kill the tasks that may not continue because of the memory that they use, if any."""
+        now = time.monotonic()
+        for one in self._memory.check(now) if self._memory.next_check <= now else ():
+            output = self._workers[one.slot].output
+            self._output.read([output])
+            output.end_attempt()
+            self._replace(one.slot)
+            yield Reply(one.slot, one.status, one.reason, peak=one.used)
 
     def _replace(self, slot: int, unready: int = 0) -> None:
         """Kill the worker of a slot, if alive, and start another without waiting."""
@@ -354,6 +391,7 @@ class Processes(Workers):
     def _end(self, slot: int) -> None:
         """Kill the worker of a slot, if alive, without waiting."""
         worker = self._workers[slot]
+        self._memory.end(slot)
         self._stop_throttling(slot)
         self._poll.unregister(worker.channel)
         del self._by_channel[worker.channel]

@@ -14,20 +14,25 @@ import cloudpickle
 
 from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
+from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import InputChanged, NotRetriedError
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 from slotwise.jobs.pickling import sent_by_value
 
-Status = Literal["done", "bytes", "error", "stopped", "unreadable", "lost", "exited"]
+Status = Literal[
+    "done", "bytes", "error", "stopped", "unreadable", "lost", "exited", "exceeded", "short"
+]
 """How a task in a slot has ended, as its worker process or its agent reports it."""
 
-TEXTS = frozenset({"unreadable", "lost", "exited"})
+TEXTS = frozenset({"unreadable", "lost", "exited", "exceeded", "short"})
 """What is reported with a sentence; all else comes with bytes."""
 
 
 class Reply(NamedTuple):
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
+
+    `peak` is the greatest memory of its processes in bytes, or 0 if it was not measured.
 
     `value` depends on `status`; nothing of it is unpickled before `opened`:
 
@@ -38,6 +43,8 @@ class Reply(NamedTuple):
     unreadable    a sentence on why the reply cannot be received
     lost, exited  a sentence on the end of the worker process; the times are 0. A task has
                   exited if its process ended by itself
+    exceeded      why it was stopped: it has used more memory than its limit,
+    short         or more than it got while its machine was short of memory
     """
 
     slot: int
@@ -45,6 +52,7 @@ class Reply(NamedTuple):
     value: object
     started: float = 0.0
     seconds: float = 0.0
+    peak: int = 0
 
     def opened(self, *, unpickles: bool = True) -> Reply:
         """The reply with a result if it is done, and the text or the exception of an error.
@@ -66,7 +74,7 @@ class Reply(NamedTuple):
                 status, body = "error", f"the result of the task cannot be read: {error}"
         else:
             return self
-        return Reply(self.slot, status, body, self.started, self.seconds)
+        return Reply(self.slot, status, body, self.started, self.seconds, self.peak)
 
 
 class Workers(ABC):
@@ -86,6 +94,8 @@ class Workers(ABC):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
@@ -93,8 +103,10 @@ class Workers(ABC):
         sys.path of this process has changed; otherwise a later runner for the same key is
         ignored. `kept` is the pickle of the value that an earlier attempt kept. A task that
         `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what
-        the task prints, all of it before `wait` returns its reply. UserCodeError for a task
-        that cannot be sent; then the slot is still free.
+        the task prints, all of it before `wait` returns its reply. A task with `devices` has
+        variables that name these GPUs, and a worker process of its own. One with an allotment
+        of `memory` may be stopped; see `MemoryWatch`. UserCodeError for a task that cannot be
+        sent; then the slot is still free.
         """
         try:
             if self._paths.get(key) != sys.path:
@@ -104,7 +116,16 @@ class Workers(ABC):
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
-            self.start_pickled(slot, key, task, kept, sleeps=sleeps, output=output)
+            self.start_pickled(
+                slot,
+                key,
+                task,
+                kept,
+                sleeps=sleeps,
+                output=output,
+                devices=devices,
+                memory=memory,
+            )
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             raise UserCodeError(text) from None
@@ -123,6 +144,8 @@ class Workers(ABC):
         *,
         sleeps: bool = False,
         output: Printing | None = None,
+        devices: tuple[int, ...] = (),
+        memory: Allotment | None = None,
     ) -> None:
         """Start a task in a free slot; its runner is sent once to each worker."""
 

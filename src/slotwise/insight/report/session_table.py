@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import overload
 
@@ -77,6 +77,7 @@ class SessionJobs(Sequence[SessionJob]):
     left     the number of unfinished jobs
     over     the number of finished jobs
     waiting  the number of calls that wait for results of other calls
+    free     the free and the total amounts of other resources, by name, as text
     """
 
     scheduler: str
@@ -88,6 +89,7 @@ class SessionJobs(Sequence[SessionJob]):
     left: int
     over: int
     waiting: int = 0
+    free: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @overload
     def __getitem__(self, index: int) -> SessionJob: ...
@@ -123,9 +125,10 @@ class SessionJobs(Sequence[SessionJob]):
         return session_html(self)
 
     def facts(self) -> str:
-        """The numbers of slots, jobs and waiting calls, in words."""
+        """The numbers of slots, jobs and waiting calls, and what else is free, in words."""
         facts = [
             f"{self.held} of {counted(self.slots, 'slot')} held",
+            *(f"{name} {free} of {total} free" for name, (free, total) in self.free.items()),
             f"{counted(self.left, 'job')} not over",
             f"{self.over:,} over",
         ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.core.errors import NUMBER, WHOLE, InputError, suggestion
+from slotwise.core.resources import NOTHING, Resources
 from slotwise.jobs.dataflow.nodes import (
     OUT,
     Channel,
@@ -48,7 +49,14 @@ def build(
         source = None if one.given is None else one.given.source(base_dir)
         copies = _copies(one, nodes) if source is None else source.copies
         node = Node(
-            one.name, one.function, copies, one.parameters, one.outputs, one.work, source
+            one.name,
+            one.function,
+            copies,
+            one.parameters,
+            one.outputs,
+            one.work,
+            source,
+            one.resources,
         )
         nodes[one.name] = node
         for place, reading in enumerate(one.reads):
@@ -443,6 +451,7 @@ class Declared:
     work: float | None = None
     reads: list[StreamReading] = field(default_factory=list)
     given: Files | Values | None = None
+    resources: Resources = NOTHING
 
     @property
     def is_source(self) -> bool:

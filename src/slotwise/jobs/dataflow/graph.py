@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.core.errors import InputError
+from slotwise.core.resources import requested
 from slotwise.jobs.dataflow import building as check
 from slotwise.jobs.dataflow.building import Declared, Files, StreamReading, Values, build
 from slotwise.jobs.dataflow.group import evaluate
@@ -177,14 +178,16 @@ class Dataflow:
         parameters: Mapping[str, Any] | None = None,
         outputs: Sequence[str] = (),
         work: float | None = None,
+        resources: Mapping[str, Any] | None = None,
     ) -> Stream:
         """Add a node: `function(*iterators, **parameters)` returns or yields its records.
 
         It gets an iterator for each stream that it reads, in order. A class is created with
         the parameters, then called with the iterators. With `outputs`, it yields
-        `slotwise.Output(name, record)`. `work` is the estimated seconds of one copy. By default
-        a node has one copy, or as many as a node that it reads directly or over shared memory,
-        and the name of the function.
+        `slotwise.Output(name, record)`. `work` is the estimated seconds of one copy, and
+        `resources` what it requests of its host: `{"memory": "4 GiB"}`. By default a node has
+        one copy, or as many as a node that it reads directly or over shared memory, and the
+        name of the function.
         """
         named = check.name_of(function, name)
         self._check_unused(named)
@@ -195,6 +198,7 @@ class Dataflow:
             parameters=check.parameters(named, parameters),
             outputs=check.outputs(named, outputs) or (OUT,),
             work=check.work(named, work),
+            resources=requested(f"node {named!r}: resources", resources),
             reads=[self._reading(f"node {named!r}", stream) for stream in reads],
         )
         self._nodes[named] = declared
@@ -209,17 +213,24 @@ class Dataflow:
         name: str | None = None,
         maps: int | None = None,
         parameters: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
     ) -> Stream:
         """Add a MapReduce program by records as two nodes, NAME-map and NAME.
 
         Returns the stream of the output pairs. `program` is as in `slotwise.mapreduce`, and
         `read` is the stream to map. Its `map` gets None as each key. `maps` is the number of
-        copies that map. Each reduce has the pairs of a MapReduce job, in the same order.
+        copies that map, and `resources` what each copy requests. Each reduce has the pairs of a
+        MapReduce job, in the same order.
         """
         made = checked(load(program, parameters), check.count("reducers", reducers))
         called = name or made.name
         mapped = self.node(
-            MapNode, read, name=f"{called}-map", copies=maps, parameters={"program": made}
+            MapNode,
+            read,
+            name=f"{called}-map",
+            copies=maps,
+            parameters={"program": made},
+            resources=resources,
         )
         return self.node(
             ReduceNode,
@@ -227,6 +238,7 @@ class Dataflow:
             name=called,
             copies=reducers,
             parameters={"program": made},
+            resources=resources,
         )
 
     def connect(

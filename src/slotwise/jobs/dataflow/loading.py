@@ -129,6 +129,10 @@ def tables_of(flow: Dataflow | Mapping[str, Any]) -> list[Any]:
     return [node.get("input_hosts") for node in flow.get("nodes", ())]
 
 
+NODE_SETTINGS = ("copies", "parameters", "outputs", "work", "resources")
+"""The keys of a node with a function that are arguments of `Dataflow.node`."""
+
+
 def _node(flow: Dataflow, node: Mapping[str, Any], base_dir: str | Path | None) -> Stream:
     name = node["name"]
     if "inputs" in node:
@@ -137,9 +141,7 @@ def _node(flow: Dataflow, node: Mapping[str, Any], base_dir: str | Path | None) 
         return flow.read(node["inputs"], name=name, **settings)
     if "values" in node:
         return flow.values(node["values"], name=name, copies=node.get("copies", 1))
-    settings = {
-        key: node[key] for key in ("copies", "parameters", "outputs", "work") if key in node
-    }
+    settings = {key: node[key] for key in NODE_SETTINGS if key in node}
     return flow.node(load_function(node["function"], base_dir), name=name, **settings)
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from slotwise.core.resources import NOTHING, Resources
 from slotwise.jobs.formats.inputs import input_format
 from slotwise.jobs.formats.splits import HeldBy, Split, bytes_on_hosts
 
@@ -158,6 +159,7 @@ class Node:
     outputs     the names of its outputs; with OUT alone, it returns plain records
     work        estimated seconds of one copy; None if not stated
     source      the records of a source; None for other nodes
+    resources   what one copy requests of its host beside a slot
     """
 
     name: str
@@ -167,6 +169,7 @@ class Node:
     outputs: tuple[str, ...] = (OUT,)
     work: float | None = None
     source: RecordSource | None = None
+    resources: Resources = NOTHING
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,7 @@ def _phase(
         slots_max=slots_max,
         slots=stage.slots,
         gang=stage.gang,
+        resources=stage.needs,
     )
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from slotwise.core.errors import InputError
+from slotwise.core.resources import GPU, NOTHING, UNIT, Resources
 from slotwise.jobs.dataflow.nodes import (
     RUNNING,
     Channel,
@@ -36,6 +37,8 @@ class DataflowStage:
     gang   all groups start together, because TCP channels join them
     after  the names of the stages whose files it reads
     work   estimated seconds of each group: those of its longest copy
+    needs  what each task requests beside slots: that of all copies of a group together, of
+           each resource as much as any group
     """
 
     name: str
@@ -43,6 +46,7 @@ class DataflowStage:
     gang: bool
     after: frozenset[str]
     work: tuple[float, ...]
+    needs: Resources = NOTHING
 
     @property
     def slots(self) -> int:
@@ -131,7 +135,21 @@ def _stages_of(
             is_gang,
             frozenset(_after(graph, nodes, earlier, number, len(found))),
             tuple(max(work[copy] for copy in group) for group in groups),
+            _needs(graph, groups),
         )
+
+
+def _needs(graph: Graph, groups: Sequence[Copies]) -> Resources:
+    """What each group requests: the largest sum over its copies, of each resource."""
+    most: Counter[str] = Counter()
+    for group in groups:
+        total: Counter[str] = Counter()
+        for copy in group:
+            total.update(graph.nodes[copy.node].resources)
+        most |= total
+    if most[GPU] > UNIT:  # A task gets a part of one device, or whole ones.
+        most[GPU] = -(-most[GPU] // UNIT) * UNIT
+    return Resources(most)
 
 
 def _after(

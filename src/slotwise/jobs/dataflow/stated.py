@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from slotwise.core.resources import NOTHING
 from slotwise.jobs.dataflow.nodes import SplitSource
 from slotwise.jobs.dataflow.stages import StagedGraph
 
@@ -20,8 +21,9 @@ from slotwise.jobs.dataflow.stages import StagedGraph
 class Stated(NamedTuple):
     """A digest of a graph, and the files with the functions and classes that it names.
 
-    The digest is that of the groups, channels, parameters and input, not of the code. It is
-    the same in each process; for a graph with objects that cannot be pickled it never is.
+    The digest is that of the groups, channels, parameters and input, not of the code, nor of
+    what copies request. It is the same in each process; for a graph with objects that cannot be
+    pickled it never is.
     """
 
     digest: str
@@ -38,7 +40,7 @@ def stated(staged: StagedGraph) -> Stated:
         [
             replace(node, source=replace(node.source, held={}))
             if isinstance(node.source, SplitSource)
-            else node
+            else replace(node, resources=NOTHING)
             for node in graph.nodes.values()
         ],
         *(graph.channels, graph.written),

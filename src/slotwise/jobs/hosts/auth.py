@@ -29,7 +29,7 @@ from slotwise.jobs.hosts.sockets import (
     split_address,
 )
 
-VERSION = 2
+VERSION = 3
 """The version of the protocol; both sides need the same. All versions greet in the same way."""
 
 MAX_PROOF = 64

@@ -11,6 +11,7 @@ from typing import Any, Self
 from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, check_range
 from slotwise.core.job import COPY_KIND, MAX_REDUCERS, Block, Job, Phase, Shuffle, Sizes, Tasks
+from slotwise.core.resources import Resources, requested
 from slotwise.jobs.commit import check_output, place_of
 from slotwise.jobs.execution import TaskResult
 from slotwise.jobs.formats.outputs import SUFFIXES, check_output_format
@@ -41,6 +42,9 @@ MIN_MEMORY_BYTES = 1 << 20
 SAMPLE_PIECES = 32
 MIN_SAMPLE_PIECE_BYTES = 1 << 16
 
+KINDS = ("map", "reduce")
+"""The kinds of tasks that may request different resources."""
+
 
 def plan_mapreduce(
     job_id: str,
@@ -59,6 +63,7 @@ def plan_mapreduce(
     work_dir: str | Path | None = None,
     base_dir: str | Path | None = None,
     slots: int = 1,
+    resources: Mapping[str, Any] | None = None,
     slots_min: int = 0,
     slots_max: int | None = None,
     shuffle: Shuffle | None = None,
@@ -72,7 +77,8 @@ def plan_mapreduce(
     `slotwise.Dataflow.read`. Relative paths are relative to `base_dir`. `memory_bytes` limits
     the memory of a task's pairs. Shuffled data is in a directory of the job under `work_dir`
     (default: the system's directory for temporary files). `slots_min` and `slots_max` apply to
-    each phase, `slots` to each task of map and reduce. The phases are map and, unless
+    each phase, `slots` and `resources` to each task of map and reduce; `resources` may state
+    these by kind: `{"map": {...}, "reduce": {...}}`. The phases are map and, unless
     `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
     sample before them. `about` holds the other fields of the `Job`. Raises InputError or
     MissingExtraError for invalid arguments.
@@ -100,7 +106,8 @@ def plan_mapreduce(
     sizes = _sizes(source, splits, count, samples)
     held = held_by(input_hosts, source.files, base_dir)
     homes = blocks([bytes_on_hosts(split, held) for split in splits], cluster)
-    phases = _phases(made, sizes, homes, count, (slots_min, slots_max), slots)
+    needs = requests_of(job_id, resources)
+    phases = _phases(made, sizes, homes, count, (slots_min, slots_max), slots, needs)
     job = Job(job_id, phases, **about)
     if shuffle is not None:
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
@@ -150,22 +157,40 @@ def _phases(
     reducers: int,
     shares: tuple[int, int | None],
     slots: int,
+    needs: Mapping[str, Resources],
 ) -> tuple[Phase, ...]:
     """Return the phases, with work estimated from bytes at the rates of the program."""
     rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
     assert isinstance(maps, tuple)
     map_tasks = Tasks(len(maps), tuple(size / rate for size in maps), homes)
     after = frozenset({"sample"} if sample is not None else ())
-    phases = [Phase("map", map_tasks, "map", after, *shares, slots=slots)]
+    by_kind: Any = {kind: {"slots": slots, "resources": needs[kind]} for kind in needs}
+    phases = [Phase("map", map_tasks, "map", after, *shares, **by_kind["map"])]
     if isinstance(sample, int):
         # It has one task, so a larger slots_min would leave slots idle.
-        phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
+        tasks = Tasks(1, sample / rate)
+        phases.insert(0, Phase("sample", tasks, "map", resources=needs["map"]))
     if reducers:
         work = sum(maps) / program.reduce_bytes_per_second / reducers
         reduces = Tasks(reducers, work)
-        reduce = Phase("reduce", reduces, "reduce", frozenset({"map"}), *shares, slots=slots)
+        after = frozenset({"map"})
+        reduce = Phase("reduce", reduces, "reduce", after, *shares, **by_kind["reduce"])
         phases.append(reduce)
     return tuple(phases)
+
+
+def requests_of(job_id: str, stated: Any) -> dict[str, Resources]:
+    """What each map and each reduce requests, stated for both or by kind."""
+    what = f"job {job_id!r}: resources"
+    if not isinstance(stated, Mapping) or not any(
+        isinstance(one, Mapping) for one in stated.values()
+    ):
+        return dict.fromkeys(KINDS, requested(what, stated))
+    if unknown := [kind for kind in stated if kind not in KINDS]:
+        raise InputError(
+            f"{what} has {unknown[0]!r} beside amounts by kind; the kinds are map and reduce"
+        )
+    return {kind: requested(f"{what}: {kind}", stated.get(kind)) for kind in KINDS}
 
 
 def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: int) -> None:

@@ -14,8 +14,8 @@ the proofs that each wait ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain, islice
 from math import inf
 from typing import NamedTuple
 
@@ -27,6 +27,13 @@ from slotwise.core.pool_state import PoolState
 from slotwise.core.resources import GPU, NOTHING, Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
+
+LOOK_AT = 100
+"""The number of phases whose waits may begin while no host has what any phase needs."""
+
+HOSTS_A_WAIT = 4
+"""At most one host in as many is kept for tasks that wait for memory or other resources, but
+one at least: waits in turn are enough, and fewer hosts idle in part."""
 
 LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
@@ -67,8 +74,9 @@ class WideTaskReservations:
         self._place = {phase.id: place for place, phase in enumerate(self.due)}
         self._noted: list[PhaseState] = []
         waiting = [one for _, due, _, one in found if due < inf and one.unit == 1]
-        self._hosts_left = len(snapshot.cluster.hosts) - len(waiting)
-        self._running: dict[str, list[_Running]] | None = None
+        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - len(waiting)
+        self._running: dict[str, list[_Running]] = {}
+        self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
         for phase in self.due:
@@ -76,24 +84,31 @@ class WideTaskReservations:
                 self._keep(phase)
 
     def in_order(self, slot_kind: str) -> Iterable[PhaseState]:
-        """The phases that may launch: of overdue pools, then those that are due, then all."""
+        """The phases that may launch: of overdue pools, then those that are due, then all.
+
+        If no host has what any phase that is not due needs, only the first ones, whose waits
+        may begin.
+        """
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
             first = [p for p in self.due if p.pool.slot_kind == slot_kind]
             rest = (p for p in backlogged if p.id not in self._place)
-            return (p for p in chain(first, rest) if p.may_launch)
+            most = None
+            if self._fits_none(slot_kind):
+                most = LOOK_AT if self._waits_left > 0 else 0
+            return (p for p in chain(first, islice(rest, most)) if p.may_launch)
         phases = [p for p in backlogged if p.may_launch]
         return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
 
     def note(self, phase: PhaseState) -> None:
         """A phase in its turn is offered no host that has what its tasks need.
 
-        Its wait begins if it holds less than its allocation. So that waits do not keep more
-        hosts than there are, no further wait begins while there is one for each host.
+        Its wait begins if it holds less than its allocation, and if waits do not keep too many
+        hosts already (`HOSTS_A_WAIT`).
         """
         if (
             (phase.needs or phase.phase.hosts)
-            and len(self._noted) < self._hosts_left
+            and len(self._noted) < self._waits_left
             and phase.unit == 1
             and phase.deferred_until is None
             and (_lacks(phase) > SLOTS or self._near_after(phase))
@@ -107,12 +122,45 @@ class WideTaskReservations:
         """
         if self.is_barred(phase):
             return {}
+        if self._is_like_others(phase):
+            return self._open_for(phase)
         hosts = free_for(self._snapshot, phase, self if self._keepers else None)
         if phase.width > 1:
             hosts = {host: count for host, count in hosts.items() if count >= phase.width}
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
             return {}
         return hosts
+
+    def _fits_none(self, slot_kind: str) -> bool:
+        """Whether no phase of a kind that is not due is offered any host."""
+        if self._snapshot.reserved(slot_kind):
+            return False
+        for phases in self._snapshot.by_needs(slot_kind).values():
+            for phase in islice(phases, LOOK_AT):
+                if phase.id not in self._place:
+                    if not self._is_like_others(phase) or self._open_for(phase):
+                        return False
+                    break
+            else:
+                return False
+        return True
+
+    def _is_like_others(self, phase: PhaseState) -> bool:
+        """Whether it is offered the same hosts as others that are not due and need the same."""
+        return (
+            phase.unit == 1
+            and not phase.phase.hosts
+            and phase.id not in self._place
+            and not phase.overdue
+            and not self._snapshot.reserved(phase.pool.slot_kind)
+        )
+
+    def _open_for(self, phase: PhaseState) -> Mapping[str, int]:
+        """The hosts that are offered to all such phases."""
+        key = phase.pool.slot_kind, phase.needs, phase.width
+        if key not in self._open:
+            self._open[key] = free_for(self._snapshot, phase, self if self._keepers else None)
+        return self._open[key]
 
     def is_barred(self, phase: PhaseState) -> bool:
         """Whether its launches would take room in a pool that a phase before it needs."""
@@ -250,7 +298,7 @@ class WideTaskReservations:
             and host in self._snapshot.cluster.by_name
             and host not in self._snapshot.lost
             and self._keepers.get((kind, host), phase) is phase
-            and self._could_use(phase, host)
+            and self._snapshot.cluster.by_name[host].amounts.holds(phase.request)
         )
 
     def _first_to_fit(self, phase: PhaseState) -> str | None:
@@ -327,22 +375,20 @@ class WideTaskReservations:
         return max(0, slots), Resources({name: max(0, n) for name, n in amounts.items()})
 
     def _on(self, host: str) -> list[_Running]:
-        """The tasks that run on a host. O(running tasks) at the first call."""
-        if self._running is None:
-            self._running, now = {}, self._snapshot.now
-            for kind in self._snapshot.cluster.capacity:
-                for phase in self._snapshot.holding(kind):
-                    for task, (launch, started, speed) in phase.launches.items():
-                        ends = started + phase.work.expected(task) / speed
-                        one = _Running(
-                            started,
-                            now if task in phase.stopping else max(now, ends),
-                            kind,
-                            phase.width,
-                            phase.needs,
-                        )
-                        self._running.setdefault(launch.host, []).append(one)
-        return self._running.get(host, [])
+        """The tasks that run on a host with resources."""
+        if host not in self._running:
+            now = self._snapshot.now
+            self._running[host] = [
+                _Running(
+                    started,
+                    now if task in phase.stopping else max(now, ends),
+                    phase.slot_kind,
+                    phase.width,
+                    phase.needs,
+                )
+                for phase, task, started, ends in self._snapshot.tasks_on(host)
+            ]
+        return self._running[host]
 
     def _could_use(self, phase: PhaseState, host: str) -> bool:
         """Whether one more of its tasks could run on a host if all other phases left it."""
@@ -412,29 +458,37 @@ def free_for(
     waits  some hosts are kept from this phase: their free slots are then left out, and
            reserved ones that the keeper may use, too
     """
-    slots = _free_slots(snapshot, phase, waits)
-    if phase.phase.hosts:
-        slots = {host: count for host, count in slots.items() if phase.allows(host)}
-    if not phase.needs:
-        return slots
     spare, needs = snapshot.spare, phase.needs
-    able = spare.hosts_for(needs)
-    if not able:
+    able: Set[str] | None = spare.hosts_for(needs) if needs else None
+    if phase.phase.hosts:
+        able = phase.phase.hosts if able is None else able & phase.phase.hosts
+    kind = phase.pool.slot_kind
+    if (
+        able is not None
+        and able.isdisjoint(snapshot.free(kind))
+        and not snapshot.reserved(kind)
+    ):
         return {}
-    if phase.is_gang:
+    slots = _free_slots(snapshot, phase, waits, able)
+    if needs and phase.is_gang:
         return {
             host: min(count, spare.times(host, needs) * phase.width)
             for host, count in slots.items()
-            if host in able
         }
-    return {host: count for host, count in slots.items() if host in able}
+    return slots
 
 
 def _free_slots(
-    snapshot: Snapshot, phase: PhaseState, waits: WideTaskReservations | None
+    snapshot: Snapshot,
+    phase: PhaseState,
+    waits: WideTaskReservations | None,
+    able: Set[str] | None = None,
 ) -> Mapping[str, int]:
+    """The free slots of each host, or of these hosts, for a phase."""
     kind = phase.pool.slot_kind
     free, reserved = snapshot.free(kind), snapshot.reserved(kind)
+    if able is not None:
+        free = {host: count for host, count in free.items() if host in able}
     if waits is not None:
         left = ((host, waits.left(phase, host, count)) for host, count in free.items())
         free = {host: count for host, count in left if count}
@@ -442,6 +496,8 @@ def _free_slots(
         return free
     found = dict(free)
     for host in reserved:
+        if able is not None and host not in able:
+            continue
         by = None if waits is None else waits.keeper(phase, host)
         if slots := reserved_for(snapshot, phase, host, by):
             found[host] = found.get(host, 0) + slots

@@ -96,6 +96,11 @@ def _check(phase: Phase) -> None:
             f"each task occupies {phase.slots} slots, and dmrs places tasks of one slot each;"
             " leave out slots, or take another scheduler"
         )
+    if phase.needs:
+        raise InputError(
+            f"each task requests {phase.needs}, and dmrs places tasks by slots alone;"
+            " leave out resources, or take another scheduler"
+        )
     if phase.gang:
         raise InputError(
             "its tasks start together, as a gang, and dmrs places each task by itself;"

@@ -22,5 +22,6 @@ def draw_all(scene: Scene) -> list[Picture]:
     pictures.append(held.draw_by_job(scene))
     if len(scene.pool_colours) > 1:
         pictures.append(held.draw_by_pool(scene))
+    pictures += held.draw_resources(scene)
     pictures.append(usage.draw(scene))
     return pictures

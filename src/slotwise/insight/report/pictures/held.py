@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
 
 from slotwise.core.pools import PoolTree
+from slotwise.core.resources import MEMORY, UNIT
+from slotwise.insight.present_hosts import SlotsOverTime
 from slotwise.insight.report.pictures.picture import (
     COLUMNS,
     WIDTH,
@@ -25,7 +28,7 @@ from slotwise.insight.report.pictures.picture import (
 )
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK
-from slotwise.insight.timeline import StepFunction, Timeline
+from slotwise.insight.timeline import ResourceOverTime, StepFunction
 from slotwise.policy.fair import steady_shares
 
 
@@ -38,7 +41,7 @@ def draw_by_job(scene: Scene) -> Picture:
         rows[f"held{number}"] = [
             coloured(scene, job) | area for job, area in _stacked(scene, held)
         ]
-        rows[f"capacity{number}"] = _capacity(scene, line)
+        rows[f"capacity{number}"] = _capacity(scene, line.slots)
         tips = tooltip(job="job")
         charts.append(_areas(scene, number, job_colour(scene), "job", tips))
     sentence = (
@@ -79,7 +82,7 @@ def draw_by_pool(scene: Scene) -> Picture:
         rows[f"held{number}"] = [
             {"pool": pool} | area for pool, area in _stacked(scene, line.held_by_pool)
         ]
-        rows[f"capacity{number}"] = _capacity(scene, line)
+        rows[f"capacity{number}"] = _capacity(scene, line.slots)
         charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
     sentence = "The height of a colour is the number of slots that the jobs of its pool held."
     if scene.runs:
@@ -88,22 +91,73 @@ def draw_by_pool(scene: Scene) -> Picture:
     return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
 
 
-def _capacity(scene: Scene, line: Timeline) -> Rows:
-    """Intervals with a constant number of slots."""
+def draw_resources(scene: Scene) -> list[Picture]:
+    """Draw what the tasks of each job requested of each resource beside slots."""
+    names = {name for line in scene.timelines for name in line.resources}
+    return [_draw_resource(scene, name) for name in sorted(names)]
+
+
+def _draw_resource(scene: Scene, name: str) -> Picture:
+    rows: dict[str, Rows] = {}
+    charts = []
+    nothing = ResourceOverTime(SlotsOverTime(0), {})
+    lines = [line.resources.get(name, nothing) for line in scene.timelines]
+    power = max((one.total.most.bit_length() - 1) // 10 for one in lines)
+    power = min(4, max(0, power))
+    unit, title = UNIT, name
+    if name == MEMORY:
+        unit, title = 1024**power, ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
+    for number, one in enumerate(lines):
+        held = {job: one.held_by_job[job] for job in scene.jobs if job in one.held_by_job}
+        held = {
+            job: StepFunction(steps.times, [value / unit for value in steps.values])
+            for job, steps in held.items()
+        }
+        rows[f"held{number}"] = [
+            coloured(scene, job) | area for job, area in _stacked(scene, held)
+        ]
+        rows[f"capacity{number}"] = _capacity(scene, one.total, unit)
+        top = one.total.most / unit
+        tips = tooltip(job="job")
+        charts.append(_areas(scene, number, job_colour(scene), "job", tips, title, top))
+    sentence = (
+        f"The height of a colour is the {name} that the running tasks of its job requested. The"
+        " dashed line is what the hosts have; what lies between is free."
+    )
+    chart = under_each_other(scene, charts)
+    file = f"requested-{re.sub('[^A-Za-z0-9]', '-', name)}"
+    return Picture(file, f"Requested {name}", sentence, chart, rows)
+
+
+def _capacity(scene: Scene, slots: SlotsOverTime, unit: int = 1) -> Rows:
+    """Intervals with a constant number of slots, or an amount in these units."""
     return [
-        {"slots": slots, "start": scene.at(start), "end": scene.at(end)}
-        for start, end, slots in line.slots.between(scene.begin, scene.end)
+        {
+            "slots": count if unit == 1 else count / unit,
+            "start": scene.at(start),
+            "end": scene.at(end),
+        }
+        for start, end, count in slots.between(scene.begin, scene.end)
     ]
 
 
-def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) -> Any:
-    capacity = max(1, scene.timelines[number].slots.most)
+def _areas(
+    scene: Scene,
+    number: int,
+    colour: alt.Color,
+    owner: str,
+    tips: Any,
+    title: str = "slots",
+    top: float | None = None,
+) -> Any:
+    capacity = max(1, scene.timelines[number].slots.most) if top is None else top or 1.0
+    ticks = {"tickCount": min(4, capacity), "format": "d"} if top is None else {"tickCount": 4}
     y = alt.Y(
         field="low",
         type="quantitative",
-        title="slots",
+        title=title,
         scale=alt.Scale(domain=[0, 1.06 * capacity], nice=False),
-        axis=label_axis(tickCount=min(4, capacity), format="d", titleX=-45),
+        axis=label_axis(**ticks, titleX=-45),
     )
     is_last = number == len(scene.runs) - 1
     areas = (

@@ -1,0 +1,423 @@
+"""The fair share by dominant resource, in pools within pools.
+
+The rule is hierarchical dominant resource fairness (docs/algorithms/drf.md): the dominant share
+of each claim, job and pool over its weight rises equally among siblings. Who needs a resource
+that is used up, or has its max share, stops there; the others go on.
+
+What a node of the tree holds is a polyline over its position among its siblings. A position up
+to 1 is the part of their guarantees that all siblings have; a position of 1 + r is the level r,
+at which each has its weight times r as dominant share, or its guarantee if that is more. The
+polyline of a pool follows from the sum of those of its children.
+
+Positions are complex numbers, which numpy sorts by real part, then by imaginary part. If the
+dominant resource of a pool is blocked in it while others still rise, its dominant share stands
+still: it catches up while its siblings wait. There the imaginary part grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.core.tolerances import ROUNDING
+from slotwise.policy.allocator import Claims
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.complex128]
+
+SAMPLE = 32
+"""At how many positions a sum is computed to find where it exceeds a limit."""
+
+SLOTS_COLUMN = 0
+"""The column of parts that counts slots of all kinds together. Each claim uses it."""
+
+
+def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
+    """Slots for each claim, by dominant resource, in a tree of pools.
+
+    Several claims of one job in a fair pool count as one node, which divides what it gets
+    among them by the same rule. Min shares come first; if they do not fit, all that need the
+    same are scaled down by the same factor. `order` is the one in which pools of policy "fifo"
+    serve their claims. O(J log J) for each resource that is used up and each level of pools.
+    """
+    tree = _Tree(claims, order)
+    tree.place(tree.root, complex(inf))
+    slots = tree.slots()
+    # Rounding errors may exceed a total slightly.
+    most = float((slots @ tree.part).max(initial=1.0))
+    shares = [0.0] * len(claims)
+    for claim, share in zip(tree.claim, (slots / most).tolist(), strict=True):
+        shares[claim] = share
+    return shares
+
+
+class _Line(NamedTuple):
+    """What a node holds, as a polyline; constant after its last vertex.
+
+    at      positions among the siblings, in order
+    inside  positions among its children, or of its own claims
+    used    parts of the totals, one row for each vertex
+    """
+
+    at: Positions
+    inside: Positions
+    used: Floats
+
+    def find(self, at: Positions) -> tuple[NDArray[np.intp], Floats]:
+        """For each position, the vertex before it, and the part of the way to the next."""
+        last = len(self.at) - 1
+        before = np.maximum(np.searchsorted(self.at, at, side="right") - 1, 0)
+        here, beyond = self.at[before], self.at[np.minimum(before + 1, last)]
+        step, gone = beyond - here, at - here
+        is_level = step.real > 0
+        length = np.where(is_level, step.real, step.imag)
+        way = np.where(is_level, gone.real, gone.imag)
+        part = np.divide(way, length, out=np.zeros(len(at)), where=length > 0)
+        return before, np.clip(part, 0.0, 1.0)
+
+    def used_at(self, at: Positions) -> Floats:
+        """What it holds at these positions."""
+        before, part = self.find(at)
+        low, high = self.used[before], self.used[np.minimum(before + 1, len(self.at) - 1)]
+        found: Floats = low + (high - low) * part[:, None]
+        return found
+
+    def until(self, vertex: int, part: float) -> _Line:
+        """The line up to a part of the way from this vertex to the next, which is added."""
+        cut = [column[: vertex + 2].copy() for column in self]
+        if vertex + 1 < len(self.at):
+            for column in cut:
+                column[-1] = column[-2] + (column[-1] - column[-2]) * part
+        return _Line(*cut)
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """The whole cluster, a pool, or a job of several claims with different requests.
+
+    floor     the guarantee, part of all slots
+    limits    by resource, part of the totals
+    own       the claims that are directly in it, as a range of the rows of the tree
+    span      the claims in it at any depth
+    seen      `stop` of these at the last call of `build`, before and after
+    """
+
+    weight: float
+    floor: float
+    limits: Floats
+    is_fifo: bool = False
+    children: list[_Node] = field(default_factory=list)
+    own: slice = field(default_factory=lambda: slice(0, 0))
+    span: slice = field(default_factory=lambda: slice(0, 0))
+    line: _Line | None = None
+    own_line: _Line | None = None
+    seen: tuple[Floats, Floats] | None = None
+
+
+class _Tree:
+    """The nodes, and the claims as parallel arrays, the claims of each node side by side.
+
+    claim  the number of each claim
+    part   what one slot uses, as parts of the totals
+    low    min share, slots
+    begin, end, rate  it rises from `begin` to `end`, from its min share, with this rate
+    stop   the position at which it is blocked
+    level  the position that it has
+    """
+
+    def __init__(self, claims: Claims, order: Sequence[int]) -> None:
+        self.claim: list[int] = []
+        parts, use, totals = _parts(claims)
+        # The part of a limit counts as what is left: the root has the whole of each.
+        self.root = _Node(1.0, 0.0, np.ones(parts.shape[1]))
+        groups = self._groups(claims, totals)
+        for group, node in zip(claims.groups, groups, strict=True):
+            (self.root if group.parent < 0 else groups[group.parent]).children.append(node)
+        weight = self._members(claims, order, groups)
+        rows = np.array(self.claim, int)
+        self.part = parts[np.array(use, int)[rows]]
+        dominant = self.part.max(axis=1)
+        can = dominant < inf
+        self.part[~can] = 0.0
+        top = np.array(claims.max_share, float)[rows] * can
+        self.low = np.minimum(np.array(claims.min_share, float)[rows], top)
+        dominant = np.where(can, dominant, 1.0)
+        self.rate = weight / dominant
+        self.begin, self.end = 1 + self.low / self.rate, 1 + top / self.rate
+        self.stop, self.level = np.full(len(top), inf), np.zeros(len(top))
+        self._guarantees(self.root, top, float(claims.capacity))
+        self._in_order(self.root, dominant, top)
+        self.build(self.root)
+
+    def _groups(self, claims: Claims, totals: dict[str, tuple[int, float]]) -> list[_Node]:
+        nodes = []
+        for group in claims.groups:
+            limits = np.full(len(totals), inf)
+            for name, amount in (("", group.slots_max), *group.limits.items()):
+                if name in totals:
+                    column, total = totals[name]
+                    limits[column] = amount / total
+            nodes.append(
+                _Node(
+                    group.weight,
+                    group.slots_min / claims.capacity,
+                    limits,
+                    group.policy == "fifo",
+                )
+            )
+        return nodes
+
+    def _members(self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]) -> Floats:
+        """Add the claims to the nodes, as rows side by side; the weight of each row."""
+        members: list[list[int]] = [[] for _ in groups]
+        group = claims.group
+        for j in order:
+            members[group[j]].append(j)
+        has_jobs = len({job.id for job, _ in claims.owner}) < len(claims)
+        equal: list[int] = []
+
+        def walk(node: _Node) -> None:
+            begun = len(self.claim)
+            if node in number:
+                own = members[number[node]]
+                for several in _of_jobs(claims, own) if has_jobs and not node.is_fifo else ():
+                    job = _Node(claims.weight[several[0]], 0.0, np.full(len(node.limits), inf))
+                    job.own = job.span = slice(len(self.claim), len(self.claim) + len(several))
+                    self.claim += several
+                    equal.extend(range(job.own.start, job.own.stop))
+                    node.children.append(job)
+                    own = [j for j in own if j not in several]
+                node.own = slice(len(self.claim), len(self.claim) + len(own))
+                self.claim += own
+                if node.is_fifo:
+                    equal.extend(range(node.own.start, node.own.stop))
+            for child in node.children:
+                if child in number:
+                    walk(child)
+            node.span = slice(begun, len(self.claim))
+
+        number = {node: n for n, node in enumerate(groups)}
+        walk(self.root)
+        weight = np.array(claims.weight, float)[self.claim]
+        weight[equal] = 1.0
+        return weight
+
+    def _guarantees(self, node: _Node, top: Floats, capacity: float) -> tuple[float, float]:
+        """Set the floor of each node; its floor and what it can use, parts of all slots."""
+        low = float(self.low[node.own].sum()) / capacity
+        high = float(top[node.own].sum()) / capacity
+        for child in node.children:
+            floor, most = self._guarantees(child, top, capacity)
+            low, high = low + floor, high + most
+        high = min(high, float(node.limits[SLOTS_COLUMN]))
+        node.floor = min(high, max(node.floor, low))
+        return node.floor, high
+
+    def _in_order(self, node: _Node, dominant: Floats, top: Floats) -> None:
+        """In pools of policy "fifo", claims rise one after the other."""
+        for child in node.children:
+            self._in_order(child, dominant, top)
+        if node.is_fifo:
+            rows = node.own
+            ends = 1 + np.cumsum((top[rows] - self.low[rows]) * dominant[rows])
+            self.end[rows] = ends
+            self.begin[rows] = np.concatenate(([1.0], ends[:-1]))
+
+    def slots(self) -> Floats:
+        """The slots of each claim at its position."""
+        level = np.minimum(self.level, self.stop)
+        rise = np.clip(level, self.begin, self.end) - self.begin
+        found: Floats = self.low * np.minimum(level, 1.0) + rise * self.rate
+        return found
+
+    def place(self, node: _Node, at: complex) -> None:
+        """Set the level of each claim in a node at this position."""
+        line = node.line
+        assert line is not None
+        (before,), (part,) = line.find(np.array([at]))
+        self._place_inside(node, line.until(int(before), float(part)).inside[-1])
+
+    def _place_inside(self, node: _Node, inside: complex) -> None:
+        self.level[node.own] = inside.real
+        for child in node.children:
+            self.place(child, inside)
+
+    def build(self, node: _Node) -> _Line:
+        """The line of a node, in which claims stop at its limits and those inside it."""
+        rows = node.span
+        base = self.stop[rows].copy()
+        if node.seen is not None and np.array_equal(node.seen[0], base):
+            self.stop[rows] = node.seen[1]
+            assert node.line is not None
+            return node.line
+        begun, left = base, node.limits.copy()
+        while True:
+            self.stop[rows] = base
+            line = self._sum(node, left)
+            hit = _first_above(line, left)
+            if hit is None:
+                break
+            resource, vertex, part = hit
+            line = line.until(vertex, part)
+            users = self.part[rows, resource] > 0
+            if users.all():
+                break
+            self._place_inside(node, line.inside[-1])
+            base = np.where(users, np.minimum(base, self.level[rows]), base)
+            left[resource] = inf
+        node.seen = begun, self.stop[rows].copy()
+        node.line = line if node is self.root else _outside(line, node)
+        return node.line
+
+    def _sum(self, node: _Node, limits: Floats) -> _Line:
+        """What is in a node, over the positions in it; of the root, where it reaches limits."""
+        lines = [self.build(child) for child in node.children]
+        if node.own.start < node.own.stop or not lines:
+            lines.append(self._of_claims(node.own))
+        if len(lines) == 1:
+            return lines[0]._replace(inside=lines[0].at)
+        at = np.concatenate([line.at for line in lines])
+        at = np.unique(_near(at, lines, limits) if node is self.root else at)
+        used = lines[0].used_at(at)
+        for line in lines[1:]:
+            used += line.used_at(at)
+        return _Line(at, at, used)
+
+    def _of_claims(self, rows: slice) -> _Line:
+        """What these claims hold together, over the positions of all."""
+        part, low, stop = self.part[rows], self.low[rows], self.stop[rows]
+        rising = part * self.rate[rows, None]
+        early = stop < 1
+        at = [np.array([0.0, 1.0]), stop[early]]
+        at += [np.minimum(self.begin[rows], stop), np.minimum(self.end[rows], stop)]
+        scaled = part * low[:, None]
+        change = [scaled.sum(axis=0)[None], -scaled[~early].sum(axis=0)[None], -scaled[early]]
+        positions = np.concatenate(at)
+        order = np.argsort(positions, kind="stable")
+        positions = positions[order]
+        slope = np.cumsum(np.concatenate([*change, rising, -rising])[order], axis=0)
+        used = np.zeros_like(slope)
+        np.cumsum(slope[:-1] * np.diff(positions)[:, None], axis=0, out=used[1:])
+        return _Line(positions.astype(complex), positions.astype(complex), used)
+
+
+def _parts(claims: Claims) -> tuple[Floats, list[int], dict[str, tuple[int, float]]]:
+    """What one slot of each kind of request uses, the kind of each claim, and the totals.
+
+    The totals are pairs of column and amount, by name; "" is all slots together. A request of
+    what the cluster lacks is infinite.
+    """
+    index: dict[tuple[Hashable, int], int] = {}
+    # Most claims share a few requests: a mapping by identity is several times as fast.
+    whose = dict(zip(map(id, claims.request), zip(claims.request, claims.owner, strict=True)))
+    rows = {
+        key: index.setdefault((request.pairs, phase.slots), len(index))
+        for key, (request, (_, phase)) in whose.items()
+    }
+    use = list(map(rows.__getitem__, map(id, claims.request)))
+    names = sorted({name for pairs, _ in index for name, _ in pairs})
+    totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
+    for name in names:
+        totals[name] = len(totals), float(claims.totals.get(name, 0))
+    parts = np.zeros((len(index), len(totals)))
+    for (pairs, slots), row in index.items():
+        parts[row, SLOTS_COLUMN] = 1 / claims.capacity
+        for name, amount in pairs:
+            column, total = totals[name]
+            parts[row, column] = amount / slots / total if total else inf
+    return parts, use, totals
+
+
+def _of_jobs(claims: Claims, members: Sequence[int]) -> list[list[int]]:
+    """The claims of each job that has several of these."""
+    jobs: dict[str, list[int]] = {}
+    for j in members:
+        jobs.setdefault(claims.owner[j][0].id, []).append(j)
+    return [several for several in jobs.values() if len(several) > 1]
+
+
+def _near(at: Positions, lines: Sequence[_Line], limits: Floats) -> Positions:
+    """Those of these positions between which the sum of these lines exceeds a limit first.
+
+    Each position between costs a step for each line, and all but a few are of no use.
+    """
+    while len(at) > SAMPLE * 4:
+        some = np.sort(np.append(at[:: len(at) // SAMPLE], [at.min(), at.max()]))
+        used = sum(line.used_at(some) for line in lines)
+        above = np.flatnonzero((used > limits).any(axis=1))
+        if not len(above):
+            return some[-1:]
+        last = max(1, int(above[0]))
+        near = at[(at >= some[last - 1]) & (at <= some[last])]
+        if len(near) == len(at):
+            break
+        at = near
+    return at
+
+
+def _first_above(line: _Line, limits: Floats) -> tuple[int, int, float] | None:
+    """Where a limit is exceeded first: its resource, the vertex before, and the part."""
+    found: list[tuple[int, float, int]] = []
+    for resource in np.flatnonzero(limits < inf):
+        limit, used = limits[resource], line.used[:, resource]
+        if used[-1] > limit * (1 + ROUNDING):
+            vertex = max(0, int(np.searchsorted(used, limit, side="right")) - 1)
+            low, high = used[vertex], used[min(vertex + 1, len(used) - 1)]
+            part = (limit - low) / (high - low) if high > low else 0.0
+            found.append((vertex, min(1.0, max(0.0, float(part))), int(resource)))
+    if not found:
+        return None
+    vertex, part, resource = min(found)
+    return resource, vertex, part
+
+
+def _outside(line: _Line, node: _Node) -> _Line:
+    """The line of a node over its position among its siblings, from that over those inside."""
+    line = _bent(line)
+    slots = line.used[:, SLOTS_COLUMN]
+    if slots[-1] <= node.floor * (1 + ROUNDING):
+        scaled = slots / node.floor if node.floor else slots
+        return line._replace(at=np.minimum(scaled, 1.0).astype(complex))
+    first = int(np.searchsorted(slots, node.floor, side="right"))
+    low = slots[first - 1]
+    ahead = line.until(first - 1, float((node.floor - low) / (slots[first] - low)))
+    share = np.maximum(line.used[first:].max(axis=1), ahead.used[-1].max())
+    share = np.concatenate(([ahead.used[-1].max()], np.maximum.accumulate(share)))
+    # Where the dominant share stands still, the position grows by slots.
+    moves = np.concatenate(([True], np.diff(share) > ROUNDING * share[1:]))
+    start = np.maximum.accumulate(np.where(moves, np.arange(len(share)), 0))
+    risen = np.concatenate(([node.floor], slots[first:]))
+    level = 1 + share[start] / node.weight + 1j * (risen - risen[start])
+    scaled = ahead.used[:, SLOTS_COLUMN] / node.floor if node.floor else np.ones(len(ahead.at))
+    at = np.concatenate((np.minimum(scaled, 1.0), level))
+    inside = np.concatenate((ahead.inside, ahead.inside[-1:], line.inside[first:]))
+    return _Line(at, inside, np.concatenate((ahead.used, ahead.used[-1:], line.used[first:])))
+
+
+def _bent(line: _Line) -> _Line:
+    """The line with a vertex wherever the dominant resource changes."""
+    used = line.used
+    extra: list[tuple[int, float]] = []
+    for one in range(used.shape[1]):
+        for other in range(one):
+            more = used[:, one] - used[:, other]
+            sign = np.where(np.abs(more) > ROUNDING, np.sign(more), 0)
+            for k in np.flatnonzero(sign[:-1] * sign[1:] < 0).tolist():
+                extra.append((k, float(more[k] / (more[k] - more[k + 1]))))
+    if not extra:
+        return line
+    extra.sort()
+    before = np.array([k for k, _ in extra])
+    part = np.array([p for _, p in extra])
+
+    def filled(column: NDArray[Any]) -> NDArray[Any]:
+        way = part[:, None] if column.ndim > 1 else part
+        new = column[before] + (column[before + 1] - column[before]) * way
+        return np.insert(column, before + 1, new, axis=0)
+
+    return _Line(*[filled(column) for column in line])

@@ -1,0 +1,89 @@
+"""What is said of phases that wait for memory, devices and named resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import slotwise
+from slotwise import Cluster, Host, Job, Phase, Tasks, Workload
+from slotwise.insight.held_back import explain_job
+
+
+def job_of(name: str, tasks: int, work: float, arrival: float = 0.0, **resources: Any) -> Job:
+    """A job of one phase whose tasks request resources."""
+    return Job(name, (Phase("run", Tasks(tasks, work), resources=resources),), arrival)
+
+
+def run(jobs: list[Job], *hosts: Host) -> Any:
+    """The log of a simulated run under FAIR."""
+    return slotwise.simulate(Workload(tuple(jobs), cluster=Cluster(hosts)), "fair").log
+
+
+def why(log: Any, job: str, at: float) -> str:
+    """The reason for the slots that the only phase of a job holds at an instant."""
+    (phase,) = slotwise.explain(log, job, at=at).phases
+    return phase.why
+
+
+def test_a_job_that_waits_for_memory_is_told_how_much_is_free() -> None:
+    """The free slots are on hosts with too little memory, and one is kept for the job."""
+    jobs = [
+        job_of("small", 2, 9.0, memory="5 GiB"),
+        job_of("big", 1, 5.0, 1.0, memory="6 GiB"),
+    ]
+    hosts = [Host(name, {"task": 2}, resources={"memory": "8 GiB"}) for name in "ab"]
+    log = run(jobs, *hosts)
+    assert why(log, "big", 2.0) == (
+        "it has waited since 1 s for 6 GiB of memory on one host; no host has more than 3"
+        " GiB free beside a free slot; host a is kept for it until tasks end there"
+    )
+    (wait,) = slotwise.explain(log, "big")
+    assert (wait.start, wait.end) == (1.0, 9.0)
+    assert wait.reason == "it waited for 6 GiB of memory on one host while slots were free"
+
+
+def test_a_job_is_told_that_a_host_is_kept_for_another() -> None:
+    """Its request fits, but the larger job before it would then wait for longer."""
+    jobs = [
+        job_of("first", 1, 9.0, memory="5 GiB"),
+        job_of("big", 1, 5.0, 1.0, memory="8 GiB"),
+        job_of("late", 1, 1.0, 2.0, memory="1 GiB"),
+    ]
+    log = run(jobs, Host("a", {"task": 3}, resources={"memory": "8 GiB"}))
+    assert why(log, "late", 3.0).endswith("for host a: job big keeps it")
+    assert any("kept for another job" in wait.reason for wait in slotwise.explain(log, "late"))
+
+
+def test_devices_and_named_resources_are_counted_in_their_units() -> None:
+    """Parts are of one device, and whole ones are wholly free."""
+    jobs = [
+        job_of("parts", 2, 9.0, gpu=0.6),
+        job_of("part", 1, 5.0, 1.0, gpu=0.5),
+        job_of("whole", 1, 5.0, 1.0, gpu=1),
+        job_of("licensed", 1, 9.0, license=2),
+        job_of("also", 1, 5.0, 1.0, license=2),
+    ]
+    log = run(jobs, Host("a", {"task": 8}, resources={"gpu": 2, "license": 3}))
+    assert "for 0.5 of a device, and no device has it free" in why(log, "part", 2.0)
+    assert "for gpu 1 on one host; no host has any free" in why(log, "whole", 2.0)
+    assert "for license 2 on one host; no host has more than 1 free" in why(log, "also", 2.0)
+
+
+def test_a_gang_names_what_each_task_requests() -> None:
+    """Slots alone would hold it."""
+    phase = Phase("run", Tasks(3, 5.0), gang=True, resources={"memory": 3})
+    jobs = [job_of("one", 1, 9.0, memory=3), Job("gang", (phase,), 1.0)]
+    log = run(jobs, Host("a", {"task": 8}, resources={"memory": 9}))
+    assert why(log, "gang", 2.0) == (
+        "it has waited since 1 s for 3 free slots on the hosts together, and memory 3 bytes for"
+        " each task; there are free slots for 2 of the 3 tasks of its gang"
+    )
+
+
+def test_the_life_of_a_job_names_the_resource() -> None:
+    """`explain --job` has it as the limit of an interval."""
+    jobs = [job_of("one", 1, 9.0, memory=6), job_of("two", 1, 5.0, memory=6)]
+    log = run(jobs, Host("a", {"task": 2}, resources={"memory": 8}))
+    explained = explain_job(log, "two")
+    assert "6 bytes of memory on one host" in explained.intervals[0].reason
+    assert "6 bytes of memory" in explained.reason
