@@ -508,7 +508,8 @@ def _deferred(
         needs = requests_of(entry.id, entry.settings.get("resources"))["map"]
         slots = entry.settings.get("slots") or 1
         phase = Phase("map", Tasks(1), "map", slots=slots, resources=needs)
-    about = {name: getattr(entry, name) for name in PROPERTIES}
+    about: Any = {name: getattr(entry, name) for name in PROPERTIES}
+    about["memory_limit"] = False  # Its requests are not known yet.
     return DeferredExecution(Job(entry.id, (phase,), **about), _folders(entry, workload), plan)
 
 

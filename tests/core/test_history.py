@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,23 @@ def test_written_batches_are_read_back(tmp_path: Path) -> None:
     """Every field, from several batches, the newest first; a single file."""
     path = tmp_path / "a b#?%.db"  # Characters that mean something in an address.
     first = Observation("wörter.py:Wörter", "map", 2**40, "h1", 0.5, 1 / 3)
-    second = Observation("wörter.py:Wörter", "map", 0, "h1", 2, 0.0)
+    second = Observation("wörter.py:Wörter", "map", 0, "h1", 2, 0.0, peak=2**33)
     append_history(path, [first])
     append_history(path, [second])
     assert read_history(path) == [second, first]
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_history_without_peaks_is_read_and_continued(tmp_path: Path) -> None:
+    """As earlier releases wrote it: what it has stays, and new tasks have their peaks."""
+    path = tmp_path / "h.db"
+    append_one(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE tasks DROP COLUMN peak")
+    assert read_history(path) == [seen(1.0)]
+    newer = replace(seen(2.0), peak=5)
+    append_history(path, [newer])
+    assert read_history(path) == [newer, seen(1.0)]
 
 
 def test_an_empty_file_becomes_a_history(tmp_path: Path) -> None:
@@ -178,7 +191,7 @@ def test_a_read_only_history_can_be_read(
     assert len(read_history(path)) == 1
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         columns = "program, phase, bytes, host, speed"
-        other.execute(f"INSERT INTO tasks SELECT NULL, {columns}, 2.0, 0.0 FROM tasks")
+        other.execute(f"INSERT INTO tasks SELECT NULL, {columns}, 2.0, 0.0, NULL FROM tasks")
         assert [o.seconds for o in read_history(path)] == [2.0, 1.0]
 
 
@@ -187,6 +200,8 @@ def test_a_read_only_history_can_be_read(
     [
         ("program", "CAST(x'ff' AS TEXT)"),
         ("program", "x'ff'"),
+        ("peak", "-1"),
+        ("peak", "x'ff'"),
         ("host", "x'ff'"),
         ("seconds", "9e999"),
         ("seconds", "-1.0"),

@@ -57,7 +57,7 @@ def owing(**rest: object) -> Job:
         (lambda: Job("j", (phase("p"), phase("p"))), ["'j'", "'p'", "rename"]),
         (lambda: Job("j", (phase("p", "q"),)), ["'j'", "'p'", "'q'", "known: p"]),
         (lambda: Job("j", (phase("p", "q"), phase("q", "p"))), ["'j'", "p, q", "circle"]),
-        (lambda: Pool("a", weight=0), ["'a'", "weight", "0"]),
+        (lambda: Pool("a", weight=-1), ["'a'", "weight", "-1"]),
         (
             lambda: Pool("a", slots_min={"map": 3}, slots_max={"map": 2}),
             ["'a'", "3", "map", "2"],

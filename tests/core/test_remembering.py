@@ -41,9 +41,11 @@ def launch(phase: PhaseId, task: int, host: str, attempt: int = 1) -> Launch:
     return Launch(phase, task, attempt, host, Locality.NODE)
 
 
-def done(phase: PhaseId, task: int, seconds: float, attempt: int = 1) -> TaskFinished:
+def done(
+    phase: PhaseId, task: int, seconds: float, attempt: int = 1, peak: int | None = None
+) -> TaskFinished:
     """It ends well."""
-    return TaskFinished(9.0, phase, task, attempt, seconds)
+    return TaskFinished(9.0, phase, task, attempt, seconds, peak)
 
 
 def remembered(path: Path, *turns: tuple[list[Event], list[Launch]]) -> list[Observation]:
@@ -55,11 +57,11 @@ def remembered(path: Path, *turns: tuple[list[Event], list[Launch]]) -> list[Obs
 
 
 def test_finished_tasks_are_remembered(tmp_path: Path) -> None:
-    """With their bytes, host, the speed that was stated for it, and their seconds."""
+    """With their bytes, host, the speed that was stated for it, seconds and peak memory."""
     begun = [launch(MAP, 1, "h2"), launch(REDUCE, 7, "h1")]
-    ended: list[Event] = [done(MAP, 1, 3.0), done(REDUCE, 7, 2.0)]
+    ended: list[Event] = [done(MAP, 1, 3.0, peak=9), done(REDUCE, 7, 2.0)]
     assert remembered(tmp_path / "h.db", ([], begun), (ended, [])) == [
-        Observation("wc", "map", 200, "h2", 0.5, 3.0),
+        Observation("wc", "map", 200, "h2", 0.5, 3.0, 9),
         Observation("wc", "reduce", 50, "h1", 1.0, 2.0),
     ]
 

@@ -78,6 +78,13 @@ def test_the_longest_task_runs_on_a_host_that_has_its_memory() -> None:
     assert bound_of(jobs, cluster, Objective()) == pytest.approx(10.0)
 
 
+def test_a_fast_host_uses_its_memory_faster() -> None:
+    """Each job needs all of it, and takes half of the seconds."""
+    jobs = [job_of(f"j{n}", 1, 10.0, {"memory": 4}) for n in range(2)]
+    cluster = Cluster((host("a", 2, speed=2.0, memory=4),))
+    assert bound_of(jobs, cluster, Objective()) == pytest.approx(5.0 + 10.0)
+
+
 def test_phases_side_by_side_share_the_devices_of_a_job_alone() -> None:
     """Two phases of one job, each with all devices, take the sum of their times."""
     phases = [Phase(name, Tasks(1, 5.0), resources={"gpu": 1}) for name in ("one", "two")]
@@ -226,7 +233,7 @@ def test_tasks_of_resized_hosts_are_not_limited_by_the_hosts_of_the_widest_clust
     hosts = PresentHosts(Header("simulated", {"name": "fair"}, {}, cluster, (), None))
     hosts.resize(HostResized(20.0, "a", {"task": 3}))
     hosts.change(HostAdded(30.0, host("b", 1, speed=1.5, memory=1)), 0)
-    jobs = [job_of("j", 2, 10.0, {"memory": 4}, slots=2)]
+    jobs = [job_of("j", 2, 10.0, {}, slots=2)]
     bound = objective_bound(
         Objective(), jobs, hosts.widest(), measured(jobs), None, 10.0, (), hosts.has_changed
     )

@@ -364,3 +364,20 @@ def test_a_bound_may_use_min_shares() -> None:
     kept = objective_bound(Objective(), [small, large], cluster, work, {"s": 0.0, "l": 2.0})
     assert without == pytest.approx(1.0 + 5.0)
     assert kept == pytest.approx(1.25 + 5.0)
+
+
+def test_unused_memory_counts_attempts_of_known_peak() -> None:
+    """One task states 8 bytes and uses 2 for 4 s; one learned 4, used more, for 2 s."""
+    job = Job("a", (Phase("map", Tasks(3, 1.0), resources={"memory": 8}),))
+    first, second, third = (Launch(A, n, 1, "h1", Locality.NODE) for n in range(3))
+    turns = [
+        Turn(0.0, [JobArrived(0.0, job)], [first, replace(second, memory=4), third]),
+        Turn(2.0, [TaskFinished(2.0, A, 1, 1, 2.0, peak=5)], []),
+        Turn(4.0, [TaskFinished(4.0, A, 0, 1, 4.0, peak=2)], []),
+        Turn(5.0, [TaskFinished(5.0, A, 2, 1, 5.0)], []),
+    ]
+    log = Log(header(jobs_expected=1), turns)
+    outcome = MetricsCollector.of_log(log).outcome()
+    assert outcome.metrics["memory"] == {"unused": 1 - (2 * 4 + 4 * 2) / (8 * 4 + 4 * 2)}
+    (steps,) = timeline_of(log).resources["memory"].held_by_job.values()
+    assert (list(steps.times), list(steps.values)) == ([0.0, 2.0, 4.0, 5.0], [20, 16, 8, 0])

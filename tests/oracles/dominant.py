@@ -1,9 +1,9 @@
 """Fair shares by dominant resource, found in ways that share nothing with the code.
 
 `by_dominant_filling` is for claims in one pool: all rise together, in exact fractions, until
-one has its max share or a resource is used up. `by_small_steps` is for trees: it gives away a small
-part of a slot again and again, to who is furthest behind, as hierarchical dominant resource
-fairness does with whole tasks. It is right to a few such parts.
+one has its max share or a resource is used up. `by_small_steps` is for trees: it gives away a
+small part of a slot again and again, to who is furthest behind, as hierarchical dominant
+resource fairness does with whole tasks. It is right to a few such parts.
 """
 
 from __future__ import annotations

@@ -12,9 +12,14 @@ from scipy.optimize import linprog
 
 from oracles.dominant import by_dominant_filling, by_small_steps, needing, used
 from oracles.pools import INF, inside, pooled, trees
-from slotwise.policy.allocator import Claims, Group
+from slotwise.core.pools import ShareKey
+from slotwise.core.resources import Resources
+from slotwise.policy.allocator import Allocator, Claims, Group
+from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.drf import share_by_dominant
-from slotwise.policy.fair import Fair, in_turn
+from slotwise.policy.fair import Fair, Fifo, in_turn
+from slotwise.policy.flex import Flex
+from slotwise.policy.las import Las
 from tiers import examples
 
 ALL = Group(1, 0, INF)
@@ -190,7 +195,10 @@ def test_where_all_need_the_same_it_is_the_fair_share(
     totals = {"task": problem.capacity, "memory": total}
     lower = replace(problem, capacity=min(problem.capacity, total / memory))  # type: ignore[arg-type]
     same = needing(problem, [request] * len(problem), totals)
-    assert Fair().share(same) == pytest.approx(Fair().share(lower), abs=1e-9)
+    expected = Fair().share(lower)
+    assert Fair().share(same) == pytest.approx(expected, abs=1e-9)
+    whole = share_by_dominant(same, in_turn(same))
+    assert whole == pytest.approx(expected, abs=1e-9)
 
 
 # Trees of different needs.
@@ -227,13 +235,13 @@ def test_trees_agree_with_small_steps(problem: Claims) -> None:
     assert Fair().share(problem) == pytest.approx(expected, abs=0.3)
 
 
-@settings(max_examples=examples(100, slow=3000))
-@given(mixed())
-def test_no_limit_is_exceeded_and_nothing_usable_is_left(problem: Claims) -> None:
+def check_limits_and_use(problem: Claims) -> None:
     """Each claim has its max share, or needs something of which no more may be used."""
     shares = Fair().share(problem)
-    full: list[tuple[list[int], str]] = []
-    pools = [(list(range(len(problem))), dict(problem.totals))]
+    blocked: set[int] = set()
+    pools: list[tuple[list[int], dict[str, float]]] = [
+        (list(range(len(problem))), {**problem.totals})
+    ]
     for number, group in enumerate(problem.groups):
         pools.append((inside(problem, number), {**group.limits, "task": group.slots_max}))
     for members, limits in pools:
@@ -241,11 +249,29 @@ def test_no_limit_is_exceeded_and_nothing_usable_is_left(problem: Claims) -> Non
         for name, limit in limits.items():
             assert held[name] <= limit * (1 + 1e-9)
             if held[name] >= limit * (1 - 1e-9):
-                full.append((members, name))
+                blocked.update(j for j in members if name in problem.request[j])
     for j, (share, most) in enumerate(zip(shares, problem.max_share, strict=True)):
         assert 0 <= share <= most * (1 + 1e-9)
-        is_blocked = any(j in members and name in problem.request[j] for members, name in full)
-        assert is_blocked or share >= most * (1 - 1e-9)
+        assert j in blocked or share >= most * (1 - 1e-9)
+
+
+@settings(max_examples=examples(100, slow=3000))
+@given(mixed())
+def test_no_limit_is_exceeded_and_nothing_usable_is_left(problem: Claims) -> None:
+    """In trees with guarantees and limits, no resource is kept from those who could use it."""
+    check_limits_and_use(problem)
+
+
+@pytest.mark.parametrize("part", [0.2, 1.0, 9.0])
+def test_nothing_is_left_among_many_claims(part: float) -> None:
+    """Of 3,000 claims in 20 pools, with too little memory, just enough, and plenty."""
+    members = [(j % 20, 0, 1.0 + j % 7) for j in range(3000)]
+    needs = [{"task": 1, "memory": 1 + j % 5} if j % 3 else {"task": 1} for j in range(3000)]
+    whole = sum(
+        m * need.get("memory", 0) for (_, _, m), need in zip(members, needs, strict=True)
+    )
+    totals = {"task": 9000, "memory": int(whole * part)}
+    check_limits_and_use(needing(pooled(9000, members, [ALL] * 20), needs, totals))
 
 
 # The four properties of DRF, for tasks that can be divided, against exact filling.
@@ -295,10 +321,60 @@ def test_the_four_properties(needs: list[dict[str, int]], lie: dict[str, int]) -
     assert best.status == 2 or -best.fun <= sum(running) * (1 + 1e-6)
 
 
-def test_many_claims_of_many_needs_use_what_there_is() -> None:
-    """Of 3,000 claims in 20 pools, all with demand, none leaves memory and slots unused."""
-    members = [(j % 20, 0, 1.0 + j % 7) for j in range(3000)]
-    needs = [{"task": 1, "memory": 1 + j % 5} for j in range(3000)]
-    problem = needing(pooled(4000, members, [ALL] * 20), needs, {"task": 4000, "memory": 9000})
-    held = used(problem, share_by_dominant(problem, in_turn(problem)), range(3000))
-    assert held["memory"] == pytest.approx(9000) or held["task"] == pytest.approx(4000)
+# Allocators that divide slots only, and several kinds of slots.
+
+
+def test_fifo_counts_a_task_by_its_dominant_part() -> None:
+    """On 10 slots and 20 GiB, a task of 4 GiB counts for 2 slots: 5 fit, and none beside."""
+    problem = flat([{"task": 1, "memory": 4}, {"task": 1}], {"task": 10, "memory": 20}, None, 4)
+    assert share_all(Fifo(), {"task": problem})["task"] == pytest.approx([4, 2])
+
+
+@pytest.mark.parametrize("allocator", [Fifo(), Flex(), Las(), Fair()])
+@settings(max_examples=examples(25, slow=1000))
+@given(mixed())
+def test_every_allocator_keeps_totals_and_max_shares(
+    allocator: Allocator, problem: Claims
+) -> None:
+    """Whatever an allocator gives fits into memory and GPUs, and into the limits of slots."""
+    problem = replace(problem, attained=[1.0] * len(problem))
+    shares = share_all(allocator, {"task": problem})["task"]
+    held = used(problem, shares, range(len(problem)))
+    assert all(held[name] <= total * (1 + 1e-9) for name, total in problem.totals.items())
+    assert all(s <= m * (1 + 1e-9) for s, m in zip(shares, problem.max_share, strict=True))
+    for number, group in enumerate(problem.groups):
+        assert sum(shares[j] for j in inside(problem, number)) <= group.slots_max * (1 + 1e-9)
+
+
+def two_kinds() -> dict[str, Claims]:
+    """Two maps and a reduce in one pool of at most 14 slots, 10 slots of each kind, 12 GiB."""
+    found = {}
+    pool = [Group(1, 0, 14, key=ShareKey("pool", "task"))]
+    for kind, places, memory in (("map", [0, 1], 1), ("reduce", [2], 2)):
+        one = pooled(10, [(0, 0, 50)] * len(places), pool)
+        owner = [(replace(job, id=f"{kind}-{job.id}"), phase) for job, phase in one.owner]
+        request = {kind: 1, "memory": memory}
+        found[kind] = replace(
+            one,
+            owner=owner,
+            place=places,
+            request=[Resources(request)] * len(places),
+            totals=Resources({"map": 10, "reduce": 10, "memory": 12}),
+        )
+    return found
+
+
+def test_kinds_of_slots_share_memory_by_dominant_resource() -> None:
+    """At the level 3/8, maps use 3.75 of 10 slots each, the reduce 4.5 of 12 GiB: all of it."""
+    shares = share_all(Fair(), two_kinds())
+    assert shares["map"] == pytest.approx([3.75, 3.75])
+    assert shares["reduce"] == pytest.approx([2.25])
+
+
+@pytest.mark.parametrize("allocator", [Fifo(), Flex(), Las(), Fair()])
+def test_kinds_of_slots_never_use_more_memory_than_there_is(allocator: Allocator) -> None:
+    """Each kind has its part of the memory, and the pool at most its 14 slots."""
+    problem = {kind: replace(c, attained=[1.0] * len(c)) for kind, c in two_kinds().items()}
+    shares = share_all(allocator, problem)
+    assert sum(shares["map"]) + 2 * sum(shares["reduce"]) <= 12 * (1 + 1e-9)
+    assert 0 < sum(shares["map"]) + sum(shares["reduce"]) <= 14

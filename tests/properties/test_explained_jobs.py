@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import slotwise
 from properties import (
+    test_changed_jobs,
     test_changing_hosts,
     test_gang,
     test_lost_outputs,
@@ -50,12 +51,13 @@ def test_intervals_cover_the_life_of_a_job(
     test_pools.cases()
     | test_wide.cases()
     | test_gang.cases()
+    | test_requests.cases()
     | test_lost_outputs.lossy().filter(lambda case: case.name in ALLOCATORS)
     | test_changing_hosts.cases().filter(lambda case: case.name in ALLOCATORS)
 )
 @settings(max_examples=examples(15, slow=1000))
 def test_they_do_in_troubled_runs(simulated: Callable[..., Any], case: Any) -> None:
-    """Preemption, wide tasks, gangs, lost outputs, hosts that come and go."""
+    """Preemption, wide tasks, gangs, requests, lost outputs, hosts that come and go."""
     if isinstance(case, test_outages.Case | test_changing_hosts.Case):
         troubles = case.simulation.troubles(case.cluster, case.cluster)
         options: dict[str, Any] = {"name": case.name, "parameters": troubles}
@@ -67,11 +69,11 @@ def test_they_do_in_troubled_runs(simulated: Callable[..., Any], case: Any) -> N
     check_explained(watch.log)
 
 
-@given(test_requests.cases())
+@given(test_changed_jobs.cases())
 @settings(max_examples=examples(15, slow=1000))
-def test_they_do_for_jobs_that_users_change(case: test_requests.Case) -> None:
+def test_they_do_for_jobs_that_users_change(case: test_changed_jobs.Case) -> None:
     """Jobs that grow, move, wait for others, or are cancelled."""
-    check_explained(test_requests.run_case(case))
+    check_explained(test_changed_jobs.run_case(case))
 
 
 def check_explained(log: Log) -> None:

@@ -84,6 +84,7 @@ def jobs_of(draw: st.DrawFn, number: int, cluster: Cluster) -> Job:
                     [Block(draw(hosts)) for _ in range(count)]
                     if has_homes and not is_gang
                     else (),
+                    memory=draw(st.sampled_from([None, None, 2, 20])),
                 ),
                 kind,
                 frozenset(phase.name for phase in phases[:place]),
@@ -177,7 +178,8 @@ def check_resources(case: Case, log: Log) -> None:
         held: Counter[tuple[str, str]] = Counter()
         of_device: defaultdict[tuple[str, int], Fraction] = defaultdict(Fraction)
         for launch in running.values():
-            needs = phases[launch.phase].needs.stated()
+            learned = {"memory": launch.memory} if launch.memory else {}
+            needs = phases[launch.phase].needs.stated() | learned
             for name, amount in needs.items():
                 held[launch.host, name] += Fraction(str(amount))  # type: ignore[assignment]
             if gpus := Fraction(str(needs.get("gpu", 0))):

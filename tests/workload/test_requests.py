@@ -155,6 +155,18 @@ def test_queues_of_hosts_take_no_requests(scheduler: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        "{id: j, command: x, work: 2, memory_limit: true, resources: {memory: 2 GiB}}",
+        PROGRAM + "{memory: 2 GiB}, memory_limit: true}",
+    ],
+)
+def test_requests_may_be_limits(job: str, tmp_path: Path) -> None:
+    """Also of jobs whose phases are planned later."""
+    assert next(iter(requests(of_file(job, tmp_path)).values())) == TWO
+
+
 def test_commands_wait_for_no_host_that_leaves() -> None:
     """A task that only a host can run that is drained is refused, also of a command."""
     text = """

@@ -163,7 +163,7 @@ class Executing:
             output,
             execution.job.time_limit,
             execution.ending_seconds,
-            _allotment(execution.job, name),
+            _allotment(execution.job, launch),
         )
 
     def slots_of(self, launch: Launch) -> int:
@@ -466,9 +466,11 @@ class Executing:
             self._forget_runner(job, live.folders)
 
 
-def _allotment(job: Job, phase: str) -> Allotment | None:
-    """The memory that each task of a phase gets, if it requests some."""
-    memory = job.by_name[phase].needs.get(MEMORY)
+def _allotment(job: Job, launch: Launch) -> Allotment | None:
+    """The memory that an attempt gets: what is learned, or else what its phase requests."""
+    if launch.memory:
+        return Allotment(launch.memory)  # An estimate may be too low to be a limit.
+    memory = job.by_name[launch.phase.phase].needs.get(MEMORY)
     return None if memory is None else Allotment(memory, job.memory_limit)
 
 

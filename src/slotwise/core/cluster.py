@@ -279,8 +279,8 @@ class Cluster:
                 f" {largest}, or add a larger host"
             )
         raise InputError(
-            f"each task requests {request}, and no host has all of it; request less, or add a"
-            " larger host"
+            f"each task requests {needs} and {slots} {_slots(slots)} of kind {slot_kind!r}, and"
+            " no host has all of it; request less, or add a larger host"
         )
 
     def _refuse(self, request: Resources, needs: Resources) -> None:

@@ -71,7 +71,7 @@ OMITTED = {
     TaskFinished: ("peak",),
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
-    Launch: ("devices",),
+    Launch: ("devices", "memory"),
     Defer: ("host",),
 }
 """Keys that are left out if they are false, empty or null, as they usually are."""
@@ -145,7 +145,8 @@ def to_json(entry: Event | Decision) -> str:
         where = f'"phase":[{_string(job)},{_string(phase)}],"task":{entry.task}'
         host = f'"host":{_string(entry.host)},"locality":{int(entry.locality)}'
         devices = f',"devices":{list(entry.devices)}' if entry.devices else ""
-        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}{devices}}}'
+        memory = f',"memory":{entry.memory}' if entry.memory else ""
+        return f'{{"is":"Launch",{where},"attempt":{entry.attempt},{host}{devices}{memory}}}'
     if type(entry) is JobArrived and type(entry.at) is type(entry.job.arrival) is float:
         arrived, rest = entry.job, _LIKE_OTHERS.text(entry.job)
         named = f'"id":{_string(arrived.id)},"arrival":{arrived.arrival!r}'
@@ -332,6 +333,7 @@ def _encode_phase(phase: Phase) -> Plain:
         **({"gang": True} if phase.gang else {}),
         **({"gated": True} if phase.gated else {}),
         **_encode_resources(phase.resources),
+        **({} if phase.tasks.memory is None else {"memory": phase.tasks.memory}),
         **({"hosts": sorted(phase.hosts)} if phase.hosts else {}),
     }
 
@@ -341,7 +343,12 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
     blocks = tuple(Block(frozenset(hosts), size) for hosts, size in plain["blocks"])
     return Phase(
         name=plain["name"],
-        tasks=Tasks(plain["count"], tuple(work) if isinstance(work, list) else work, blocks),
+        tasks=Tasks(
+            plain["count"],
+            tuple(work) if isinstance(work, list) else work,
+            blocks,
+            plain.get("memory"),
+        ),
         kind=plain["kind"],
         after=frozenset(plain["after"]),
         slots_min=plain["slots_min"],

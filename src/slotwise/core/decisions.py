@@ -75,7 +75,8 @@ class Enqueue:
 class Launch:
     """Run this attempt of a task on this host, in as many slots as its phase states.
 
-    `devices` are the numbers of the host's GPUs that the task gets, or shares.
+    `devices` are the numbers of the host's GPUs that the task gets, or shares. `memory` is what
+    it holds of the host, in bytes, if that is learned; 0 if it holds what its phase states.
     """
 
     phase: PhaseId
@@ -84,6 +85,7 @@ class Launch:
     host: str
     locality: Locality
     devices: tuple[int, ...] = ()
+    memory: int = 0
 
 
 @fast_frozen

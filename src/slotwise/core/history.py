@@ -43,7 +43,10 @@ It is enough for a median, and small enough that changes of a program soon take 
 BUSY_SECONDS = 10.0
 """How long to wait for another run that is writing; a batch takes a few milliseconds."""
 
-SCHEMA = """
+PEAK = "peak INTEGER CHECK (peak IS NULL OR typeof(peak) = 'integer' AND peak >= 0)"
+"""A column that histories written before it lack; a writer adds it."""
+
+SCHEMA = f"""
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY,
     program TEXT NOT NULL,
@@ -52,12 +55,13 @@ CREATE TABLE tasks (
     host TEXT NOT NULL,
     speed REAL NOT NULL CHECK (typeof(speed) = 'real' AND speed > 0),
     seconds REAL NOT NULL CHECK (typeof(seconds) = 'real' AND seconds >= 0),
-    written REAL NOT NULL  -- seconds since 1970
+    written REAL NOT NULL,  -- seconds since 1970
+    {PEAK}
 );
 CREATE INDEX tasks_by_place ON tasks (program, phase, host, id);
 """
 
-COLUMNS = "program, phase, bytes, host, speed, seconds"
+COLUMNS = "program, phase, bytes, host, speed, seconds, peak"
 
 
 def create_history(path: str | Path) -> None:
@@ -83,16 +87,17 @@ def append_history(path: str | Path, observations: Iterable[Observation]) -> Non
     create_history(path)
     now = time.time()
     rows = [
-        (o.program, o.phase, o.bytes, o.host, float(o.speed), float(o.seconds), now)
+        (o.program, o.phase, o.bytes, o.host, float(o.speed), float(o.seconds), o.peak, now)
         for o in observations
     ]
     with _input_errors(path), closing(_connected(Path(path), "mode=rw")) as database:
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("BEGIN IMMEDIATE")
         _refuse_format(database, path)  # Another process may just have upgraded it.
-        database.executemany(
-            f"INSERT INTO tasks ({COLUMNS}, written) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
-        )
+        if not _has_peaks(database):
+            database.execute(f"ALTER TABLE tasks ADD COLUMN {PEAK}")
+        values = ", ".join("?" * (COLUMNS.count(",") + 2))
+        database.executemany(f"INSERT INTO tasks ({COLUMNS}, written) VALUES ({values})", rows)
         database.execute("COMMIT")
 
 
@@ -116,10 +121,11 @@ def read_history(path: str | Path) -> list[Observation]:
             (fault,) = database.execute("PRAGMA quick_check(1)").fetchone()
             if fault != "ok":
                 raise InputError(_damaged(path, fault))
-            database.execute(f"SELECT {COLUMNS}, written FROM tasks LIMIT 0")  # All exist.
+            columns = COLUMNS if _has_peaks(database) else COLUMNS.replace("peak", "NULL")
+            database.execute(f"SELECT {columns}, written FROM tasks LIMIT 0")  # All exist.
             groups = "SELECT DISTINCT program, phase, host FROM tasks"
             newest = (
-                f"SELECT {COLUMNS} FROM tasks WHERE program = ? AND phase = ? AND host = ?"
+                f"SELECT {columns} FROM tasks WHERE program = ? AND phase = ? AND host = ?"
                 f" ORDER BY id DESC LIMIT {LATEST}"
             )
             return [
@@ -136,9 +142,17 @@ def _observation(path: str | Path, row: tuple[Any, ...]) -> Observation:
     is_sound = all(isinstance(text, str) for text in texts) and all(
         isinstance(number, float) and 0 <= number < inf for number in numbers
     )
-    if not is_sound or not isinstance(seen.bytes, int) or seen.bytes < 0 or seen.speed == 0:
+    sizes = seen.bytes, 0 if seen.peak is None else seen.peak
+    is_sound &= all(isinstance(size, int) and size >= 0 for size in sizes)
+    if not is_sound or seen.speed == 0:
         raise InputError(_damaged(path, f"a row is {row}"))
     return seen
+
+
+def _has_peaks(database: sqlite3.Connection) -> bool:
+    """Whether a history has the column of peaks."""
+    names = database.execute("SELECT name FROM pragma_table_info('tasks')").fetchall()
+    return ("peak",) in names
 
 
 def _opened_to_read(place: Path) -> sqlite3.Connection:
@@ -385,7 +399,7 @@ class HistoryWriter:
                 seconds = max(0.0, event.seconds)
                 speed = self._speeds[host]
                 known = runs.known_as(phase.phase)
-                yield Observation(*known, size, host, speed, seconds)
+                yield Observation(*known, size, host, speed, seconds, event.peak)
 
     def _write_often(self) -> None:
         while not self._is_over.wait(WRITE_SECONDS):

@@ -15,7 +15,7 @@ from slotwise.core.costs import Floats
 from slotwise.core.decisions import Enqueue, Launch
 from slotwise.core.job import PhaseId
 from slotwise.core.resources import Resources
-from slotwise.core.spare import Holder, Spare
+from slotwise.core.spare import ResourceHolder, Spare
 
 
 class FreeSlots:
@@ -172,12 +172,12 @@ class Hosts:
             if host not in self.lost:
                 self.capacity[kind] += more
 
-    def take(self, launch: Launch, phase: Holder) -> None:
+    def take(self, launch: Launch, phase: ResourceHolder) -> None:
         """Take the slots that a task occupies, and what it needs beside, where it is free."""
         self.free[phase.slot_kind].take(launch.host, phase.width)
         self.spare.take(launch, phase)
 
-    def give_back(self, launch: Launch, phase: Holder) -> None:
+    def give_back(self, launch: Launch, phase: ResourceHolder) -> None:
         """Return what a task had of a host."""
         self.free[phase.slot_kind].give_back(launch.host, phase.width)
         self.spare.give_back(launch, phase)
@@ -229,12 +229,13 @@ class Hosts:
         usable = [h for h in self.cluster.hosts if h.name not in self.lost]
         assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in usable)
 
-    def check_spare(self, phases: Iterable[Holder]) -> None:
+    def check_spare(self, phases: Iterable[ResourceHolder]) -> None:
         """Assert that what these phases hold beside slots is what is not free. For tests."""
         held: dict[str, list[Resources]] = {}
         for phase in phases:
-            for launch, *_ in phase.launches.values() if phase.needs else ():
-                held.setdefault(launch.host, []).append(phase.needs)
+            for launch, *_ in phase.launches.values():
+                if has := phase.held(launch):
+                    held.setdefault(launch.host, []).append(has)
         self.spare.check(self.cluster.by_name, held)
 
 

@@ -29,12 +29,7 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.resources import (
-    MEMORY,
-    NOTHING,
-    Resources,
-    requested,
-)
+from slotwise.core.resources import MEMORY, NOTHING, Resources, requested
 from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -91,12 +86,14 @@ class Tasks:
     object. `work` is in seconds on a slot of a host of speed 1: the same for each task, one
     number for each, or None if not stated. A task that occupies several slots holds all of
     them for that time. It is an estimate; only the backend has the true
-    work. `blocks` is empty (no task prefers a host) or holds one block for each task.
+    work. `blocks` is empty (no task prefers a host) or holds one block for each task. `memory`
+    estimates what each needs, in bytes; it counts only where the phase requests no memory.
     """
 
     count: int
     work: float | tuple[float, ...] | None = None
     blocks: Sequence[Block] = ()
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.work, Iterable):  # A list is accepted, too.
@@ -118,6 +115,10 @@ class Tasks:
             raise InputError(f"blocks is {shown(self.blocks)}; give a list of Block objects")
         if len(self.blocks) not in (0, self.count):
             raise InputError(f"{len(self.blocks)} blocks for {self.count} tasks")
+        if self.memory is not None and not (is_whole(self.memory) and self.memory >= 0):
+            raise InputError(
+                f"memory is {shown(self.memory)}; give bytes as a whole number >= 0"
+            )
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
             if value is None:
                 continue
@@ -680,6 +681,7 @@ class Observation:
     host     where it ran
     speed    the stated speed of the host
     seconds  how long it computed
+    peak     the most memory that it used, in bytes; None if it was not measured
     """
 
     program: str
@@ -688,3 +690,4 @@ class Observation:
     host: str
     speed: float
     seconds: float
+    peak: int | None = None

@@ -15,7 +15,8 @@ from slotwise.core.dependencies import Dependencies
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
-from slotwise.core.resources import Resources
+from slotwise.core.resources import MEMORY, Resources
+from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
@@ -56,6 +57,7 @@ class Jobs:
         self.failed: dict[str, str] = {}
         self._doomed = doomed
         self._admission = Admission(user)
+        self._learned_memory = LearnedPrograms()
         self._dependencies = Dependencies(over_most)
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
@@ -88,6 +90,51 @@ class Jobs:
         """A phase, after a launch, does not wait for resources."""
         if phase.unit == 1:
             self.wide[phase.slot_kind].pop(phase.id, None)
+
+    def request_memory(self, phase: PhaseState) -> None:
+        """From now on tasks of a phase request what is known of their memory."""
+        is_known = self._learned_memory.knows(phase.job.program, phase.id.phase)
+        if not is_known and phase.memory is None and not phase.phase.tasks.memory:
+            return
+        if (memory := self._memory_of(phase)) is None:
+            return
+        needs = memory.needs(phase.able)
+        if needs == phase.needs:
+            return
+        self.end_wait(phase)
+        phase.end_wait()
+        if phase.id not in self.ready[phase.slot_kind]:
+            phase.set_needs(needs)
+            return
+        self._remove_needs(phase)
+        phase.set_needs(needs)
+        self._add_needs(phase)
+
+    def learn_memory(self, phase: PhaseState, task: int, peak: int) -> None:
+        """A task has ended, which used this memory at its peak."""
+        memory = self._memory_of(phase)
+        if memory is not None and memory.finished(task, peak, phase.done):
+            self.request_memory(phase)
+
+    def raise_memory(self, phase: PhaseState, launch: Launch, peak: int) -> None:
+        """An attempt has failed; if it has used more than it got, the next one gets more."""
+        memory = self._memory_of(phase)
+        got = phase.held(launch).get(MEMORY, 0)
+        if memory is not None and memory.failed(launch.task, got, peak):
+            self.request_memory(phase)
+
+    def _memory_of(self, phase: PhaseState) -> MemoryRequest | None:
+        """What the tasks of a phase request of memory; None if that never changes.
+
+        Tasks of gangs, and those that must run on given hosts, could not go to another one.
+        """
+        is_bound = phase.is_gang or phase.is_pinned or bool(phase.phase.hosts)
+        is_limited = phase.job.memory_limit and MEMORY in phase.phase.needs
+        if phase.memory is None and not is_bound and not is_limited:
+            learned = self._learned_memory.of(phase.job.program, phase.id.phase)
+            before = phase.phase.tasks.memory or 0
+            phase.memory = MemoryRequest(phase.phase.needs, before, learned)
+        return phase.memory
 
     def new_turn(self) -> None:
         """Forget how jobs ended before."""
@@ -257,9 +304,7 @@ class Jobs:
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
             insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
-            self._wide_ready += phase.is_wide
-            alike = self.by_needs.setdefault(phase.slot_kind, {})
-            alike.setdefault(phase.needs, {})[phase.id] = phase
+            self._add_needs(phase)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
         if phase.job_share is not None and not phase.is_ready:
@@ -271,15 +316,24 @@ class Jobs:
         if self.ready[phase.slot_kind].pop(phase.id, None):
             in_order = self._in_order[phase.slot_kind]
             del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
-            self._wide_ready -= phase.is_wide
-            alike = self.by_needs[phase.slot_kind]
-            del alike[phase.needs][phase.id]
-            if not alike[phase.needs]:
-                del alike[phase.needs]
+            self._remove_needs(phase)
         self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1
         phase.is_ready = False
+
+    def _add_needs(self, phase: PhaseState) -> None:
+        """Count a ready phase by what its tasks need."""
+        self._wide_ready += phase.is_wide
+        alike = self.by_needs.setdefault(phase.slot_kind, {})
+        alike.setdefault(phase.needs, {})[phase.id] = phase
+
+    def _remove_needs(self, phase: PhaseState) -> None:
+        self._wide_ready -= phase.is_wide
+        alike = self.by_needs[phase.slot_kind]
+        del alike[phase.needs][phase.id]
+        if not alike[phase.needs]:
+            del alike[phase.needs]
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:
         """Assert that the ready phases are those that may begin. For tests."""

@@ -55,6 +55,7 @@ NUMBERS: dict[str, Any] = {
     "task": int,
     "attempt": int,
     "peak": (int, NoneType),
+    "memory": int,
 }
 """The numeric fields of entries, and their types."""
 

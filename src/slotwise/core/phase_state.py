@@ -13,8 +13,9 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
-from slotwise.core.resources import Resources
+from slotwise.core.resources import MEMORY, Resources
 from slotwise.core.retries import delay_of
+from slotwise.core.sizing import MemoryRequest
 from slotwise.core.task_homes import (
     BLOCKED,
     DELAYED,
@@ -80,7 +81,8 @@ class PhaseState(ShareNode):
     phase are blocked until they are released. Failed tasks may be `delayed`: they are not
     pending until a `Retry`, which follows at the instant that is noted for each.
 
-    Each task takes its `request` of one host; `needs` is the part of it beside slots.
+    Each task takes its `request` of one host; `needs` is the part of it beside slots. If its
+    `memory` is learned, both change: what a running task has is `held`.
     `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
     each task. A phase `is_wide` if one free slot does not decide whether it can launch: a task
     takes several or has needs, or it is a gang. A gang launches all of its tasks, or none while
@@ -114,7 +116,7 @@ class PhaseState(ShareNode):
         *("deferred_until", "delayed", "done", "dropped", "early", "failures", "followers"),
         *("group", "has_homes", "has_passed", "homes", "id", "is_broken", "is_gang"),
         *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
-        *("kept_host", "needs"),
+        *("kept_host", "memory", "needs"),
         *("lacks_input", "launches", "level", "limits", "max_share", "pending", "phase"),
         *("pool", "request", "shares", "slot_kind", "stopping", "successors", "waited"),
         *("waits_for", "width", "work"),
@@ -142,9 +144,8 @@ class PhaseState(ShareNode):
         self.is_gang = phase.is_gang
         self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
-        self.needs: Resources = phase.needs
-        self.request = Resources({self.slot_kind: phase.slots, **self.needs})
-        self.is_wide = phase.unit > 1 or bool(self.needs) or bool(phase.hosts)
+        self.set_needs(phase.needs)
+        self.memory: MemoryRequest | None = None  # unless it is learned
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
         self.is_open = phase.grows
@@ -201,6 +202,25 @@ class PhaseState(ShareNode):
             and limited.isdisjoint(pools.shares(self.job.pool, kind))
             for kind in before
         )
+
+    def set_needs(self, needs: Resources) -> None:
+        """From now on each task that is launched takes this beside slots."""
+        self.needs = needs
+        self.request = Resources({self.slot_kind: self.width, **needs})
+        self.is_wide = self.unit > 1 or bool(needs) or bool(self.phase.hosts)
+        self.has_passed = False
+
+    def held(self, launch: Launch) -> Resources:
+        """What an attempt that was launched has of its host beside slots."""
+        if not launch.memory:
+            return self.phase.needs
+        return Resources({**self.phase.needs, MEMORY: launch.memory})
+
+    @property
+    def able(self) -> Iterable[Resources]:
+        """What each host has that holds what its tasks state."""
+        stated = Resources({self.slot_kind: self.width, **self.phase.needs})
+        return (host.amounts for host in self._cluster.hosts if host.amounts.holds(stated))
 
     def end_wait(self) -> None:
         """It waits for no other slots, and has not waited."""
@@ -630,3 +650,17 @@ def check_phase(phase: PhaseState) -> None:
 def phases_below(pool: PoolState) -> Iterator[PhaseState]:
     """The phases below a pool with pending tasks, in the order in which they are served."""
     return cast("Iterator[PhaseState]", pool.walk())
+
+
+def group_phases(phases: Sequence[PhaseState]) -> None:
+    """Join the phases of a job that count against the same share of a fair pool."""
+    if len(phases) == 1:
+        return
+    of_pool: dict[PoolState, list[PhaseState]] = {}
+    for phase in phases:
+        of_pool.setdefault(phase.pool, []).append(phase)
+    for pool, members in of_pool.items():
+        if len(members) > 1 and not pool.is_in_turn:
+            share = JobShare(pool, members)
+            for phase in members:
+                phase.job_share = share

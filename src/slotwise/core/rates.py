@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log, log1p, sqrt
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job, Observation, Phase, Sizes
+from slotwise.core.sizing import LearnedMemory
 
 MAX_SWEEPS = 50
 """The maximum number of alternating corrections of rates and speeds; usually a few suffice."""
@@ -87,13 +88,14 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The learned values: rates by program and phase, and speeds of hosts."""
+    """The learned values: rates and memory by program and phase, and speeds of hosts."""
 
     by_phase: Mapping[tuple[str, str], Rate] = field(default_factory=dict)
     speeds: tuple[Speed, ...] = ()
+    memory: Mapping[tuple[str, str], LearnedMemory] = field(default_factory=dict)
 
     def job(self, job: Job, program: str, sizes: Mapping[str, Sizes]) -> Job:
-        """The job of a program with learned work of its tasks; unchanged where unknown."""
+        """The job of a program with learned work and memory of its tasks, where known."""
         phases = [self._phase(phase, program, sizes.get(phase.name)) for phase in job.phases]
         return replace(job, phases=tuple(phases))
 
@@ -110,12 +112,16 @@ class Rates:
         return replace(cluster, hosts=tuple(hosts))
 
     def _phase(self, phase: Phase, program: str, sizes: Sizes | None) -> Phase:
+        tasks, learned = phase.tasks, self.memory.get((program, phase.name))
+        if learned is not None and sizes is not None:
+            of = [sizes] if isinstance(sizes, int) else sizes
+            tasks = replace(tasks, memory=learned.estimate_all(of))
         rate = self.by_phase.get((program, phase.name))
-        if rate is None or sizes is None:
-            return phase
-        each = rate.seconds_per_byte
-        known = sizes * each if isinstance(sizes, int) else tuple(s * each for s in sizes)
-        return replace(phase, tasks=replace(phase.tasks, work=known))
+        if rate is not None and sizes is not None:
+            each = rate.seconds_per_byte
+            known = sizes * each if isinstance(sizes, int) else tuple(s * each for s in sizes)
+            tasks = replace(tasks, work=known)
+        return phase if tasks is phase.tasks else replace(phase, tasks=tasks)
 
 
 def estimate_rates(observations: Iterable[Observation]) -> Rates:
@@ -132,9 +138,11 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
     Tasks without bytes or seconds are ignored. O(n log n) per sweep for n tasks, at most
     `MAX_SWEEPS` sweeps.
     """
-    seen = [o for o in observations if o.bytes > 0 and o.seconds > 0]
+    observed = list(observations)
+    memory = _learned_memory(observed)
+    seen = [o for o in observed if o.bytes > 0 and o.seconds > 0]
     if not seen:
-        return Rates()
+        return Rates(memory=memory)
     # A host with several stated speeds counts as several hosts.
     names, phase_of = _numbered([(o.program, o.phase) for o in seen])
     hosts, host_of = _numbered([(o.host, o.speed) for o in seen])
@@ -162,7 +170,7 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
         )
         for k, (host, stated) in enumerate(hosts)
     )
-    return Rates(by_phase, speeds)
+    return Rates(by_phase, speeds, memory)
 
 
 def _numbered(keys: list[Any]) -> tuple[list[Any], Groups]:
@@ -170,6 +178,16 @@ def _numbered(keys: list[Any]) -> tuple[list[Any], Groups]:
     distinct = sorted(set(keys))
     number = {key: k for k, key in enumerate(distinct)}
     return distinct, np.array([number[key] for key in keys], dtype=np.intp)
+
+
+def _learned_memory(observed: Sequence[Observation]) -> dict[tuple[str, str], LearnedMemory]:
+    """What peaks teach of each phase; the newest observation of each host comes first."""
+    learned: dict[tuple[str, str], LearnedMemory] = {}
+    for one in reversed(observed):
+        if one.peak is not None:
+            of_phase = learned.setdefault((one.program, one.phase), LearnedMemory())
+            of_phase.note(one.peak, one.bytes)
+    return learned
 
 
 def _polished(

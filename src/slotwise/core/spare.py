@@ -14,14 +14,17 @@ KEPT_REQUESTS = 10_000
 """The number of different requests for which the hosts that hold them are kept."""
 
 
-class Holder(Protocol):
+class ResourceHolder(Protocol):
     """A phase as the hosts see it."""
 
     slot_kind: str
     width: int
-    needs: Resources
     order: int
     launches: dict[int, tuple[Launch, float, float]]
+
+    def held(self, launch: Launch) -> Resources:
+        """What an attempt has of its host beside slots."""
+        ...
 
 
 class Spare:
@@ -36,7 +39,7 @@ class Spare:
     def __init__(self, hosts: Iterable[Host]) -> None:
         self._amounts: dict[str, dict[str, int]] = {}
         self._devices: dict[str, list[int]] = {}
-        self._tasks: dict[str, dict[tuple[int, int], Holder]] = {}
+        self._tasks: dict[str, dict[tuple[int, int], ResourceHolder]] = {}
         self._changed: list[str] = []  # hosts, in the order in which their amounts changed
         self._known: dict[Resources, tuple[int, set[str]]] = {}
         for host in hosts:
@@ -116,24 +119,24 @@ class Spare:
             return (min(able)[1],) if able else ()
         return tuple(d for d, left in enumerate(free) if left == UNIT)[: amount // UNIT]
 
-    def take(self, launch: Launch, phase: Holder) -> None:
+    def take(self, launch: Launch, phase: ResourceHolder) -> None:
         """Take what a task requests of its host, with its devices."""
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
-        if phase.needs:
-            self._add(launch, phase.needs, -1)
+        if held := phase.held(launch):
+            self._add(launch, held, -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
             assert all(left >= 0 for left in self._amounts[host].values()), "it was free"
 
-    def give_back(self, launch: Launch, phase: Holder) -> None:
+    def give_back(self, launch: Launch, phase: ResourceHolder) -> None:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
-            if phase.needs:
-                self._add(launch, phase.needs, 1)
+            if held := phase.held(launch):
+                self._add(launch, held, 1)
 
-    def tasks(self, host: str) -> Iterator[tuple[Holder, int]]:
+    def tasks(self, host: str) -> Iterator[tuple[ResourceHolder, int]]:
         """The phases and numbers of the tasks that run on a host with resources."""
         return ((phase, task) for (_, task), phase in self._tasks.get(host, {}).items())
 

@@ -62,9 +62,9 @@ from slotwise.core.jobs_in_progress import (
     unblock_successors,
     wait_for_lost,
 )
-from slotwise.core.phase_state import PhaseState, check_phase, phases_below
+from slotwise.core.phase_state import PhaseState, check_phase, group_phases, phases_below
 from slotwise.core.phase_work import Learned
-from slotwise.core.pool_state import JobShare, PoolState
+from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
 from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
@@ -211,7 +211,7 @@ class State(Snapshot):
         job = event.job
         self._add_pool_of(job)
         admitted = self._jobs.arrive(job, self.pools, self._phase)
-        self._group(job.id)
+        group_phases(self._jobs.phases_of(job.id))
         self._begin(admitted)
         if job.after_each:
             for name in sorted(job.after_each):
@@ -240,6 +240,8 @@ class State(Snapshot):
         if phase.failures is not None:
             phase.failures.clear(launch.host)
         done = phase.done
+        if event.peak is not None:
+            self._jobs.learn_memory(phase, task, event.peak)
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
@@ -303,7 +305,7 @@ class State(Snapshot):
         if (job.pool, job.priority) != (old.pool, old.priority):
             for phase in self._jobs.phases_of(job.id):
                 phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            self._group(job.id)
+            group_phases(self._jobs.phases_of(job.id))
             self._recount()
         self._outdate_queues()
         self._reallocate_now()
@@ -340,7 +342,7 @@ class State(Snapshot):
         for phase in self._phases.values():
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
         for job in dict.fromkeys(phase.job.id for phase in self._phases.values()):
-            self._group(job)
+            group_phases(self._jobs.phases_of(job))
         old.hand_over(self._shares, self._phases.values())
         self._recount()
         self._reallocate_now()
@@ -506,7 +508,7 @@ class State(Snapshot):
         if offers is not None and not free.by_host:
             offers.take_last(now)
         phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
-        if phase.needs and phase.deferred_since is None:
+        if phase.is_wide and phase.deferred_since is None:
             self._jobs.end_wait(phase)
         if launch.attempt > 1:
             heappush(self._spared, phase.spared_until(launch.task))
@@ -519,7 +521,7 @@ class State(Snapshot):
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
         phase.waited, phase.kept_host = 0.0, decision.host
-        if phase.needs:
+        if phase.is_wide:
             self._jobs.begin_wait(phase)
         if phase.slot_kind not in self._offers:
             self._offers[phase.slot_kind] = LocalityWaitTimer()
@@ -599,6 +601,8 @@ class State(Snapshot):
         phase.put_back(event.task)
         if isinstance(event, TaskFailed) and not event.lost:
             phase.note_failure(event.task, ended[0].host)
+        if isinstance(event, TaskFailed) and event.peak is not None:
+            self._jobs.raise_memory(phase, ended[0], event.peak)
         if phase.is_gang:
             self._break(phase)
         self._block_if_early(phase, event.task)
@@ -656,6 +660,7 @@ class State(Snapshot):
             self.cluster = self._hosts.cluster
             for phase in self._phases.values():
                 phase.move_to(self.cluster)
+                self._jobs.request_memory(phase)
         self._recount()
 
     def _reallocate_now(self) -> None:
@@ -777,24 +782,12 @@ class State(Snapshot):
         if not self._phases:
             self.changes.adjusted()
 
-    def _group(self, job: str) -> None:
-        """Join the phases of a job that count against the same share of a fair pool."""
-        phases = self._jobs.phases_of(job)
-        if len(phases) == 1:
-            return
-        of_pool: dict[PoolState, list[PhaseState]] = {}
-        for phase in phases:
-            of_pool.setdefault(phase.pool, []).append(phase)
-        for pool, members in of_pool.items():
-            if len(members) > 1 and not pool.is_in_turn:
-                share = JobShare(pool, members)
-                for phase in members:
-                    phase.job_share = share
-
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         learned, default = self._learned, self._default_work
-        return PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
+        made = PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
+        self._jobs.request_memory(made)
+        return made
 
     def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""

@@ -287,6 +287,8 @@ class _Limits:
     def _rates_of(self, phase: Phase) -> list[float]:
         """The rates of the slots that a phase can use: on each host, those of whole tasks."""
         kind = self._kind(phase)
+        if kind not in self.rates:
+            return [inf]  # Hosts of this kind come later, with slots of any speed.
         if (phase.slots == 1 and not phase.needs) or not self._are_hosts_whole:
             return self.rates[kind]
         key = (kind, phase.slots, phase.needs)

@@ -30,8 +30,8 @@ from slotwise.insight.why import (
     unknown_job,
     why_now,
 )
-from slotwise.policy.fair import steady_shares
 from slotwise.policy.scheduler import ESTIMATING, QUEUEINGS
+from slotwise.policy.steady import steady_shares
 
 NEIGHBOURS = 5
 """The number of phases served before and after a phase, and of holders, that are named."""

@@ -20,6 +20,7 @@ from slotwise.core.events import (
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header, Log
 from slotwise.core.objective import Objective, Steps, gap_of, is_met
+from slotwise.core.resources import MEMORY
 from slotwise.insight.bound import Work, objective_bound, sizes_of
 from slotwise.insight.reducer import Attempt, JobSpan, RunReducer
 from slotwise.insight.timeline import StepFunction
@@ -86,6 +87,8 @@ class MetricsCollector(RunReducer):
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._kept_before: defaultdict[PhaseId, float] = defaultdict(float)
         self._widths: dict[PhaseId, int] = {}  # if a task occupies several slots
+        self._memory: dict[PhaseId, int] = {}  # of a task, if its phase states it
+        self._held_memory = self._used_memory = 0.0  # byte-seconds, where the peak is known
 
     @classmethod
     def of_log(cls, log: Log) -> MetricsCollector:
@@ -126,11 +129,13 @@ class MetricsCollector(RunReducer):
         self._objective = Objective(event.penalty, event.aggregate)
 
     def job_arrived(self, event: JobArrived) -> None:
-        """Add a job, and the widths of its phases."""
+        """Add a job, with the widths of its phases and the memory that they request."""
         super().job_arrived(event)
         for phase in event.job.phases:
             if phase.slots > 1:
                 self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
+            if phase.needs:
+                self._memory[PhaseId(event.job.id, phase.name)] = phase.needs.get(MEMORY, 0)
 
     def on_attempt(self, attempt: Attempt) -> None:
         """Count an attempt that did not succeed or was asked to stop."""
@@ -157,6 +162,10 @@ class MetricsCollector(RunReducer):
     def on_done(self, launch: Launch, start: float, event: TaskFinished) -> None:
         """Count a successful attempt."""
         self._count_done(launch, event.at - start, event.seconds)
+        if event.peak is not None:
+            held = launch.memory or self._memory.get(launch.phase, 0)
+            self._held_memory += held * (event.at - start)
+            self._used_memory += min(held, event.peak) * (event.at - start)
 
     def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
         """Count a done task that held its slots for `held` and computed for `seconds`."""
@@ -218,7 +227,14 @@ class MetricsCollector(RunReducer):
             "makespan": max(completion.values(), default=None),
             **self._use_of_slots(spans),
             "work_seconds": sum((size.work for size in sizes.values()), 0.0),
+            **self._use_of_memory(),
         }
+
+    def _use_of_memory(self) -> dict[str, Any]:
+        """The part of the requested memory that no successful attempt used, if it is known."""
+        if not self._held_memory:
+            return {}
+        return {"memory": {"unused": 1.0 - self._used_memory / self._held_memory}}
 
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)

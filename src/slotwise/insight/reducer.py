@@ -44,7 +44,8 @@ class Attempt:
 
     `seconds` is its computing time as measured by the backend; it may hold its slot longer.
     `kept` is the work of a killed attempt, in seconds at speed 1, that the next one need not
-    repeat. `stop_requested` is set if a pool reclaimed its slot.
+    repeat. `stop_requested` is set if a pool reclaimed its slot. `memory` is what it held, in
+    bytes, if that was learned, and otherwise 0.
     """
 
     phase: PhaseId
@@ -58,6 +59,7 @@ class Attempt:
     ending: Ending
     kept: float = 0.0
     stop_requested: bool = False
+    memory: int = 0
 
 
 @dataclass(slots=True)
@@ -278,4 +280,5 @@ def without_tasks(job: Job) -> Job:
 def _attempt(launch: Launch, *rest: Any) -> Attempt:
     """The attempt of a launch; `rest` are the other fields from `start` on."""
     place = (launch.phase, launch.task, launch.attempt, launch.host, launch.locality)
-    return Attempt(*place, *rest)
+    attempt = Attempt(*place, *rest)
+    return replace(attempt, memory=launch.memory) if launch.memory else attempt

@@ -26,6 +26,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import PhaseId
 from slotwise.core.log import Header, Log
+from slotwise.core.resources import MEMORY
 from slotwise.insight.present_hosts import SlotsOverTime
 from slotwise.insight.reducer import Attempt, Ending, JobSpan, RunReducer
 
@@ -104,12 +105,12 @@ class PlacedAttempt:
 
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
-COLUMNS = dict(zip((field.name for field in fields(Attempt)), "iiiibdddbdb", strict=True))
+COLUMNS = dict(zip((field.name for field in fields(Attempt)), "iiiibdddbdbq", strict=True))
 """The type of the numbers of each field; phases, hosts and endings are numbered."""
 
 
 class PlacedAttempts(Sequence[PlacedAttempt]):
-    """Attempts in about 55 bytes each: a day of a large cluster has millions.
+    """Attempts in about 65 bytes each: a day of a large cluster has millions.
 
     Objects are created on access, which needs `place` first. Then they are in order of start.
 
@@ -140,6 +141,7 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
             ENDINGS.index(attempt.ending),
             attempt.kept,
             attempt.stop_requested,
+            attempt.memory,
         )
         for append, value in zip(self._appends, row, strict=True):
             append(value)
@@ -197,13 +199,16 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
             for name, mine in zip(names, spans, strict=True)
         }
 
-    def requested(self, amounts: Sequence[int]) -> dict[str, StepFunction]:
+    def requested(self, name: str, amounts: Sequence[int]) -> dict[str, StepFunction]:
         """What the tasks of each job held of a resource; `amounts` by phase, for each task."""
         names = ("phase", "task", "attempt")
         rows = np.stack([self.column(name) for name in names], axis=1)
         # The rows of an attempt with several slots are adjacent.
         is_new = np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)
         amount = np.array(amounts, dtype=float)[rows[:, 0]]
+        if name == MEMORY:
+            learned = self.column("memory")
+            amount = np.where(learned > 0, learned, amount)
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for row in np.flatnonzero(is_new & (amount > 0)).tolist():
             mine, held = changes[self.phases[rows[row, 0]].job], float(amount[row])
@@ -365,6 +370,7 @@ class _TimelineReducer(RunReducer):
         cluster = replace(cluster, hosts=tuple(hosts.by_name.values()))
         phases = [jobs[phase.job].job.by_name[phase.phase] for phase in attempts.phases]
         requested = {name for phase in phases for name in phase.needs}
+        requested |= {MEMORY} if attempts.column("memory").any() else set()
         return Timeline(
             cluster=cluster,
             slots=hosts.slots(),
@@ -383,4 +389,4 @@ class _TimelineReducer(RunReducer):
     def _resource(self, name: str) -> ResourceOverTime:
         attempts, jobs = self._attempts, self.jobs
         needs = [jobs[p.job].job.by_name[p.phase].needs.get(name, 0) for p in attempts.phases]
-        return ResourceOverTime(self.hosts.resource(name), attempts.requested(needs))
+        return ResourceOverTime(self.hosts.resource(name), attempts.requested(name, needs))

@@ -132,8 +132,8 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         return reason
     lacks = whole(phase.allocated) - held
     if lacks > 0:
-        kept = sum(reserved_now(state, phase).values())
-        free = f", and {kept} free slots are reserved for other pools" if kept else ""
+        slots = sum(reserved_now(state, phase).values())
+        free = f", and {slots} free slots are reserved for other pools" if slots else ""
         return f"it lacks {lacks} of its allocated slots: other phases still hold them{free}"
     if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
@@ -182,7 +182,7 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
     if not phase.needs or phase.is_gang:
         return None
     slots, spare = state.free(phase.slot_kind), state.spare
-    hosts = [host for host, count in slots.items() if count >= phase.width]
+    hosts = [host for host, n in slots.items() if n >= phase.width and phase.allows(host)]
     able = [host for host in hosts if spare.holds(host, phase.needs)]
     if able:
         keepers = _keepers(state, phase)
@@ -202,6 +202,8 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
         more = f"more than {amount_text(name, most)}" if most else "any"
         but = f"; no host has {more} free {beside}"
         what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
+        if name == MEMORY and phase.memory is not None:
+            what += " (learned)"
         return _Lack(name, f"{what} on one host", but)
     if not hosts:
         return None

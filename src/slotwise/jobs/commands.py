@@ -128,6 +128,7 @@ class CommandRunner:
         If the task is asked to stop, all processes of the command get SIGTERM, and the task
         ends when they have ended. Otherwise, processes that outlive the command are killed.
         """
+        running.report_memory(0)  # From now on, this process itself does not count.
         before, kills = frozenset(children(os.getpid())), OomKills()
         handles = signal.signal(
             signal.SIGCHLD, signal.SIG_DFL
@@ -175,7 +176,6 @@ class CommandRunner:
             ) from error
         running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
         try:
-            running.report_memory(0)  # From now on, this process itself does not count.
             status, largest = wait_for_end(
                 process.pid, lambda: _started(before), running.report_memory
             )
@@ -429,14 +429,13 @@ def plan_commands(
         place = place_of(output, base_dir)
         check_output(place, overwrite)
     each = None if work is None else work / tasks
-    needs = requested(f"job {job_id!r}: resources", resources)
     phase = Phase(
         PHASE,
         Tasks(tasks, each),
         slots_min=slots_min,
         slots_max=slots_max,
-        resources=needs,
         hosts=frozenset(hosts),
+        resources=requested(f"job {job_id!r}: resources", resources),
     )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(

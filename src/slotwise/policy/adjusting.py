@@ -104,6 +104,8 @@ def _in_order(allocator: InOrder, snapshot: Snapshot) -> dict[PhaseId, float] | 
         if len(phases) < len(ready) and sum(map(_usable, front.values())) < room:
             return None  # Others come next, perhaps before those that came late.
         _, claims = claims_of(snapshot, kind, allocator.reads_work, phases)
+        if claims.request:
+            return None  # Which claims come first depends on what others leave.
         claims = replace(claims, later_work=changes.later_work.get(kind, 0.0))
         shares = allocator.share(claims)
         check_shares(allocator, claims, shares)

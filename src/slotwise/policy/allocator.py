@@ -229,6 +229,11 @@ def is_by_level(allocator: Allocator) -> TypeGuard[ByLevel]:
     return hasattr(allocator, "is_by_level")
 
 
+def reads_requests(allocator: Allocator) -> bool:
+    """Whether it shares by all resources that claims request; others divide slots only."""
+    return getattr(allocator, "reads_requests", False)
+
+
 def reads_service(allocator: Allocator) -> TypeGuard[ServiceReader]:
     """Whether it reads the service that jobs have attained."""
     return hasattr(allocator, "holds_for")

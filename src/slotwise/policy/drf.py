@@ -2,7 +2,7 @@
 
 The rule is hierarchical dominant resource fairness (docs/algorithms/drf.md): the dominant share
 of each claim, job and pool over its weight rises equally among siblings. Who needs a resource
-that is used up, or has its max share, stops there; the others go on.
+that is used up, or has its max share, stops there; the others continue.
 
 What a node of the tree holds is a polyline over its position among its siblings. A position up
 to 1 is the part of their guarantees that all siblings have; a position of 1 + r is the level r,
@@ -16,8 +16,8 @@ still: it catches up while its siblings wait. There the imaginary part grows.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ from slotwise.policy.allocator import Claims
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.complex128]
+
+Pairs = tuple[tuple[str, int], ...]
 
 SAMPLE = 32
 """At how many positions a sum is computed to find where it exceeds a limit."""
@@ -50,10 +52,42 @@ def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
     slots = tree.slots()
     # Rounding errors may exceed a total slightly.
     most = float((slots @ tree.part).max(initial=1.0))
-    shares = [0.0] * len(claims)
-    for claim, share in zip(tree.claim, (slots / most).tolist(), strict=True):
-        shares[claim] = share
-    return shares
+    shares = np.empty(len(claims))
+    shares[tree.claim] = slots / most
+    found: list[float] = shares.tolist()
+    return found
+
+
+def room_for_one_need(claims: Claims) -> float | None:
+    """The slots for which the resources suffice if all claims need the same; None if not."""
+    need = claims.request[0].pairs
+    if any(group.limits for group in claims.groups):
+        return None
+    if any(request.pairs != need for request in claims.request):
+        return None
+    return 1 / float(_parts(claims)[0].max())
+
+
+def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
+    """The claims in units that occupy a slot each, and the units that each slot counts for.
+
+    For allocators that divide slots only. A task counts for its dominant part of all slots,
+    which is at least its own slots. So whatever the allocator gives, divided by these factors,
+    fits into the totals and into the max shares of pools. Work, min and max shares are scaled;
+    guarantees of pools mean that part of the cluster. O(J).
+    """
+    parts, use, _ = _parts(claims)
+    dominant = parts.max(axis=1)
+    can = dominant < inf
+    factors = np.where(can, dominant * claims.capacity, 1.0)
+    factor = factors[use].tolist()
+    usable = (factors * can)[use].tolist()
+    columns: dict[str, Any] = {
+        name: [value * f for value, f in zip(column, scale, strict=True)]
+        for name, scale in (("work", factor), ("min_share", usable), ("max_share", usable))
+        if len(column := getattr(claims, name))
+    }
+    return replace(claims, request=(), **columns), factor
 
 
 class _Line(NamedTuple):
@@ -72,11 +106,11 @@ class _Line(NamedTuple):
         """For each position, the vertex before it, and the part of the way to the next."""
         last = len(self.at) - 1
         before = np.maximum(np.searchsorted(self.at, at, side="right") - 1, 0)
-        here, beyond = self.at[before], self.at[np.minimum(before + 1, last)]
-        step, gone = beyond - here, at - here
+        first, second = self.at[before], self.at[np.minimum(before + 1, last)]
+        step, passed = second - first, at - first
         is_level = step.real > 0
         length = np.where(is_level, step.real, step.imag)
-        way = np.where(is_level, gone.real, gone.imag)
+        way = np.where(is_level, passed.real, passed.imag)
         part = np.divide(way, length, out=np.zeros(len(at)), where=length > 0)
         return before, np.clip(part, 0.0, 1.0)
 
@@ -89,11 +123,14 @@ class _Line(NamedTuple):
 
     def until(self, vertex: int, part: float) -> _Line:
         """The line up to a part of the way from this vertex to the next, which is added."""
-        cut = [column[: vertex + 2].copy() for column in self]
-        if vertex + 1 < len(self.at):
-            for column in cut:
-                column[-1] = column[-2] + (column[-1] - column[-2]) * part
-        return _Line(*cut)
+        end = slice(vertex + 1, vertex + 2)
+        first = slice(vertex, vertex + 1)
+
+        def cut(column: NDArray[Any]) -> NDArray[Any]:
+            last = column[first] + (column[end] - column[first]) * part
+            return np.concatenate((column[: vertex + 1], last))
+
+        return _Line(cut(self.at), cut(self.inside), cut(self.used))
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +152,6 @@ class _Node:
     own: slice = field(default_factory=lambda: slice(0, 0))
     span: slice = field(default_factory=lambda: slice(0, 0))
     line: _Line | None = None
-    own_line: _Line | None = None
     seen: tuple[Floats, Floats] | None = None
 
 
@@ -131,15 +167,14 @@ class _Tree:
     """
 
     def __init__(self, claims: Claims, order: Sequence[int]) -> None:
-        self.claim: list[int] = []
         parts, use, totals = _parts(claims)
-        # The part of a limit counts as what is left: the root has the whole of each.
+        # The limits of the whole cluster are the totals.
         self.root = _Node(1.0, 0.0, np.ones(parts.shape[1]))
         groups = self._groups(claims, totals)
         for group, node in zip(claims.groups, groups, strict=True):
             (self.root if group.parent < 0 else groups[group.parent]).children.append(node)
-        weight = self._members(claims, order, groups)
-        rows = np.array(self.claim, int)
+        rows, weight = self._members(claims, order, groups)
+        self.claim = rows
         self.part = parts[np.array(use, int)[rows]]
         dominant = self.part.max(axis=1)
         can = dominant < inf
@@ -172,40 +207,49 @@ class _Tree:
             )
         return nodes
 
-    def _members(self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]) -> Floats:
-        """Add the claims to the nodes, as rows side by side; the weight of each row."""
+    def _members(
+        self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]
+    ) -> tuple[NDArray[np.intp], Floats]:
+        """Add the claims to the nodes, side by side; the claim of each row, and its weight."""
+        claim: list[int] = []
         members: list[list[int]] = [[] for _ in groups]
         group = claims.group
-        for j in order:
-            members[group[j]].append(j)
+        if len(groups) == 1:
+            members = [list(order)]
+        else:
+            for j in order:
+                members[group[j]].append(j)
         has_jobs = len({job.id for job, _ in claims.owner}) < len(claims)
         equal: list[int] = []
 
         def walk(node: _Node) -> None:
-            begun = len(self.claim)
+            begun = len(claim)
             if node in number:
                 own = members[number[node]]
-                for several in _of_jobs(claims, own) if has_jobs and not node.is_fifo else ():
+                jobs = _of_jobs(claims, own) if has_jobs and not node.is_fifo else []
+                joined = {j for several in jobs for j in several}
+                own = [j for j in own if j not in joined] if joined else own
+                for several in jobs:
                     job = _Node(claims.weight[several[0]], 0.0, np.full(len(node.limits), inf))
-                    job.own = job.span = slice(len(self.claim), len(self.claim) + len(several))
-                    self.claim += several
+                    job.own = job.span = slice(len(claim), len(claim) + len(several))
+                    claim.extend(several)
                     equal.extend(range(job.own.start, job.own.stop))
                     node.children.append(job)
-                    own = [j for j in own if j not in several]
-                node.own = slice(len(self.claim), len(self.claim) + len(own))
-                self.claim += own
+                node.own = slice(len(claim), len(claim) + len(own))
+                claim.extend(own)
                 if node.is_fifo:
                     equal.extend(range(node.own.start, node.own.stop))
             for child in node.children:
                 if child in number:
                     walk(child)
-            node.span = slice(begun, len(self.claim))
+            node.span = slice(begun, len(claim))
 
         number = {node: n for n, node in enumerate(groups)}
         walk(self.root)
-        weight = np.array(claims.weight, float)[self.claim]
+        rows = np.array(claim, np.intp)
+        weight = np.array(claims.weight, float)[rows]
         weight[equal] = 1.0
-        return weight
+        return rows, weight
 
     def _guarantees(self, node: _Node, top: Floats, capacity: float) -> tuple[float, float]:
         """Set the floor of each node; its floor and what it can use, parts of all slots."""
@@ -312,14 +356,15 @@ def _parts(claims: Claims) -> tuple[Floats, list[int], dict[str, tuple[int, floa
     The totals are pairs of column and amount, by name; "" is all slots together. A request of
     what the cluster lacks is infinite.
     """
-    index: dict[tuple[Hashable, int], int] = {}
+    index: dict[tuple[Pairs, int], int] = {}
     # Most claims share a few requests: a mapping by identity is several times as fast.
-    whose = dict(zip(map(id, claims.request), zip(claims.request, claims.owner, strict=True)))
+    keys = list(map(id, claims.request))
+    whose = dict(zip(keys, zip(claims.request, claims.owner, strict=True), strict=True))
     rows = {
         key: index.setdefault((request.pairs, phase.slots), len(index))
         for key, (request, (_, phase)) in whose.items()
     }
-    use = list(map(rows.__getitem__, map(id, claims.request)))
+    use = list(map(rows.__getitem__, keys))
     names = sorted({name for pairs, _ in index for name, _ in pairs})
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
     for name in names:
@@ -349,7 +394,7 @@ def _near(at: Positions, lines: Sequence[_Line], limits: Floats) -> Positions:
     while len(at) > SAMPLE * 4:
         some = np.sort(np.append(at[:: len(at) // SAMPLE], [at.min(), at.max()]))
         used = sum(line.used_at(some) for line in lines)
-        above = np.flatnonzero((used > limits).any(axis=1))
+        above = np.flatnonzero((used > limits * (1 + ROUNDING)).any(axis=1))
         if not len(above):
             return some[-1:]
         last = max(1, int(above[0]))
@@ -363,13 +408,13 @@ def _near(at: Positions, lines: Sequence[_Line], limits: Floats) -> Positions:
 def _first_above(line: _Line, limits: Floats) -> tuple[int, int, float] | None:
     """Where a limit is exceeded first: its resource, the vertex before, and the part."""
     found: list[tuple[int, float, int]] = []
-    for resource in np.flatnonzero(limits < inf):
+    for resource in np.flatnonzero(limits < inf).tolist():
         limit, used = limits[resource], line.used[:, resource]
         if used[-1] > limit * (1 + ROUNDING):
             vertex = max(0, int(np.searchsorted(used, limit, side="right")) - 1)
             low, high = used[vertex], used[min(vertex + 1, len(used) - 1)]
             part = (limit - low) / (high - low) if high > low else 0.0
-            found.append((vertex, min(1.0, max(0.0, float(part))), int(resource)))
+            found.append((vertex, min(1.0, max(0.0, float(part))), resource))
     if not found:
         return None
     vertex, part, resource = min(found)
@@ -420,4 +465,4 @@ def _bent(line: _Line) -> _Line:
         new = column[before] + (column[before + 1] - column[before]) * way
         return np.insert(column, before + 1, new, axis=0)
 
-    return _Line(*[filled(column) for column in line])
+    return _Line(filled(line.at), filled(line.inside), filled(line.used))

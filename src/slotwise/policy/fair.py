@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from slotwise.core.cluster import Cluster
-from slotwise.core.pools import PoolTree, ShareKey
 from slotwise.policy.allocator import Claims
-from slotwise.policy.claims import group_by_shares
-from slotwise.policy.drf import share_by_dominant
+from slotwise.policy.drf import room_for_one_need, share_by_dominant
 from slotwise.policy.grant import grant
 from slotwise.policy.waterline import scale_to, water_line
 
@@ -31,6 +27,7 @@ class Fair:
     phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = True
     is_by_level: ClassVar[bool] = True
+    reads_requests: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
@@ -39,7 +36,10 @@ class Fair:
 
 
 def _share_by_dominant(claims: Claims) -> list[float]:
-    return share_by_dominant(claims, in_turn(claims))
+    room = room_for_one_need(claims)
+    if room is None:
+        return share_by_dominant(claims, in_turn(claims))
+    return share_by_pools(claims, room)
 
 
 def served_in_turn(claims: Claims) -> set[int]:
@@ -47,11 +47,15 @@ def served_in_turn(claims: Claims) -> set[int]:
     return {number for number, pool in enumerate(claims.groups) if pool.policy == "fifo"}
 
 
-def share_by_pools(claims: Claims) -> list[float]:
-    """The shares of jobs in a tree of pools, pool by pool. O(J) besides their order."""
+def share_by_pools(claims: Claims, room: float | None = None) -> list[float]:
+    """The shares of jobs in a tree of pools, pool by pool. O(J) besides their order.
+
+    `room` is the number of slots that can be used; by default it is the capacity.
+    """
+    capacity = float(claims.capacity) if room is None else room
     pools, last = claims.groups, len(claims.groups)
     if last == 1 and pools[0].policy == "fair":
-        top = min(claims.capacity, pools[0].slots_max)
+        top = min(capacity, pools[0].slots_max)
         return water_line(top, claims.weight, claims.min_share, claims.max_share)
     # The last item of these lists is the root, which contains the pools at the top.
     inside: list[list[int]] = [[] for _ in range(last + 1)]
@@ -68,7 +72,7 @@ def share_by_pools(claims: Claims) -> list[float]:
         high = sum([tops[p] for p in below]) + sum([claims.max_share[j] for j in held])
         tops[number] = min(pool.slots_max, high)
         floors[number] = min(tops[number], max(pool.slots_min, low))
-    slots, shares = [0.0] * last + [float(claims.capacity)], [0.0] * len(claims)
+    slots, shares = [0.0] * last + [capacity], [0.0] * len(claims)
     for number in range(-1, last):
         if below := inside[number]:
             weight = [pools[p].weight for p in below]
@@ -88,24 +92,6 @@ def share_by_pools(claims: Claims) -> list[float]:
             for j, share in zip(held, found, strict=True):
                 shares[j] = share
     return shares
-
-
-def steady_shares(
-    pools: PoolTree, capacity: int, kind: str, cluster: Cluster
-) -> dict[ShareKey, float]:
-    """The share of each pool if all could use all slots for phases of a kind, under FAIR.
-
-    This is the steady fair share of Hadoop; a number for several kinds counts whole for each.
-    """
-    paths = [pools.shares(name, kind) for name in pools if name not in pools.inner]
-    group, groups = group_by_shares(paths, pools)
-    ones, zeros = [1.0] * len(paths), [0.0] * len(paths)
-    most = [float(capacity)] * len(paths)
-    claims = Claims(capacity, ones, zeros, (), zeros, most, group, groups, (), cluster)
-    steady = Counter[ShareKey]()
-    for path, share in zip(paths, share_by_pools(claims), strict=True):
-        steady.update(dict.fromkeys(path, share))
-    return dict(steady)
 
 
 def in_order(

@@ -39,7 +39,7 @@ from slotwise.policy.assignment.assigner import (
     give_up,
     retry,
     stop_broken,
-    with_devices,
+    with_resources,
 )
 from slotwise.policy.assignment.delay import Delay
 from slotwise.policy.assignment.preemption import preempt, serve_reserved
@@ -110,7 +110,7 @@ class Scheduler:
         if snapshot.is_settled:
             return ()
         begun = serve_reserved(snapshot) or self.assigner.assign(snapshot)
-        return with_devices(snapshot, begun) if begun else preempt(snapshot)
+        return with_resources(snapshot, begun) if begun else preempt(snapshot)
 
     def _reallocate(self, allocator: Allocator, snapshot: Snapshot) -> Reallocate:
         """The allocation of all phases."""

@@ -26,7 +26,6 @@ from slotwise.core.errors import (
 )
 from slotwise.core.events import HostAdded, HostDrained, HostRemoved
 from slotwise.core.job import Job
-from slotwise.core.resources import NOTHING
 from slotwise.running import RunOptions, warn_user
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import (
@@ -123,7 +122,7 @@ def add_host(
     slots: Slots,
     speed: float,
     rack: str,
-    resources: Mapping[str, Any] | None,
+    resources: Mapping[str, Any],
 ) -> None:
     """Add a host with its own worker processes. See `Session.add_host`."""
     if not loop.backend.is_local:
@@ -135,7 +134,7 @@ def add_host(
     check_slots(slots)
     check_number(f"host {name!r}: speed", speed)
     by_kind = {ANY_KIND: slots} if isinstance(slots, int) else dict(slots)
-    host = Host(name, by_kind, rack, speed, resources=resources or NOTHING)
+    host = Host(name, by_kind, rack, speed, resources=resources)
     check_emulated(host)
     if not any(by_kind.values()):
         raise InputError(f"host {name!r} has no slots; give it at least 1")

@@ -18,6 +18,7 @@ from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, check_whole
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
+from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
@@ -359,13 +360,13 @@ class Session:
         slots: Slots,
         speed: float = 1.0,
         rack: str = "rack",
-        resources: Mapping[str, Any] | None = None,
+        resources: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Add a host with its own worker processes, on which tasks can now start.
 
-        slots  the number of its worker processes, or their number by kind
-        speed  the part of the time for which they run while they have tasks, at most 1
-        resources  what it has beside slots, by name: `{"memory": "2 GiB"}`
+        slots      the number of its worker processes, or their number by kind
+        speed      the part of the time for which they run while they have tasks, at most 1
+        resources  what it has beside slots, such as {"memory": "4 GiB"}; see `Host`
 
         InputError for a name in use, or for slots, a speed or resources that it cannot have;
         SlotwiseError if the workers cannot be started.

@@ -462,7 +462,8 @@ def _properties(entry: JobEntry) -> dict[str, Any]:
 
 def _stated(entry: JobEntry) -> Job:
     """The job with a placeholder phase, to check its penalty before its phases are known."""
-    return Job(phases=(Phase("any", Tasks(1)),), **_properties(entry))
+    about = _properties(entry) | {"memory_limit": False}  # Its requests are not known yet.
+    return Job(phases=(Phase("any", Tasks(1)),), **about)
 
 
 def _job(

@@ -152,3 +152,10 @@ def test_an_attempt_stopped_for_lack_of_memory_is_tried_again(
     (failure,) = failures(log)
     assert failure.lost
     assert "stopped because only 0 bytes of memory were left: it used 1" in failure.reason
+
+
+def test_the_worker_of_a_command_does_not_count(workers: Processes) -> None:
+    """Neither before the command has begun nor while it runs; it is larger than this limit."""
+    run = plan_commands("j", "sleep 0.6").runner
+    workers.start(0, "run", run, (0, 1, None), memory=Allotment(15 * MIB, True))
+    assert one(workers).status == "done"

@@ -113,7 +113,7 @@ def outcome(steps: Generator[int | bytes, bytes, Any], data: bytes) -> str:
 
 @given(st.binary(max_size=200), st.lists(st.binary(max_size=40), max_size=5), st.booleans())
 @example(b"", [b"manager", bytes(NONCE_BYTES), BOMB], True)
-@example(b"", [b"manager", bytes(NONCE_BYTES), bytes(NONCE_BYTES), b'{"protocol":2}'], True)
+@example(b"", [b"manager", bytes(NONCE_BYTES), bytes(NONCE_BYTES), b'{"protocol":3}'], True)
 @example(frame(BOMB), [], False)
 def test_who_does_not_know_the_secret_is_refused(
     noise: bytes, frames: list[bytes], is_listener: bool
@@ -125,13 +125,13 @@ def test_who_does_not_know_the_secret_is_refused(
 
 
 @given(st.binary(max_size=100) | PLAIN.map(lambda value: json.dumps(value).encode()))
+@example(b'{"protocol": 3}')
 @example(b'{"protocol": 2}')
-@example(b'{"protocol": 1}')
 @example(b"[" * 60_000)
 def test_a_greeting_needs_the_same_version(hello: bytes) -> None:
     """Also if TLS has authenticated the client."""
     data = frame(b"manager") + frame(hello)
-    is_right = hello == b'{"protocol": 2}'
+    is_right = hello == b'{"protocol": 3}'
     expected = "authenticated" if is_right else "refused"
     assert outcome(greeting({"manager": None}, {}), data) == expected
 
@@ -141,13 +141,13 @@ def test_versions_are_told_apart_in_words() -> None:
     steps = greeting({"manager": None}, {}, "manager")
     assert [next(steps), json.loads(next(steps)[4:])] == [  # type: ignore[index]
         frame(b"manager"),
-        {"protocol": 2},
+        {"protocol": 3},
     ]
     assert next(steps) == LENGTH.size
     assert steps.send(LENGTH.pack(15)) == 15
     with pytest.raises(RefusedError) as raised:
         steps.send(b'{"protocol": 1}')
     assert str(raised.value) == (
-        "the other side has version 1 of the protocol and this one 2;"
+        "the other side has version 1 of the protocol and this one 3;"
         " install the same version of slotwise on all hosts"
     )

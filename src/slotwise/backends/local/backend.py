@@ -15,7 +15,7 @@ from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.backends.local.processes import Processes
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, option_name
-from slotwise.core.resources import GPU, MEMORY, NOTHING, resources_of
+from slotwise.core.resources import GPU, MEMORY, NOTHING
 from slotwise.jobs.devices import gpus
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.memory import usable_memory
@@ -48,11 +48,10 @@ class LocalBackend(LiveBackend):
     def cluster(slots: int | Mapping[str, int], stated: Mapping[str, Any] = NOTHING) -> Cluster:
         """This machine as a cluster of one host, with its memory and GPUs.
 
-        Resources that are `stated` replace those that were found.
+        Resources that are `stated` replace those that were found, name by name.
         """
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        has = resources_of("resources", stated).stated()
-        return Cluster((Host(HOST, by_kind, resources={**machine_resources(), **has}),))
+        return Cluster((Host(HOST, by_kind, resources={**machine_resources(), **stated}),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))

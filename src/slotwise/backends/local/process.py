@@ -18,7 +18,7 @@ from typing import Any
 from slotwise.backends.attempt_logs import ERR, OUT
 from slotwise.backends.local import worker
 from slotwise.backends.local.output import WorkerOutput, pipe
-from slotwise.backends.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
+from slotwise.backends.local.worker import OWN, REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 from slotwise.jobs.commands import HASH_SEED
 from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, descendants
 from slotwise.jobs.endings import signalled
@@ -231,10 +231,10 @@ class WorkerProcess:
         return done, None if isnan(total) else total
 
     def memory(self) -> int:
-        """The bytes that the task sent last uses: as it reports, or else its process tree."""
-        if self._word[5] == self.tasks:
-            return int(self._word[6])
-        return tree_memory(self.pid)
+        """The bytes that the task sent last uses; 0 until it has begun."""
+        if self._word[5] != self.tasks:
+            return 0
+        return tree_memory(self.pid) if self._word[6] == OWN else int(self._word[6])
 
     def kill(self) -> None:
         """End the process and its group by SIGKILL, and drop all messages in transit.

@@ -57,8 +57,11 @@ WORD_BYTES = 56
 The first is the number of the task that is asked to stop, counted from 1 for each worker. The
 second is the instant at which it is killed, as `time.monotonic()`. The worker writes the
 others: the number of the task that has reported progress, the amount done, and the total; and
-the number of the task that has reported the memory of its processes, and the bytes.
+the number of the task that has begun, and the bytes of memory that its processes use, or `OWN`.
 """
+
+OWN = -1
+"""Stands for the memory of the worker and its descendants, until a task reports another one."""
 
 
 PEAK_SECONDS = 0.002
@@ -297,6 +300,7 @@ class Server:
         )
         del kept  # Frees the pickle once it is unpickled.
         try:
+            self._report_memory(OWN)
             return DONE, run(*arguments)
         except BaseException as error:
             stopped = attempt.stopped

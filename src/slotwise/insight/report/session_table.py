@@ -125,10 +125,11 @@ class SessionJobs(Sequence[SessionJob]):
         return session_html(self)
 
     def facts(self) -> str:
-        """The numbers of slots, jobs and waiting calls, and what else is free, in words."""
+        """The numbers of slots, jobs and waiting calls, and what else is held, in words."""
+        held = {name: amounts for name, amounts in self.free.items() if len({*amounts}) > 1}
         facts = [
             f"{self.held} of {counted(self.slots, 'slot')} held",
-            *(f"{name} {free} of {total} free" for name, (free, total) in self.free.items()),
+            *(f"{name} {free} of {all_} free" for name, (free, all_) in held.items()),
             f"{counted(self.left, 'job')} not over",
             f"{self.over:,} over",
         ]

@@ -137,6 +137,7 @@ METRICS = (
     Metric("tasks stopped", "preemption.stopped", count, need="positive"),
     Metric("slot-seconds lost", "preemption.lost_slot_seconds", number, need="positive"),
     Metric("seconds of work kept", "preemption.kept_seconds", number, None, "positive"),
+    Metric("requested memory unused", "memory.unused", percent, need="measured"),
     Metric("read within racks (bytes)", "traffic_bytes.rack", number, None, "positive"),
     Metric("read through the core (bytes)", "traffic_bytes.core", number, need="positive"),
 )

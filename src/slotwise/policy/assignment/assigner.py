@@ -8,7 +8,7 @@ from typing import Protocol
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt, Retry
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.resources import GPU
+from slotwise.core.resources import GPU, MEMORY
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
 
@@ -112,16 +112,22 @@ class Greedy:
         return waits.defer() if waits else ()
 
 
-# Devices: which of the GPUs of its host a task gets.
+# Resources: which of the GPUs of its host a task gets, and how much memory if it is learned.
 
 
-def with_devices(snapshot: Snapshot, decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """The decisions, with the devices of the tasks that request some."""
+def with_resources(snapshot: Snapshot, decisions: Sequence[Decision]) -> Sequence[Decision]:
+    """The decisions, with the devices of tasks that request some, and with learned memory."""
     if not snapshot.has_wide:
         return decisions
     found = list(decisions)
     for place, one in enumerate(decisions):
-        if isinstance(one, Launch) and GPU in (needs := snapshot.phase(one.phase).needs):
+        if not isinstance(one, Launch):
+            continue
+        phase = snapshot.phase(one.phase)
+        needs = phase.needs
+        if needs is not phase.phase.needs:
+            one = found[place] = replace(one, memory=needs[MEMORY])
+        if GPU in needs:
             earlier = [d for launch in found[:place] for d in _devices(launch, one.host)]
             chosen = snapshot.spare.choose(one.host, needs, earlier)
             found[place] = replace(one, devices=chosen)

@@ -379,10 +379,10 @@ class _Enclosing:
 def _needs_on(host: str, victims: Iterable[PreemptionCandidate]) -> list[Resources]:
     """What the tasks of these on a host hold beside slots."""
     return [
-        victim.phase.needs
+        held
         for victim in victims
         for launch in victim.launches
-        if launch.host == host and victim.phase.needs
+        if launch.host == host and (held := victim.phase.held(launch))
     ]
 
 

@@ -198,7 +198,7 @@ class WideTaskReservations:
             if not phase.pending or due == inf:
                 continue
             host = None
-            if due <= now and phase.needs and not phase.is_gang and not self._kept(phase):
+            if due <= now and _keeps_one(phase) and not self._kept(phase):
                 host = self._first_to_fit(phase)
             if until is None or until <= now < due or host is not None:
                 later = now + max(LOOK_SECONDS, self._mean(phase))
@@ -239,7 +239,7 @@ class WideTaskReservations:
             for host in self._hosts_for_gang(phase, kind):
                 self._keepers[kind, host] = phase
             return
-        if phase.needs:
+        if _keeps_one(phase):
             if phase.kept_host is not None and self._kept(phase):
                 self._keepers[kind, phase.kept_host] = phase
             return
@@ -334,7 +334,8 @@ class WideTaskReservations:
             if one is not None:
                 slots += one.slots if one.kind == kind else 0
                 needs += [one.needs] if one.needs else []
-            if slots >= phase.width and snapshot.spare.times(host, phase.needs, needs):
+            has_all = not phase.needs or snapshot.spare.times(host, phase.needs, needs)
+            if slots >= phase.width and has_all:
                 return count
         return None
 
@@ -347,7 +348,7 @@ class WideTaskReservations:
         keeper = self.keeper(phase, host)
         if keeper is None:
             return slots
-        if not keeper.needs or keeper.is_gang:
+        if not _keeps_one(keeper):
             return 0
         kind = keeper.pool.slot_kind
         if (kind, host) not in self._beside:
@@ -384,7 +385,7 @@ class WideTaskReservations:
                     now if task in phase.stopping else max(now, ends),
                     phase.slot_kind,
                     phase.width,
-                    phase.needs,
+                    phase.held(phase.launches[task][0]),
                 )
                 for phase, task, started, ends in self._snapshot.tasks_on(host)
             ]
@@ -459,17 +460,13 @@ def free_for(
            reserved ones that the keeper may use, too
     """
     spare, needs = snapshot.spare, phase.needs
-    able: Set[str] | None = spare.hosts_for(needs) if needs else None
-    if phase.phase.hosts:
-        able = phase.phase.hosts if able is None else able & phase.phase.hosts
+    able = spare.hosts_for(needs) if needs else frozenset()
     kind = phase.pool.slot_kind
-    if (
-        able is not None
-        and able.isdisjoint(snapshot.free(kind))
-        and not snapshot.reserved(kind)
-    ):
+    if needs and able.isdisjoint(snapshot.free(kind)) and not snapshot.reserved(kind):
         return {}
-    slots = _free_slots(snapshot, phase, waits, able)
+    slots = _free_slots(snapshot, phase, waits, able if needs else None)
+    if phase.phase.hosts:
+        slots = {host: count for host, count in slots.items() if phase.allows(host)}
     if needs and phase.is_gang:
         return {
             host: min(count, spare.times(host, needs) * phase.width)
@@ -551,13 +548,14 @@ def reclaimed_parts(
     slots = Counter(_free_slots(snapshot, phase, None))
     ending: dict[str, list[Resources]] = {}
     for other in snapshot.holding(kind):
-        for host, taker in other.stops():
-            is_for_all = taker is None or taker.slot_kind != kind
+        for task, taker in other.stopping.items():
+            launch = other.launches[task][0]
+            is_for_all, host = taker is None or taker.slot_kind != kind, launch.host
             if host in snapshot.lost:
                 continue
             if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
                 slots[host] += other.width
-                ending.setdefault(host, []).append(other.needs)
+                ending.setdefault(host, []).append(other.held(launch))
     return slots, ending
 
 
@@ -595,6 +593,11 @@ def _first_that_hold(
             chosen.append(host)
             left -= count
     return chosen
+
+
+def _keeps_one(phase: PhaseState) -> bool:
+    """Whether it keeps one host: it needs more than slots there, or runs only on some hosts."""
+    return (bool(phase.needs) or phase.unit == 1) and not phase.is_gang
 
 
 def _lacks(phase: PhaseState) -> float:

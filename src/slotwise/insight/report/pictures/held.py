@@ -29,7 +29,7 @@ from slotwise.insight.report.pictures.picture import (
 from slotwise.insight.report.reported import Scene
 from slotwise.insight.report.text import INK
 from slotwise.insight.timeline import ResourceOverTime, StepFunction
-from slotwise.policy.fair import steady_shares
+from slotwise.policy.steady import steady_shares
 
 
 def draw_by_job(scene: Scene) -> Picture:

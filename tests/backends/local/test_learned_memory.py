@@ -1,0 +1,40 @@
+"""Memory that commands request without stating it: learned by a run, known to the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import slotwise
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Launch
+from slotwise.core.log import read_log
+from slotwise.insight.replay import replay_log
+from slotwise.jobs.commands import plan_commands
+from slotwise.workload.workload import Workload
+
+MIB = 1 << 20
+CLUSTER = Cluster((Host("h", {"task": 4}, resources={"memory": "200 MiB"}),))
+COMMAND = "head -c 50M /dev/zero | tail -c 50M > /dev/null"
+TASKS = 15
+
+
+def allotted(folder: Path, log: Path) -> list[int]:
+    """The memory that each launch of a run got."""
+    job = plan_commands("many", COMMAND, tasks=TASKS)
+    workload = Workload((job,), cluster=CLUSTER)
+    history = folder / "history.db"
+    result = slotwise.run(workload, "fifo", emulate_hosts=True, history=history, log=log)
+    assert not result.failed
+    assert replay_log(read_log(log)).is_identical
+    decisions = (one for turn in read_log(log).turns for one in turn.decisions)
+    return [one.memory for one in decisions if isinstance(one, Launch)]
+
+
+def test_commands_teach_how_many_run_at_once(tmp_path: Path) -> None:
+    """The first ten of a run; in the next one, with its history, all get an amount."""
+    first = allotted(tmp_path, tmp_path / "first.jsonl")
+    assert len(first) == TASKS
+    assert set(first[:10]) == {0}
+    assert 50 * MIB < first[-1] < 100 * MIB
+    second = allotted(tmp_path, tmp_path / "second.jsonl")
+    assert all(50 * MIB < memory < 100 * MIB for memory in second)
