@@ -388,7 +388,8 @@ def command(
     changes, `--resume` runs it again. `resources` are what each task requests of its host
     beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run only on these.
     With an exit code in `no_retry` the job fails without further attempts. `properties` are
-    the fields of `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
+    the fields of `JobProperties`: pool, deadline, after and so on. Values are checked when the
+    job runs.
     """
     if not isinstance(command, Sequence):
         raise InputError(
