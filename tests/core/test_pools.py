@@ -105,12 +105,14 @@ def test_a_job_fails_when_the_last_of_its_hosts_leaves(simulated: Simulate) -> N
     jobs = [
         Job("x", (Phase("p", Tasks(4, 3.0), hosts="a"),)),
         Job("y", (Phase("p", Tasks(4, 3.0), hosts=["a", "b"]),)),
+        Job("late", (Phase("p", Tasks(1, 3.0), hosts="a"),), arrival=5.0),
     ]
     state = CheckedState(THREE)
     leaves = Simulation(changes=[HostDrained(1.0, "a")])
     backend = SimulatedBackend(THREE, jobs, leaves)
     run(make_scheduler("fair"), backend, state, lambda *turn: None)
-    assert state.failed == {"x": "host a leaves, where a task of phase p must run"}
+    reason = "host a leaves, where a task of phase p must run"
+    assert state.failed == {"x": reason, "late": reason}
     assert state.completed.keys() == {"y"}
 
 

@@ -104,6 +104,7 @@ class State(Snapshot):
         """
         super().__init__(cluster, pools, over_most, user)
         self._is_closed = False  # No more jobs arrive.
+        self._left: set[str] = set()  # the hosts that have left, or will
         self._default_work = default_work
         self._limits = {False: attempts_max, True: losses_max}
         self._reserves, self._seed = reserves, seed
@@ -212,6 +213,9 @@ class State(Snapshot):
         self._add_pool_of(job)
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         group_phases(self._jobs.phases_of(job.id))
+        for phase in self._jobs.phases_of(job.id):
+            if phase.phase.hosts and phase.phase.hosts <= self._left:
+                self._strand(phase, min(phase.phase.hosts))
         self._begin(admitted)
         if job.after_each:
             for name in sorted(job.after_each):
@@ -364,6 +368,7 @@ class State(Snapshot):
         self._hosts_changed()
 
     def _host_added(self, event: HostAdded) -> None:
+        self._left.discard(event.host.name)
         for kind in self._hosts.add(event.host):
             self._jobs.add_kind(kind)
             self._shares.add(kind, self.now, self.pools)
@@ -380,6 +385,7 @@ class State(Snapshot):
         Attempts on a removed host are lost: their ends are reported in the same turn.
         """
         self._shares.release_host(event.host)
+        self._left.add(event.host)
         self._hosts.leave(event.host)
         self._let_go(event.host)
         self._hosts_changed()

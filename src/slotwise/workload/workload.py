@@ -386,12 +386,10 @@ def command(
     estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
     shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
     changes, `--resume` runs it again. `resources` are what each task requests of its host
-    beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With an exit code in `no_retry` the job
-    fails without further attempts. `properties` are the fields of
-    changes, `--resume` runs it again. With `hosts`, its
-    tasks run only on these. With an exit code in `no_retry` the job fails without
-    further attempts. `properties` are the fields of
-    `JobProperties`: pool, deadline, after and so on. Values are checked when the job runs.
+    beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run only on these.
+    With an exit code in `no_retry` the job fails without further attempts. `properties` are
+    the fields of `JobProperties`: pool, deadline, after and so on. Values are checked when the
+    job runs.
     """
     if not isinstance(command, Sequence):
         raise InputError(
