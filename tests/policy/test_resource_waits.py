@@ -59,7 +59,7 @@ def test_the_host_where_it_fits_first_is_kept() -> None:
 
 
 def test_others_use_what_a_keeper_leaves(simulated: Callable[..., Any]) -> None:
-    """When the first task ends, 8 of 10 bytes suffice: one small task runs meanwhile, not two."""
+    """When the first task ends, 8 of 10 bytes suffice: one small task runs meanwhile."""
     cluster = Cluster((Host("h", {"task": 9}, resources={"memory": 10}),))
     jobs = (
         Job("first", (phase(1, 4.0, 6),)),
@@ -103,8 +103,8 @@ def test_parts_of_a_device_share_it() -> None:
     assert taken == {
         ("parts", 0): (0,),
         ("parts", 1): (0,),
-        ("parts", 2): (1,),
-        ("whole", 0): (2,),
+        ("parts", 2): (2,),
+        ("whole", 0): (1,),
     }
 
 
