@@ -140,6 +140,12 @@ class Spare:
         """The phases and numbers of the tasks that run on a host with resources."""
         return ((phase, task) for (_, task), phase in self._tasks.get(host, {}).items())
 
+    def amount(self, host: str, name: str) -> int:
+        """The free amount of one resource of a host."""
+        if name == GPU:
+            return sum(self._devices.get(host, ()))
+        return self._amounts.get(host, {}).get(name, 0)
+
     def free(self, host: str) -> Resources:
         """The free amounts of a host."""
         amounts = dict(self._amounts.get(host, {}))

@@ -31,6 +31,10 @@ from slotwise.core.tolerances import SLOTS
 LOOK_AT = 100
 """The number of phases whose waits may begin while no host has what any phase needs."""
 
+LOOK_AT_HOSTS = 16
+"""The number of hosts among which one is chosen for a phase that waits: those with most free of
+the resource of which it needs the greatest part."""
+
 HOSTS_A_WAIT = 4
 """At most one host in as many is kept for tasks that wait for memory or other resources, but
 one at least: waits in turn are enough, and fewer hosts idle in part."""
@@ -317,16 +321,25 @@ class WideTaskReservations:
         It is kept from now on. None if other phases keep all that it could use.
         """
         snapshot, kind = self._snapshot, phase.pool.slot_kind
+        position = snapshot.cluster.position
+        able = [
+            host.name
+            for host in snapshot.cluster.hosts
+            if (kind, host.name) not in self._keepers
+            and host.name not in snapshot.lost
+            and self.keeper(phase, host.name) is None
+            and self._could_use(phase, host.name)
+        ]
+        if phase.needs and len(able) > LOOK_AT_HOSTS:
+            most = max(phase.needs, key=lambda n: phase.needs[n] / snapshot.totals[n])
+            able.sort(key=lambda host: (-snapshot.spare.amount(host, most), position[host]))
         found: list[tuple[float, int, str]] = []
-        for number, host in enumerate(snapshot.cluster.hosts):
-            is_kept = (kind, host.name) in self._keepers or self.keeper(phase, host.name)
-            if host.name in snapshot.lost or is_kept or not self._could_use(phase, host.name):
-                continue
-            running = sorted(self._on(host.name), key=lambda one: one.ends)
-            last = self._enough(phase, host.name, running)
+        for host in able[:LOOK_AT_HOSTS]:
+            running = sorted(self._on(host), key=lambda one: one.ends)
+            last = self._enough(phase, host, running)
             if last is not None:
                 ends = running[last - 1].ends if last else snapshot.now
-                found.append((ends, number, host.name))
+                found.append((ends, position[host], host))
         if not found:
             return None
         self._keepers[kind, min(found)[2]] = phase
@@ -339,14 +352,17 @@ class WideTaskReservations:
         """
         snapshot, kind = self._snapshot, phase.pool.slot_kind
         slots = snapshot.free(kind).get(host, 0) + reserved_for(snapshot, phase, host, None)
-        needs: list[Resources] = []
+        free = snapshot.spare.free(host) if phase.needs else NOTHING
+        lacks = {name: amount - free.get(name, 0) for name, amount in phase.needs.pairs}
         for count, one in enumerate((None, *running)):
             if one is not None:
                 slots += one.slots if one.kind == kind else 0
-                needs += [one.needs] if one.needs else []
-            has_all = not phase.needs or snapshot.spare.times(host, phase.needs, needs)
-            if slots >= phase.width and has_all:
-                return count
+                for name in lacks.keys() & one.needs.keys():
+                    lacks[name] -= one.needs[name]
+            if slots >= phase.width and all(amount <= 0 for amount in lacks.values()):
+                ended = [one.needs for one in running[:count]]
+                if GPU not in lacks or snapshot.spare.times(host, phase.needs, ended):
+                    return count
         return None
 
     def left(self, phase: PhaseState, host: str, slots: int) -> int:
