@@ -31,7 +31,7 @@ def taken(inbox: Inbox, now: float) -> list[Any]:
 
 def test_a_stream_of_calls_arrives_once_and_then_grows() -> None:
     """Also if it is put while the loop has not taken its first calls."""
-    stream = Stream(Job("a", (Phase("call", Tasks(1), grows=True),)), CallFiles())
+    stream = Stream(Job("a", (Phase("call", Tasks(1), grows=True),)), CallFiles(), 4)
     woken: list[None] = []
     inbox = Inbox((), lambda: woken.append(None), is_open=True)
     for _ in range(3):

@@ -18,7 +18,6 @@ import pytest
 
 from slotwise import task as running
 from slotwise.backends.local.backend import HOST, LocalBackend
-from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import GiveUp, Launch, Locality, Preempt
 from slotwise.core.events import Event, JobArrived, JobsClosed, TaskFinished, TaskKilled
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
@@ -358,7 +357,7 @@ def test_slots_by_kind() -> None:
     """Two map slots and one reduce slot: three workers, each of which can run any task."""
     slots = {"map": 2, "reduce": 1}
     assert LocalBackend.cluster(slots).capacity == slots
-    assert LocalBackend.cluster(3) == Cluster.of_slots(3, HOST)
+    assert LocalBackend.cluster(3).capacity == {"task": 3}
     job = Job("j", (Phase("m", Tasks(4), kind="map"), Phase("r", Tasks(2), kind="reduce")))
     one = Calls(job, {"m": lambda task: time.sleep(0.05), "r": lambda task: os.getpid()})
     state = State(LocalBackend.cluster(slots))

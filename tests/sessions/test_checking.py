@@ -18,7 +18,7 @@ from slotwise import InputError, Job, Phase, Pool, Session, Tasks
         ({"slots": {"cpu": "x"}}, "slots: the number of kind 'cpu' is 'x'"),
         ({"pools": ["a"]}, "pools: 'a' is not a pool; expected a list"),
         ({"pools": 3}, "pools: 3 is not a pool; expected a list"),
-        ({"pools": {"a": 0}}, "pools.a.weight is 0; "),
+        ({"pools": {"a": -1}}, "pools.a.weight is -1; "),
         ({"preemption": True}, "preemption is True; expected a slotwise.Preemption"),
     ],
 )

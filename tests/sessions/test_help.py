@@ -24,5 +24,5 @@ def test_a_session_has_only_what_users_may_call() -> None:
 def test_each_option_of_a_session_is_described_on_its_line() -> None:
     """`shuffle` alone is missing, because a session does not use it."""
     described = re.findall(r"^([a-z_]+)  +\S", str(getdoc(Session)), re.MULTILINE)
-    own = ["slots", "dask", "dask_slots", "scheduler", "pools", "history"]
+    own = ["slots", "resources", "dask", "dask_slots", "scheduler", "pools", "history"]
     assert sorted(described) == sorted([*own, *(Options.__annotations__.keys() - {"shuffle"})])

@@ -19,13 +19,13 @@ def test_a_job_that_is_cancelled_as_it_ends_does_not_stop_the_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The cancellation comes after the job is over, and before its future has the result."""
-    finish = Future.finish
+    finish = Future._finish
 
     def cancelled_before(future: Future[object], value: object) -> None:
         future.cancel()
         finish(future, value)
 
-    monkeypatch.setattr(Future, "finish", cancelled_before)
+    monkeypatch.setattr(Future, "_finish", cancelled_before)
     with Session(1, "fair") as session:
         job = session.run(Job("j", (Phase("p", Tasks(1, 0.0)),)))
         assert session.submit(abs, -1).result(PATIENCE) == 1

@@ -110,11 +110,12 @@ class Jobs:
         phase.set_needs(needs)
         self._add_needs(phase)
 
-    def learn_memory(self, phase: PhaseState, task: int, peak: int) -> None:
-        """A task has ended, which used this memory at its peak."""
-        memory = self._memory_of(phase)
+    def learn_memory(self, phase: PhaseState, task: int, peak: int) -> bool:
+        """A task has ended, which used this memory at its peak; whether others request more."""
+        memory, before = self._memory_of(phase), phase.needs
         if memory is not None and memory.finished(task, peak, phase.done):
             self.request_memory(phase)
+        return phase.needs is not before
 
     def raise_memory(self, phase: PhaseState, launch: Launch, peak: int) -> None:
         """An attempt has failed; if it has used more than it got, the next one gets more."""

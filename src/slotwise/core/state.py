@@ -1,10 +1,9 @@
 """The current state of a run. Events and decisions change it by `apply`.
 
-What policies see of it is its base class, `Snapshot`. It joins the jobs
-(`jobs_in_progress.py`), the hosts and queues (`host_state.py`) and the shares of the pools
-(`shares.py`). The cost of one `apply` is proportional to what it changes (plus a logarithm),
-not to the size of the cluster. When hosts come, go, become unresponsive or reconnect, which is
-rare, all shares are recounted. `check` asserts that everything is consistent.
+What policies see of it is its base class, `Snapshot`. It joins the jobs (`jobs_in_progress.py`),
+the hosts and queues (`host_state.py`) and the shares of the pools (`shares.py`). The cost of one
+`apply` is proportional to what it changes (plus a logarithm), not to the size of the cluster.
+When hosts come, go or do not respond, which is rare, all shares are recounted.
 """
 
 from __future__ import annotations
@@ -244,8 +243,8 @@ class State(Snapshot):
         if phase.failures is not None:
             phase.failures.clear(launch.host)
         done = phase.done
-        if event.peak is not None:
-            self._jobs.learn_memory(phase, task, event.peak)
+        if event.peak is not None and self._jobs.learn_memory(phase, task, event.peak):
+            self.is_stale = self.has_shrunk = True  # What it requests has changed.
         if not done & (done - 1) or done == phase.phase.tasks.count:
             phase.work.learn(done)  # Not after each task: the mean changes less and less.
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:

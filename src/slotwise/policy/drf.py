@@ -84,10 +84,12 @@ def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
     usable = (factors * can)[use].tolist()
     columns: dict[str, Any] = {
         name: [value * f for value, f in zip(column, scale, strict=True)]
-        for name, scale in (("work", factor), ("min_share", usable), ("max_share", usable))
+        for name, scale in (("work", factor), ("min_share", usable), ("max_share", factor))
         if len(column := getattr(claims, name))
     }
-    return replace(claims, request=(), **columns), factor
+    # What cannot run now gets nothing; allocators need claims that can hold something.
+    units = np.where(can, factors, inf)[use].tolist()
+    return replace(claims, request=(), **columns), units
 
 
 class _Line(NamedTuple):

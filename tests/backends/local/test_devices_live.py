@@ -15,7 +15,7 @@ from slotwise.backends.local.processes import Processes
 from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import TaskFinished
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
-from slotwise.core.resources import UNIT, Resources
+from slotwise.core.resources import UNIT
 from slotwise.jobs.commands import plan_commands
 from slotwise.jobs.memory import usable_memory
 
@@ -68,8 +68,8 @@ def test_this_machine_has_its_memory_and_its_gpus(two_gpus: None) -> None:
     """What a user states replaces what was found."""
     (host,) = LocalBackend.cluster(2).hosts
     assert host.resources == {"memory": usable_memory(), "gpu": 2 * UNIT}
-    (host,) = LocalBackend.cluster(2, Resources({"memory": 5, "tape": 3})).hosts
-    assert host.resources == {"memory": 5, "gpu": 2 * UNIT, "tape": 3}
+    (host,) = LocalBackend.cluster(2, {"memory": 5, "tape": 3}).hosts
+    assert host.resources == {"memory": 5, "gpu": 2 * UNIT, "tape": 3 * UNIT}
 
 
 def test_tasks_that_run_together_have_different_gpus(two_gpus: None, tmp_path: Path) -> None:
