@@ -1,8 +1,8 @@
 """The current state of a run. Events and decisions change it by `apply`.
 
-What policies see of it is its base class, `Snapshot`. It joins the jobs (`jobs_in_progress.py`),
-the hosts and queues (`host_state.py`) and the shares of the pools (`shares.py`). The cost of one
-`apply` is proportional to what it changes (plus a logarithm), not to the size of the cluster.
+What policies see of it is its base class, `Snapshot`. It joins the jobs
+(`jobs_in_progress.py`), the hosts and queues (`host_state.py`) and the shares of the pools
+(`shares.py`). An `apply` costs what it changes (plus a logarithm), not the size of the cluster.
 When hosts come, go or do not respond, which is rare, all shares are recounted.
 """
 
