@@ -164,7 +164,7 @@ def test_queues_of_hosts_take_no_requests(scheduler: str) -> None:
 )
 def test_requests_may_be_limits(job: str, tmp_path: Path) -> None:
     """Also of jobs whose phases are planned later."""
-    assert list(requests(of_file(job, tmp_path)).values())[0] == TWO
+    assert next(iter(requests(of_file(job, tmp_path)).values())) == TWO
 
 
 def test_commands_wait_for_no_host_that_leaves() -> None:
