@@ -9,8 +9,8 @@ import pytest
 from slotwise.jobs.endings import OomKills, signalled
 
 HINT = (
-    "; meanwhile the kernel has killed a process for lack of memory (oom_kill in {}): use fewer"
-    " slots, or let the task need less memory"
+    "; meanwhile the kernel has killed a process for lack of memory (oom_kill in {}): state"
+    " the memory of its tasks (`resources`), or use fewer slots"
 )
 
 

@@ -39,7 +39,7 @@ class OomKills:
         counter = os.path.relpath(place, self._root)
         return (
             f"; meanwhile the kernel has killed {killed} for lack of memory (oom_kill in"
-            f" /{counter}): use fewer slots, or let the task need less memory"
+            f" /{counter}): state the memory of its tasks (`resources`), or use fewer slots"
         )
 
     def _read(self) -> tuple[str, int]:
