@@ -1,8 +1,8 @@
 """Read the lists of pods and nodes of a cluster trace of Alibaba with GPUs (2023, "openb").
 
 Each list is a CSV file with a heading. A node becomes a host, with a slot for each CPU, memory
-and GPUs. A pod becomes a job of one task, which requests what the pod requested. Slots are whole,
-so that the CPUs of a pod are rounded up to whole ones, and those of a node down.
+and GPUs. A pod becomes a job of one task, which requests what the pod requested. Slots are
+whole, so that the CPUs of a pod are rounded up to whole ones, and those of a node down.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ def read_pods(path: str | Path, cluster: Cluster, *, first: int | None = None) -
         else:
             left_out[job] += 1
     if not jobs:
-        raise InputError(
-            f"{path}: no pods that end and fit a host; name a list of pods, with a line for each"
-        )
+        raise InputError(f"{path}: no pods that end and fit a host; name a list of pods")
     start = min(job.arrival for job in jobs.values())
     return Pods(
         tuple(replace(job, arrival=job.arrival - start) for job in jobs.values()), **left_out
