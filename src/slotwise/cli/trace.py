@@ -12,6 +12,7 @@ from slotwise.cli.terminal import Application
 from slotwise.core.errors import InputError
 from slotwise.core.files import is_same_file, refuse_foreign
 from slotwise.workload.generators import draw_changes
+from slotwise.workload.openb import read_nodes, read_pods
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 
@@ -80,3 +81,39 @@ def _swim(
         changes=draw_changes(cluster, host_changes, latest, rng),
     )
     print(output)
+
+
+@imports.command(name="openb")
+def _openb(
+    pods: Annotated[Path, typer.Argument(metavar="PODS", help="The list of pods, in CSV.")],
+    nodes: Annotated[Path, typer.Argument(metavar="NODES", help="The list of nodes, in CSV.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", "--out", help="The workload file to write.")
+    ],
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Import only this number of jobs, from the start.")
+    ] = None,
+    hosts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Take only this number of hosts, of all sizes in proportion."),
+    ] = None,
+) -> None:
+    """Import the trace of Alibaba with GPUs: a pod is a job of one task, a node a host.
+
+    The CPUs of a pod are rounded up to whole slots. Pods without an end, of no length, and too
+    large for every host are left out.
+
+    `slotwise trace import openb pods.csv nodes.csv -o gpu.yaml --jobs 300 --hosts 20`
+    """
+    for path in (pods, nodes):
+        if is_same_file(output, path):
+            raise InputError(f"-o is the trace {str(path)!r} itself; name another file")
+    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    cluster = read_nodes(nodes, hosts=hosts)
+    found = read_pods(pods, cluster, first=jobs)
+    write_workload(found.jobs, output, cluster=cluster)
+    print(output)
+    print(
+        f"{len(found.jobs)} jobs; left out: {found.endless} without an end,"
+        f" {found.empty} of no length, {found.large} too large for every host"
+    )
