@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.core.cluster import Host
-from slotwise.core.resources import Resources
+from slotwise.core.errors import InputError
+from slotwise.core.resources import Resources, requested
 
 AMOUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9))
 REQUESTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 4), min_size=1)
@@ -38,3 +39,9 @@ def test_a_host_has_its_slots() -> None:
     host = Host("h", {"map": 4, "reduce": 1})
     assert host.amounts.times(Resources({"map": 2, "reduce": 1})) == 1
     assert not host.amounts.holds(Resources({"copy": 1}))
+
+
+def test_an_amount_that_is_too_large_is_refused_with_the_largest() -> None:
+    """The message states the most that a resource may be."""
+    with pytest.raises(InputError, match="license is 1e[+]18; give a number from 0 to 1,000,"):
+        requested("resources", {"license": 1e18})

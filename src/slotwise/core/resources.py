@@ -138,7 +138,8 @@ def _amount(what: str, name: Any, value: Any) -> int:
             )
         return int(value)
     if not is_number(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
-        raise InputError(f"{what} is {shown(value)}; give a number >= 0")
+        most = MAX_AMOUNT // UNIT
+        raise InputError(f"{what} is {shown(value)}; give a number from 0 to {most:,}")
     amount: int = round(value * UNIT)
     if abs(amount - value * UNIT) > 1e-6 * amount:
         raise InputError(f"{what} is {shown(value)}; give at most three decimals")
