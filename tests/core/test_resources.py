@@ -43,5 +43,5 @@ def test_a_host_has_its_slots() -> None:
 
 def test_an_amount_that_is_too_large_is_refused_with_the_largest() -> None:
     """The message states the most that a resource may be."""
-    with pytest.raises(InputError, match="license is 1e[+]18; give a number from 0 to 1,000,"):
+    with pytest.raises(InputError, match=r"license is 1e[+]18; give a number from 0 to 1,000,"):
         requested("resources", {"license": 1e18})

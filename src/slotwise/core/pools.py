@@ -131,6 +131,11 @@ class Pool:
         if self.parent is not None:
             check_name(f"pool {self.name!r}: parent", self.parent)
         check_limits(f"pool {self.name!r}", self)
+        if 0 < self.weight < MIN_NUMBER:
+            raise InputError(
+                f"pool {self.name!r}: weight is {shown(self.weight)}; give 0, or a number from"
+                f" {MIN_NUMBER:g}"
+            )
         for name, known in ("policy", PoolPolicy), ("job_weights", JobWeights):
             if getattr(self, name) not in get_args(known):
                 raise InputError(
