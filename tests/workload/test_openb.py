@@ -51,7 +51,7 @@ def nodes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Path:
-    """Eight pods, of which three are left out."""
+    """Eight pods, of which four are left out."""
     path = tmp_path / "pods.csv"
     path.write_text(PODS, encoding="utf-8")
     return path
@@ -75,7 +75,7 @@ def test_a_sample_keeps_the_mix(nodes: Path) -> None:
 
 
 def test_a_pod_becomes_a_job_of_one_task(pods: Path, nodes: Path) -> None:
-    """Rounded slots, work since it was scheduled or else created, arrivals from the first."""
+    """Rounded slots, work since it was scheduled, arrivals from the first."""
     jobs = read_pods(pods, read_nodes(nodes)).jobs
     rows = [
         (job.id, job.arrival, job.pool, phase.slots, phase.tasks.work, phase.needs.stated())
@@ -86,16 +86,15 @@ def test_a_pod_becomes_a_job_of_one_task(pods: Path, nodes: Path) -> None:
         ("part", 0, "LS", 2, 50, {"gpu": 0.46, "memory": 256 * MIB}),
         ("whole", 30, "BE", 2, 20, {"gpu": 2, "memory": 512 * MIB}),
         ("plain", 40, "default", 1, 10, {}),
-        ("waiting", 50, "LS", 1, 30, {"memory": 256 * MIB}),
         ("late", 90, "BE", 1, 5, {"gpu": 1, "memory": 256 * MIB}),
     ]
 
 
 def test_pods_that_cannot_be_jobs_are_counted(pods: Path, nodes: Path) -> None:
-    """Without an end, of no length, or larger than any host; only before the last job."""
+    """Without a beginning or an end, of no length, or larger than any host; only before the last job."""
     cluster = read_nodes(nodes)
     found = read_pods(pods, cluster)
-    assert (found.endless, found.empty, found.large) == (1, 1, 1)
+    assert (found.endless, found.empty, found.large) == (2, 1, 1)
     few = read_pods(pods, cluster, first=2)
     assert ([job.id for job in few.jobs], few.endless) == (["part", "whole"], 0)
 

@@ -100,7 +100,7 @@ def _openb(
 ) -> None:
     """Import the trace of Alibaba with GPUs: a pod is a job of one task, a node a host.
 
-    The CPUs of a pod are rounded up to whole slots. Pods without an end, of no length, and too
+    The CPUs of a pod are rounded up to whole slots. Pods that never began or ended, of no length, and too
     large for every host are left out.
 
     `slotwise trace import openb pods.csv nodes.csv -o gpu.yaml --jobs 300 --hosts 20`
@@ -114,6 +114,6 @@ def _openb(
     write_workload(found.jobs, output, cluster=cluster)
     print(output)
     print(
-        f"{len(found.jobs)} jobs; left out: {found.endless} without an end,"
+        f"{len(found.jobs)} jobs; left out: {found.endless} that never began or ended,"
         f" {found.empty} of no length, {found.large} too large for every host"
     )

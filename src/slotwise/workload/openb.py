@@ -41,7 +41,7 @@ MIB = 1 << 20
 class Pods:
     """The jobs of a list of pods, and how many pods were left out before the last of them.
 
-    endless  pods without an end
+    endless  pods that never began, or without an end
     empty    pods that end when they begin, or before
     large    pods that fit no host
     """
@@ -84,8 +84,8 @@ def read_pods(path: str | Path, cluster: Cluster, *, first: int | None = None) -
     """Read the jobs of a list of pods, or its `first` jobs, in the order of its lines.
 
     A job arrives when its pod was created, counted from the earliest of these jobs. Its work is
-    the time from when the pod was scheduled, or else created, until it was deleted. Its pool is
-    the `qos` of the pod. Raises InputError, with the file, the line and the value, for an
+    the time from when the pod was scheduled until it was deleted. Its pool is the `qos` of the
+    pod. Raises InputError, with the file, the line and the value, for an
     invalid list. O(pods * hosts).
     """
     if first is not None and first < 1:
@@ -147,12 +147,11 @@ def _host(row: Mapping[str, str]) -> Host:
 def _job(row: Mapping[str, str], cluster: Cluster) -> Job | str:
     """The job of a pod, or the field of `Pods` that counts why it is left out."""
     created = _number(row, "creation_time")
-    begin = _number(row, "scheduled_time") if row["scheduled_time"] else created
     slots = max(1, -(-_number(row, "cpu_milli") // MILLI))
     phase = Phase("pod", Tasks(1), slots=slots, resources=_requests(row))
-    if not row["deletion_time"]:
+    if not (row["scheduled_time"] and row["deletion_time"]):
         return "endless"
-    work = _number(row, "deletion_time") - begin
+    work = _number(row, "deletion_time") - _number(row, "scheduled_time")
     if work <= 0:
         return "empty"
     request = Resources({ANY_KIND: slots, **phase.needs})
