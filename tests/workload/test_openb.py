@@ -91,7 +91,7 @@ def test_a_pod_becomes_a_job_of_one_task(pods: Path, nodes: Path) -> None:
 
 
 def test_pods_that_cannot_be_jobs_are_counted(pods: Path, nodes: Path) -> None:
-    """Without a beginning or an end, of no length, or larger than any host; only before the last job."""
+    """Never begun or ended, of no length, or larger than any host; only before the last job."""
     cluster = read_nodes(nodes)
     found = read_pods(pods, cluster)
     assert (found.endless, found.empty, found.large) == (2, 1, 1)

@@ -100,8 +100,8 @@ def _openb(
 ) -> None:
     """Import the trace of Alibaba with GPUs: a pod is a job of one task, a node a host.
 
-    The CPUs of a pod are rounded up to whole slots. Pods that never began or ended, of no length, and too
-    large for every host are left out.
+    The CPUs of a pod are rounded up to whole slots. Pods that never began or ended, of no
+    length, and too large for every host are left out.
 
     `slotwise trace import openb pods.csv nodes.csv -o gpu.yaml --jobs 300 --hosts 20`
     """
