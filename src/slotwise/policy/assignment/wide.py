@@ -50,8 +50,9 @@ class WideTaskReservations:
          takes slots before others within the same one, then by the instant from which they have
          been due
 
-    O(such phases + hosts with free slots + running wide tasks); for each gang that is due also
-    O(hosts log hosts + running tasks).
+    O(such phases + hosts with free slots + running wide tasks + different requests); for each
+    gang that is due also O(hosts log hosts + running tasks). A wait for resources that begins
+    costs O(hosts + tasks on `LOOK_AT_HOSTS` of them).
     """
 
     def __init__(
@@ -246,7 +247,7 @@ class WideTaskReservations:
         """Keep the hosts with the most free slots: as many hosts as it lacks tasks.
 
         It keeps none while a task of another phase runs that will free enough slots at once. A
-        phase with needs keeps the host that its `Defer` names.
+        phase that keeps one host (`_keeps_one`) keeps that which its `Defer` names.
         """
         kind = phase.pool.slot_kind
         if phase.is_gang:
