@@ -13,7 +13,7 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
-from slotwise.core.resources import MEMORY, Resources
+from slotwise.core.resources import MEMORY, Resources, with_slots
 from slotwise.core.retries import delay_of
 from slotwise.core.sizing import MemoryRequest
 from slotwise.core.task_homes import (
@@ -206,7 +206,7 @@ class PhaseState(ShareNode):
     def set_needs(self, needs: Resources) -> None:
         """From now on each task that is launched takes this beside slots."""
         self.needs = needs
-        self.request = Resources({self.slot_kind: self.width, **needs})
+        self.request = with_slots(self.slot_kind, self.width, needs)
         self.is_wide = self.unit > 1 or bool(needs) or bool(self.phase.hosts)
         self.has_passed = False
 
