@@ -3,8 +3,8 @@
 100 hosts with 10 slots and 64 GiB each. The tasks request nothing, one of five sizes from 1 to
 30 GiB, or each job a size of its own; in the last two cases memory is what runs out. Prints the
 time until the cluster is full, and the medians of the decisions after an end of a task and
-after the end of a job and the arrival of another one, with their ratios to slots only. After an
-end of a task nothing is allocated again, so that slots only need next to no time.
+after an arrival, with their ratios to slots only. After an end of a task nothing is allocated
+again, so that slots only need next to no time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.state import State
 from slotwise.policy.scheduler import make_scheduler
 
-JOBS, HOSTS, ENDS, GIB = 10_000, 100, 100, 2**30
+JOBS, HOSTS, POOLS, ENDS, ARRIVALS, GIB = 10_000, 100, 100, 100, 30, 2**30
 SIZES = (1, 2, 4, 8, 30)
 STEP = 1e-4
-"""Seconds between ends, so few that no epoch ends between them."""
+"""Seconds between events, so few that no epoch ends between them."""
 
 Request = Callable[[random.Random], float]
 REQUESTS: dict[str, Request] = {
@@ -37,10 +37,12 @@ REQUESTS: dict[str, Request] = {
 
 def main() -> None:
     print(f"{'scheduler':10} {'requests':11} {'fill, s':>9} {'task, ms':>9} {'job, ms':>9}")
-    for name in ("fifo", "fair", "flex"):
+    for name, pools in (("fifo", 1), ("fair", 1), ("fair", POOLS), ("flex", 1)):
+        if pools > 1:
+            print(f"{name}, in {pools} pools")
         base = None
         for what, request in REQUESTS.items():
-            found = Run(name, request).measured()
+            found = Run(name, pools, request).measured()
             base = base or found
             seconds = (found[0], 1e3 * found[1], 1e3 * found[2])
             print(f"{name:10} {what:11} " + " ".join(f"{one:9.3f}" for one in seconds))
@@ -50,42 +52,43 @@ def main() -> None:
 
 
 class Run:
-    """A full cluster, with this many ready jobs: one in 20 of a single task."""
+    """A cluster with this many ready jobs."""
 
-    def __init__(self, name: str, request: Request) -> None:
+    def __init__(self, name: str, pools: int, request: Request) -> None:
         hosts = [
             Host(f"h{n}", {"task": 10}, resources={"memory": 64 * GIB}) for n in range(HOSTS)
         ]
         self.state, self.scheduler = State(Cluster(tuple(hosts))), make_scheduler(name)
-        self.rng, self.request, self.numbers = random.Random(1), request, count()
+        self.rng, self.request = random.Random(1), request
+        self.numbers, self.pools = count(), pools
         for _ in range(JOBS):
             self.arrive(0.0)
 
     def measured(self) -> tuple[float, float, float]:
-        """The seconds until the cluster is full, after an end of a task, and of a job."""
+        """The seconds until the cluster is full, after an end of a task, and an arrival."""
         full, running = self.decide(0.0)
-        of_one = {one.phase for one in running if one.phase.phase == "one"}
-        tasks = [one for one in running if one.phase not in of_one][:ENDS]
-        jobs = [one for one in running if one.phase in of_one][:ENDS]
-        now = 0.0
-        seconds: dict[str, list[float]] = {"task": [], "job": []}
-        for what, launches in (("task", tasks), ("job", jobs)):
-            for launch in launches:
-                now += STEP
-                self.state.at(now)
-                end = TaskFinished(now, launch.phase, launch.task, launch.attempt, 10.0)
-                self.state.apply(end)
-                if what == "job":
-                    self.arrive(now)
-                seconds[what].append(self.decide(now)[0])
-        return full, median(seconds["task"]), median(seconds["job"])
+        now, ends, arrivals = 0.0, [], []
+        for launch in running[:ENDS]:
+            now += STEP
+            self.state.at(now)
+            end = TaskFinished(now, launch.phase, launch.task, launch.attempt, 10.0)
+            self.state.apply(end)
+            ends.append(self.decide(now)[0])
+        for _ in range(ARRIVALS):
+            now += STEP
+            self.state.at(now)
+            self.arrive(now)
+            arrivals.append(self.decide(now)[0])
+        return full, median(ends), median(arrivals)
 
     def arrive(self, now: float) -> None:
         number = next(self.numbers)
-        name, tasks = ("one", 1) if number % 20 == 0 else ("p", 50)
         resources = {"memory": int(self.request(self.rng) * GIB)}
-        phase = Phase(name, Tasks(tasks, 10.0), resources=resources)
-        self.state.apply(JobArrived(now, Job(f"j{number}", (phase,), arrival=now)))
+        phase, pool = (
+            Phase("p", Tasks(50, 10.0), resources=resources),
+            f"p{number % self.pools}",
+        )
+        self.state.apply(JobArrived(now, Job(f"j{number}", (phase,), now, pool)))
 
     def decide(self, now: float) -> tuple[float, list[Launch]]:
         """The seconds of all decisions at an instant, and the launches."""

@@ -30,7 +30,7 @@ from slotwise.policy.allocator import Claims
 Floats = NDArray[np.float64]
 Positions = NDArray[np.complex128]
 
-SAMPLE = 200
+SAMPLE = 64
 """At how many positions a sum is computed to find where it exceeds a limit."""
 
 SLOTS_COLUMN = 0
@@ -112,6 +112,9 @@ class _Line(NamedTuple):
 
     def used_at(self, at: Positions) -> Floats:
         """What it holds at these positions."""
+        if not self.at.imag.any():
+            columns = [np.interp(at.real, self.at.real, column) for column in self.used.T]
+            return np.stack(columns, axis=1)
         before, part = self.find(at)
         low, high = self.used[before], self.used[np.minimum(before + 1, len(self.at) - 1)]
         found: Floats = low + (high - low) * part[:, None]
