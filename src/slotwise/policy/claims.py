@@ -363,8 +363,7 @@ def _area(job: Job, cluster: Cluster) -> float:
             held = (phase.work_total() or 0.0) / phase.slots * needed
             work[name] = work.get(name, 0.0) + held
     # A kind without slots counts as one slot: its phases wait for a host.
-    totals = cluster.totals.get
-    return float(max(amount / max(totals(name, 0), 1) for name, amount in work.items()))
+    return max(amount / max(cluster.totals.get(name, 0), 1) for name, amount in work.items())
 
 
 def _length(phase: Phase, cluster: Cluster) -> float:

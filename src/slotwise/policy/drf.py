@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.policy.allocator import Claims
-from slotwise.policy.drf_lines import SLOTS_COLUMN, Floats, Line, first_above, near, outside
+from slotwise.policy.drf_lines import SLOTS_COLUMN, Floats, Polyline, first_above, near, outside
 
 
 def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
@@ -89,7 +89,7 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
     own: slice = field(default_factory=lambda: slice(0, 0))
     span: slice = field(default_factory=lambda: slice(0, 0))
-    line: Line | None = None
+    line: Polyline | None = None
     seen: tuple[Floats, Floats] | None = None
 
 
@@ -229,7 +229,7 @@ class _Tree:
         for child in node.children:
             self.place(child, inside)
 
-    def build(self, node: _Node) -> Line:
+    def build(self, node: _Node) -> Polyline:
         """The line of a node, in which claims stop at its limits and those inside it."""
         rows = node.span
         base = self.stop[rows].copy()
@@ -256,7 +256,7 @@ class _Tree:
         node.line = line if node is self.root else outside(line, node.floor, node.weight)
         return node.line
 
-    def _sum(self, node: _Node, limits: Floats) -> Line:
+    def _sum(self, node: _Node, limits: Floats) -> Polyline:
         """What is in a node, over the positions in it; of the root, where it reaches limits."""
         lines = [self.build(child) for child in node.children]
         if node.own.start < node.own.stop or not lines:
@@ -268,9 +268,9 @@ class _Tree:
         used = lines[0].used_at(at)
         for line in lines[1:]:
             used += line.used_at(at)
-        return Line(at, at, used)
+        return Polyline(at, at, used)
 
-    def _of_claims(self, rows: slice) -> Line:
+    def _of_claims(self, rows: slice) -> Polyline:
         """What these claims hold together, over the positions of all."""
         part, low, stop = self.part[rows], self.low[rows], self.stop[rows]
         rising = part * self.rate[rows, None]
@@ -285,7 +285,7 @@ class _Tree:
         slope = np.cumsum(np.concatenate([*change, rising, -rising])[order], axis=0)
         used = np.zeros_like(slope)
         np.cumsum(slope[:-1] * np.diff(positions)[:, None], axis=0, out=used[1:])
-        return Line(positions.astype(complex), positions.astype(complex), used)
+        return Polyline(positions.astype(complex), positions.astype(complex), used)
 
 
 def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[int, float]]]:

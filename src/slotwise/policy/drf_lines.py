@@ -30,7 +30,7 @@ SLOTS_COLUMN = 0
 """The column of parts that counts slots of all kinds together. Each claim uses it."""
 
 
-class Line(NamedTuple):
+class Polyline(NamedTuple):
     """What a node holds, as a polyline; constant after its last vertex.
 
     at      positions among the siblings, in order
@@ -64,7 +64,7 @@ class Line(NamedTuple):
         found: Floats = low + (high - low) * part[:, None]
         return found
 
-    def until(self, vertex: int, part: float) -> Line:
+    def until(self, vertex: int, part: float) -> Polyline:
         """The line up to a part of the way from this vertex to the next, which is added."""
         end = slice(vertex + 1, vertex + 2)
         first = slice(vertex, vertex + 1)
@@ -73,10 +73,10 @@ class Line(NamedTuple):
             last = column[first] + (column[end] - column[first]) * part
             return np.concatenate((column[: vertex + 1], last))
 
-        return Line(cut(self.at), cut(self.inside), cut(self.used))
+        return Polyline(cut(self.at), cut(self.inside), cut(self.used))
 
 
-def near(at: Positions, lines: Sequence[Line], limits: Floats) -> Positions:
+def near(at: Positions, lines: Sequence[Polyline], limits: Floats) -> Positions:
     """Those of these positions between which the sum of these lines exceeds a limit first.
 
     Each position between costs a step for each line, and all but a few are of no use.
@@ -95,7 +95,7 @@ def near(at: Positions, lines: Sequence[Line], limits: Floats) -> Positions:
     return at
 
 
-def first_above(line: Line, limits: Floats) -> tuple[int, int, float] | None:
+def first_above(line: Polyline, limits: Floats) -> tuple[int, int, float] | None:
     """Where a limit is exceeded first: its resource, the vertex before, and the part."""
     found: list[tuple[int, float, int]] = []
     for resource in np.flatnonzero(limits < inf).tolist():
@@ -111,7 +111,7 @@ def first_above(line: Line, limits: Floats) -> tuple[int, int, float] | None:
     return resource, vertex, part
 
 
-def outside(line: Line, floor: float, weight: float) -> Line:
+def outside(line: Polyline, floor: float, weight: float) -> Polyline:
     """The line of a node over its position among its siblings, from that over those inside."""
     line = _bent(line)
     slots = line.used[:, SLOTS_COLUMN]
@@ -134,10 +134,12 @@ def outside(line: Line, floor: float, weight: float) -> Line:
     scaled = ahead.used[:, SLOTS_COLUMN] / floor if floor else np.ones(len(ahead.at))
     at = np.concatenate((np.minimum(scaled, 1.0), level))
     inside = np.concatenate((ahead.inside, ahead.inside[-1:], line.inside[first:]))
-    return Line(at, inside, np.concatenate((ahead.used, ahead.used[-1:], line.used[first:])))
+    return Polyline(
+        at, inside, np.concatenate((ahead.used, ahead.used[-1:], line.used[first:]))
+    )
 
 
-def _bent(line: Line) -> Line:
+def _bent(line: Polyline) -> Polyline:
     """The line with a vertex wherever the dominant resource changes."""
     used = line.used
     dominant = used.argmax(axis=1)
@@ -160,4 +162,4 @@ def _bent(line: Line) -> Line:
         new = column[before] + (column[before + 1] - column[before]) * way
         return np.insert(column, before + 1, new, axis=0)
 
-    return Line(filled(line.at), filled(line.inside), filled(line.used))
+    return Polyline(filled(line.at), filled(line.inside), filled(line.used))
