@@ -30,6 +30,7 @@ RUN_PAGES = (
     "docs/howto/change-hosts.md",
     "docs/howto/concurrent-futures.md",
     "docs/howto/asyncio.md",
+    "docs/howto/near-the-data.md",
     # It starts a scheduler and three workers with their nannies.
     pytest.param("docs/howto/run-on-a-cluster.md", marks=pytest.mark.slow),
     # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
