@@ -36,7 +36,7 @@ RUN_PAGES = (
     # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
     pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
     "docs/howto/dask-collections.md",
-    "docs/howto/share-a-dask-cluster.md",
+    "docs/howto/measure-the-gate.md",
     "docs/tutorials/share-a-local-cluster.md",
     pytest.param(
         "docs/tutorials/share-a-team-cluster.md",
