@@ -8,13 +8,13 @@ import numpy as np
 
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.resources import Resources
+from slotwise.core.resources import NOTHING, Resources
 
 
 class PhasesByNeeds(Mapping[Resources, Collection[PhaseState]]):
-    """Phases by their needs, which are also rows of a table: most of them can be many.
+    """Phases by their needs, which are also rows of a table, since there may be many of them.
 
-    `add` and `remove` cost O(names); `within` costs O(different needs) of numpy.
+    `add` and `remove` cost O(names); `within` costs O(different needs), in numpy.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,8 @@ class PhasesByNeeds(Mapping[Resources, Collection[PhaseState]]):
         alike = self._phases.get(phase.needs)
         if alike is None:
             alike = self._phases[phase.needs] = {}
-            self._add_row(phase.needs)
+            if phase.needs:
+                self._add_row(phase.needs)
         alike[phase.id] = phase
 
     def remove(self, phase: PhaseState) -> None:
@@ -48,17 +49,18 @@ class PhasesByNeeds(Mapping[Resources, Collection[PhaseState]]):
         del alike[phase.id]
         if not alike:
             del self._phases[phase.needs]
-            row = self._rows.pop(phase.needs)
-            self._needs[row] = None
-            self._table[row] = 0
-            self._free.append(row)
+            if phase.needs:
+                row = self._rows.pop(phase.needs)
+                self._needs[row] = None
+                self._free.append(row)
 
     def within(self, most: Mapping[str, int]) -> list[Resources]:
         """The needs of which no amount is above these."""
         amounts = [most.get(name, 0) for name in self._columns]
         fits = (self._table[: len(self._needs), : len(amounts)] <= amounts).all(axis=1)
         found = map(self._needs.__getitem__, np.flatnonzero(fits).tolist())
-        return [needs for needs in found if needs is not None]
+        nothing = [NOTHING] if NOTHING in self._phases else []
+        return nothing + [needs for needs in found if needs is not None]
 
     def check(self, phases: Iterable[PhaseState]) -> None:
         """Assert that these phases are in it, and no others. For tests."""
@@ -82,6 +84,6 @@ class PhasesByNeeds(Mapping[Resources, Collection[PhaseState]]):
             table[:rows, :columns] = self._table
             self._table = table
         row = self._free.pop()
-        self._rows[needs], self._needs[row] = row, needs
+        self._rows[needs], self._needs[row], self._table[row] = row, needs, 0
         for name, amount in needs.pairs:
             self._table[row, self._columns[name]] = amount
