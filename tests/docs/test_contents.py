@@ -85,9 +85,9 @@ def test_every_registered_name_is_documented(name: str) -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    """The page about reading a report has each metric of a result."""
+    """The page of the metrics has each metric of a result."""
     result = slotwise.simulate([Job("a", (Phase("map", Tasks(1, 1.0)),))], slots=1)
-    page = text_of(DOCS / "howto" / "read-a-report.md")
+    page = text_of(DOCS / "metrics.md")
     assert [name for name in result.metrics if f"`{name}`" not in page] == []
 
 

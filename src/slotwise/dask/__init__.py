@@ -2,7 +2,7 @@
 
 Install it with `slotwise.dask.install(client)`, or start the scheduler with
 `dask scheduler --preload slotwise.dask --slotwise-config FILE`. Without a file the options are
-those under `slotwise:` in the configuration of Dask. docs/howto/share-a-dask-cluster.md
+those under `slotwise:` in the configuration of Dask. docs/howto/configure-the-gate.md
 describes them.
 """
 
