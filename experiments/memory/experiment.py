@@ -68,6 +68,23 @@ class WaitsDraw:
     longest: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class WaitsRow:
+    """Mean responses in seconds over the draws of an allocator at a load.
+
+    waits    "with" or "without"
+    longest  the longest response of a large job: the mean over the draws
+    """
+
+    allocator: str
+    load: float
+    waits: str
+    draws: int
+    large: float
+    small: float
+    longest: float
+
+
 def experiment(allocator: str, load: float, seed: int, number: int) -> WaitsDraw:
     """One draw, with and without waits. The same for the same numbers."""
     jobs = drawn(load, (seed, number))

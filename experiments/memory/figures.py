@@ -12,29 +12,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.figure import Experiment, Row
-from experiments.memory.experiment import ASSIGNERS, WaitsDraw, experiment
+from experiments.memory.experiment import ASSIGNERS, WaitsDraw, WaitsRow, experiment
 
 if TYPE_CHECKING:
     from slotwise.insight.report.pictures.picture import Picture
 
 LOADS = (0.6, 0.7, 0.8, 0.9, 0.95)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitsRow:
-    """Mean responses in seconds over the draws of an allocator at a load.
-
-    waits    "with" or "without"
-    longest  the longest response of a large job: the mean over the draws
-    """
-
-    allocator: str
-    load: float
-    waits: str
-    draws: int
-    large: float
-    small: float
-    longest: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
+from experiments.memory.experiment import WaitsRow
 from slotwise.insight.report.pictures.picture import Picture, Rows, source
 from slotwise.insight.report.text import MUTED, job_colours
-
-if TYPE_CHECKING:
-    from experiments.memory.figures import WaitsRow
 
 SENTENCE = "Tasks that request 24 of 32 GiB among those that request 4; 5 % of jobs are large."
 

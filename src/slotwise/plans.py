@@ -30,6 +30,9 @@ from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, objective_
 TASK_STEPS = 200_000
 """Steps of `dmrs-best` times (tasks + 100), to which the cost of a step is proportional."""
 
+COUNTED = "a plan counts each task, with what it requests, as"
+"""Before the number of slots in the message about a task that its pool may not hold."""
+
 
 def plan(
     workload: WorkloadLike,
@@ -223,8 +226,7 @@ def _counted(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Sequence
         for phase in job.phases:
             width = _width(phase, cluster)
             try:
-                what = "a plan counts each task, with what it requests, as"
-                pools.check_slots(job.pool, phase.kind, width, what)
+                pools.check_slots(job.pool, phase.kind, width, COUNTED)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
             phases.append(_widened(phase, width))

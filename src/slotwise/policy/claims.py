@@ -322,11 +322,11 @@ def occupied_by_slot(phase: Phase, cluster: Cluster) -> float:
     """
     if not phase.needs:
         return 1.0
-    slots, total = cluster.capacity[cluster.slot_kind(phase.kind)], cluster.totals.get
-    worth = (
-        slots * n / (phase.slots * max(total(name, 0), 1)) for name, n in phase.needs.pairs
-    )
-    return max(1.0, *worth)
+    slots, totals = cluster.capacity[cluster.slot_kind(phase.kind)], cluster.totals
+    worth = 1.0
+    for name, amount in phase.needs.pairs:
+        worth = max(worth, slots * amount / (phase.slots * max(totals.get(name, 0), 1)))
+    return worth
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:
