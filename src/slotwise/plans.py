@@ -224,8 +224,8 @@ def _counted(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Sequence
     for job in jobs:
         phases = []
         for phase in job.phases:
-            width = _width(phase, cluster)
             try:
+                width = _width(phase, cluster)
                 pools.check_slots(job.pool, phase.kind, width, COUNTED)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
@@ -237,11 +237,19 @@ def _counted(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Sequence
 
 
 def _width(phase: Phase, cluster: Cluster) -> int:
-    """The slots as which a task counts; its own if its resources never run out before them."""
+    """The slots as which a task counts; its own if its resources never run out before them.
+
+    InputError if a host with such slots cannot run it.
+    """
     kind, width = cluster.slot_kind(phase.kind), phase.slots
     for host in cluster.hosts if phase.needs else ():
-        if fit := host.amounts.times(phase.needs):
-            width = max(width, ceil(host.slots.get(kind, 0) / fit))
+        slots, fit = host.slots.get(kind, 0), host.amounts.times(phase.needs)
+        if slots and not fit:
+            raise InputError(
+                f"each task requests {phase.needs}, and host {host.name!r} has not enough for"
+                " one; a malleable plan divides work anywhere: simulate"
+            )
+        width = max(width, ceil(slots / fit) if fit else 0)
     return width
 
 

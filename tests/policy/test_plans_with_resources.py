@@ -180,14 +180,14 @@ def test_a_min_share_is_of_as_many_tasks_as_before() -> None:
     assert plan.schedule.completion() == {"j": 2.0, "k": 3.0}
 
 
-def test_a_plan_refuses_hosts_that_cannot_run_a_task_on_any_slot() -> None:
+def test_a_plan_refuses_hosts_with_slots_that_cannot_run_a_task() -> None:
     """The work of the phase could not be divided anywhere."""
     message = (
-        "job 'j', phase 'run': each task requests gpu 1, and host 'b' has not enough for tasks"
-        " on all of its slots; a malleable plan divides slots alone: simulate"
+        "job 'j', phase 'run': each task requests memory 6 bytes, and host 'b' has not enough for"
+        " one; a malleable plan divides work anywhere: simulate"
     )
     with pytest.raises(InputError, match=re.escape(message)):
-        planned([job("j", 4, gpu=1)], host("a", 4, gpu=4), host("b", 4))
+        planned([job("j", 4, memory=6)], host("a", 2, memory=6), host("b", 1, memory=4))
 
 
 def test_a_plan_refuses_a_task_that_counts_as_more_than_its_pool_may_hold() -> None:
@@ -214,3 +214,12 @@ def test_parts_of_devices_count_as_they_fit() -> None:
     """Two devices hold two tasks of 0.6, although the parts of three add up to 1.8."""
     plan = planned([job("j", 4, gpu=0.6)], host("a", 4, gpu=2))
     assert plan.value == 2.0
+
+
+def test_a_plan_refuses_kinds_of_slots_whose_tasks_need_too_much_together() -> None:
+    """A map on each map slot and a reduce on each reduce slot need 8 of 6 bytes."""
+    one = Host("a", {"map": 2, "reduce": 2}, resources={"memory": 6})
+    needs = {"memory": 2}
+    jobs = [Job(k, (Phase("run", Tasks(2, 1.0), k, resources=needs),)) for k in one.slots]
+    with pytest.raises(InputError, match="host 'a' has not enough for tasks on all of its"):
+        planned(jobs, one)
