@@ -183,8 +183,8 @@ def test_a_min_share_is_of_as_many_tasks_as_before() -> None:
 def test_a_plan_refuses_hosts_with_slots_that_cannot_run_a_task() -> None:
     """The work of the phase could not be divided anywhere."""
     message = (
-        "job 'j', phase 'run': each task requests memory 6 bytes, and host 'b' has not enough for"
-        " one; a malleable plan divides work anywhere: simulate"
+        "job 'j', phase 'run': each task requests memory 6 bytes, and host 'b' has not enough"
+        " for one; a malleable plan divides work anywhere: simulate"
     )
     with pytest.raises(InputError, match=re.escape(message)):
         planned([job("j", 4, memory=6)], host("a", 2, memory=6), host("b", 1, memory=4))
