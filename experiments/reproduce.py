@@ -20,6 +20,7 @@ from experiments.flowflex.figures import FLOWFLEX_RATIOS
 from experiments.flowflex.stages import FLOWFLEX_STAGES
 from experiments.hammr.figures import HAMMR_5, HAMMR_5_ON_DASK
 from experiments.hammr.placement_figures import HAMMR_PLACEMENTS
+from experiments.memory.figures import MEMORY_WAITS
 from experiments.reproduction import Reproduction
 from experiments.slides.figures import SLIDES, SLIDES_LOCALITY_ON_DASK
 from experiments.unknown.figures import UNKNOWN_SIZES
@@ -29,6 +30,7 @@ _ALL: tuple[Figure, ...] = (
     *FLEX_5,
     *FLEX_6,
     UNKNOWN_SIZES,
+    MEMORY_WAITS,
     *FLOWFLEX_STAGES,
     *FLOWFLEX_RATIOS,
     *FLOWFLEX_12_BOTH,

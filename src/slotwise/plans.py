@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from math import ceil, inf
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, is_number, option_name, shown, suggestion
-from slotwise.core.job import Job
+from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective
-from slotwise.core.pools import check_fits, check_open
+from slotwise.core.pools import PoolTree, check_fits, check_open
 from slotwise.core.resources import GPU, UNIT
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.bound import Work, objective_bound, sizes_of
@@ -28,6 +29,9 @@ from slotwise.sources import Slots, Source, WorkloadLike, cluster_of, objective_
 
 TASK_STEPS = 200_000
 """Steps of `dmrs-best` times (tasks + 100), to which the cost of a step is proportional."""
+
+COUNTED = "a plan counts each task, with what it requests, as"
+"""Before the number of slots in the message about a task that its pool may not hold."""
 
 
 def plan(
@@ -70,22 +74,25 @@ def plan(
             check_fits(job, cluster, pools)
             check_open(job, pools)
             _refuse_gangs(job)
-        _refuse_scarce(jobs, cluster)
+        counted = _counted(jobs, cluster, pools)
     started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
     if aim.aggregate == "max":  # The bound of a sum takes longer and needs a value.
         lowest = objective_bound(aim, jobs, cluster, work)
     with source.locating():
-        planned = plan_schedules(jobs, cluster, pools, chosen, budget, lowest)
+        planned = plan_schedules(counted, cluster, pools, chosen, budget, lowest)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
         key=lambda pair: pair[0],
     )
     seconds = time.perf_counter() - started
-    bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
-    bound = max(bound, planned.bound)
+    widths = _widths(jobs, counted)
+    least = {job.id: _held(job, planned.min_share, widths) for job in jobs}
+    bound = objective_bound(aim, jobs, cluster, work, least, value)
+    if counted is jobs:  # What is proven of wider tasks is not of the real ones.
+        bound = max(bound, planned.bound)
     plan = Plan(
         allocator,
         aim,
@@ -96,6 +103,7 @@ def plan(
         aim.penalties(jobs),
         planned.short_of,
         planned.is_whole,
+        widths,
     )
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
@@ -201,11 +209,82 @@ def _refuse_gangs(job: Job) -> None:
             )
 
 
-def _refuse_scarce(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """Raise InputError for a resource that may run out before the slots of a host do.
+def _counted(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Sequence[Job]:
+    """The jobs as a malleable plan counts them; InputError if it would exceed a resource.
 
-    A malleable plan divides slots. Where a task on each slot leaves enough of everything else,
-    whichever tasks these are, it exceeds no resource. O(hosts * requested resources + phases).
+    A malleable plan divides slots. If slots run out first everywhere, the jobs are as stated.
+    Otherwise a task counts as more slots: those of its host over the tasks like it for which
+    the other resources suffice there, rounded up; of unlike hosts the most. So each host has
+    enough to run what a plan puts on its slots, one phase after another.
+    O(hosts * (requested resources + phases)).
+    """
+    if _scarce(jobs, cluster) is None:
+        return jobs
+    counted = []
+    for job in jobs:
+        phases = []
+        for phase in job.phases:
+            try:
+                width = _width(phase, cluster)
+                pools.check_slots(job.pool, phase.kind, width, COUNTED)
+            except InputError as error:
+                raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+            phases.append(_widened(phase, width))
+        counted.append(replace(job, phases=tuple(phases)))
+    if (what := _scarce(counted, cluster)) is not None:
+        raise InputError(what)
+    return counted
+
+
+def _width(phase: Phase, cluster: Cluster) -> int:
+    """The slots as which a task counts; its own if its resources never run out before them.
+
+    InputError if a host with such slots cannot run it.
+    """
+    kind, width = cluster.slot_kind(phase.kind), phase.slots
+    for host in cluster.hosts if phase.needs else ():
+        slots, fit = host.slots.get(kind, 0), host.amounts.times(phase.needs)
+        if slots and not fit:
+            raise InputError(
+                f"each task requests {phase.needs}, and host {host.name!r} has not enough for"
+                " one; a malleable plan divides work anywhere: simulate"
+            )
+        width = max(width, ceil(slots / fit) if fit else 0)
+    return width
+
+
+def _widened(phase: Phase, width: int) -> Phase:
+    """The phase with tasks of this width, as many at once as before."""
+
+    def scaled(slots: int) -> int:
+        return slots // phase.slots * width
+
+    most = None if phase.slots_max is None else scaled(phase.slots_max)
+    return replace(phase, slots=width, slots_min=scaled(phase.slots_min), slots_max=most)
+
+
+def _widths(jobs: Sequence[Job], counted: Sequence[Job]) -> dict[PhaseId, int]:
+    """The slots as which tasks count that occupy fewer."""
+    return {
+        PhaseId(job.id, one.name): other.slots
+        for job, wider in zip(jobs, counted, strict=True)
+        for one, other in zip(job.phases, wider.phases, strict=True)
+        if one.slots != other.slots
+    }
+
+
+def _held(job: Job, min_share: Mapping[str, float], widths: Mapping[PhaseId, int]) -> float:
+    """The slots that a job of one phase holds at least, of those as which they count."""
+    phase = job.phases[0]
+    width = widths.get(PhaseId(job.id, phase.name), phase.slots)
+    return min_share.get(job.id, 0.0) * phase.slots / width
+
+
+def _scarce(jobs: Sequence[Job], cluster: Cluster) -> str | None:
+    """A resource that may run out before the slots of a host do, as a message; None if none.
+
+    It is enough if a task on each slot leaves enough of it, whichever tasks these are.
+    O(hosts * requested resources + phases).
     """
     most: dict[tuple[str, str], tuple[float, str]] = {}
     for job in jobs:
@@ -222,10 +301,11 @@ def _refuse_scarce(jobs: Sequence[Job], cluster: Cluster) -> None:
         for (kind, name), (amount, what) in most.items():
             needed[name] = needed.get(name, 0.0) + amount * host.slots.get(kind, 0)
             if needed[name] > host.amounts.get(name, 0) * (1 + SLOTS):
-                raise InputError(
+                return (
                     f"{what}, and host {host.name!r} has not enough for tasks on all of its"
                     " slots; a malleable plan divides slots alone: simulate"
                 )
+    return None
 
 
 def _budget(seconds: float | None, steps: int | None) -> Budget | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slotwise.core.errors import SlotwiseError
+from slotwise.core.job import PhaseId
 from slotwise.core.log import Log
 from slotwise.core.objective import Objective, gap_of, in_words
 from slotwise.core.schedule import Schedule
@@ -29,7 +30,9 @@ class Plan:
     keeps none, no schedule at all. `penalties` names the penalties of the jobs if some have
     their own. `short_of` is the number of steps of the budget that stopped the search: inf if a
     clock did, None if the search ended by itself. `is_whole` is False if the allocator decided
-    again at each end of a phase, so that no search covered the whole plan.
+    again at each end of a phase, so that no search covered the whole plan. `widths` are the
+    slots as which a task of a phase counts in the pieces, where these are more than it occupies
+    because other resources than slots run out first.
     """
 
     allocator: str
@@ -41,6 +44,7 @@ class Plan:
     penalties: tuple[str, ...] = field(default=(), repr=False)
     short_of: float | None = None
     is_whole: bool = field(default=True, repr=False)
+    widths: Mapping[PhaseId, int] = field(default_factory=dict, repr=False)
 
     @property
     def gap(self) -> float | None:
@@ -62,6 +66,7 @@ class Plan:
 
     def to_plain(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""
+        widths = [[*phase, slots] for phase, slots in self.widths.items()]
         return {
             "allocator": self.allocator,
             "objective": asdict(self.objective),
@@ -73,16 +78,21 @@ class Plan:
             "seconds": self.seconds,
             "completion": self.schedule.completion(),
             "pieces": [[*p.phase, p.start, p.end, p.slots] for p in self.schedule.pieces],
+            **({"widths": widths} if widths else {}),
         }
 
     def summary(self) -> str:
         """The value, the lower bound and the gap in one line."""
         gap = "-" if self.gap is None else "0 %" if self.is_exact else f"{100 * self.gap:.3g} %"
         names = in_words(self.penalties or (self.objective.penalty,))
-        return (
+        widest = max(self.widths.values(), default=0)
+        text = (
             f"{self.allocator}: {self.objective.aggregate} of {names} {self.value:.6g}, bound"
             f" {self.bound:.6g}, gap {gap}{' (proven optimal)' if self.is_exact else ''}"
         )
+        if widest:
+            text += f"; a task counts as up to {widest} slots for what it requests"
+        return text
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: a table of the jobs, and the picture of the plan."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from policy.test_assigners import decide
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.decisions import Defer, Launch, Locality, Reallocate
+from slotwise.core.decisions import Defer, Launch, Locality, Preempt, Reallocate
 from slotwise.core.events import JobArrived
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.pools import Pool, Preemption
@@ -123,3 +123,43 @@ def test_a_pool_takes_back_memory(simulated: Callable[..., Any]) -> None:
     state = simulated(jobs, cluster, pools).state
     assert state.completed["mine"] == 3.0
     assert state.completed["thin"] == 50.5
+
+
+def gang(tasks: int, seconds: float, memory: int) -> Phase:
+    """Tasks that start together, each with so many bytes."""
+    return Phase("p", Tasks(tasks, seconds), gang=True, resources={"memory": memory})
+
+
+def test_a_pool_takes_back_memory_for_a_gang(simulated: Callable[..., Any]) -> None:
+    """It needs 8 bytes in parts of 4: two of the fat tasks are stopped, and no thin one."""
+    cluster = Cluster(tuple(Host(n, {"task": 8}, resources={"memory": 8}) for n in "ab"))
+    pools = (
+        Pool("mine", slots_min={"task": 2}, preemption=Preemption(1.0)),
+        Pool("theirs"),
+    )
+    jobs = (
+        Job("fat", (phase(4, 50.0, 3),), pool="theirs"),
+        Job("thin", (Phase("p", Tasks(2, 50.0)),), arrival=0.5, pool="theirs"),
+        Job("mine", (gang(2, 1.0, 4),), arrival=1.0, pool="mine"),
+    )
+    run = simulated(jobs, cluster, pools)
+    stopped = [
+        (one.phase.job, one.host)
+        for turn in run.log.turns
+        for one in turn.decisions
+        if isinstance(one, Preempt)
+    ]
+    assert stopped == [("fat", "b"), ("fat", "b")]
+    assert run.state.completed["mine"] == 3.0
+
+
+def test_a_gang_keeps_hosts_with_memory_for_all_of_its_tasks(
+    simulated: Callable[..., Any],
+) -> None:
+    """One host has slots for both tasks, but memory for one: both are kept during a stream."""
+    cluster = Cluster(tuple(Host(n, {"task": 4}, resources={"memory": 4}) for n in "ab"))
+    stream = [Job(f"s{n}", (phase(1, 1.7, 1),), arrival=0.25 * n) for n in range(120)]
+    run = simulated(
+        [*stream, Job("big", (gang(2, 1.0, 4),), arrival=5.0)], cluster, name="fair"
+    )
+    assert run.state.completed["big"] < 20.0

@@ -7,9 +7,13 @@ from dataclasses import replace
 import pytest
 
 from slotwise.core.cluster import Cluster, Host
+from slotwise.core.events import JobArrived
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.objective import Objective
+from slotwise.core.state import State
 from slotwise.policy.allocator import Claims, Group
+from slotwise.policy.claims import claims_of
+from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.flex import Flex, of_whole_jobs
 from slotwise.policy.flowflex.allocator import flows_left
 
@@ -82,3 +86,40 @@ def test_the_claims_of_one_job_are_ranked_alike(order: tuple[int, int]) -> None:
         left={"pair": [90.0, 10.0]},
     )
     assert Flex().share(claims) == [0, 0, 4]
+
+
+def with_large_reduces(name: str) -> Job:
+    """Four maps of 2.5 s, then two reduces of 10 s that need all of the memory each."""
+    needs = {"memory": 8}
+    reduce = Phase("reduce", Tasks(2, 10.0), after=frozenset({"map"}), resources=needs)
+    return Job(name, (Phase("map", Tasks(4, 2.5), resources={"memory": 1}), reduce))
+
+
+def arrived(*jobs: Job) -> Claims:
+    """The claims of the first phases of these jobs on four slots and 8 bytes."""
+    state = State(Cluster((Host("h", {"task": 4}, resources={"memory": 8}),)))
+    for job in jobs:
+        state.apply(JobArrived(0.0, job))
+    return claims_of(state.at(0.0), "task")[1]
+
+
+def test_later_phases_count_by_the_greatest_part_that_their_tasks_occupy() -> None:
+    """A reduce that needs all memory keeps all four slots from others."""
+    claims = arrived(with_large_reduces("a"))
+    assert claims.left == {"a": [10.0, 4 * 20.0]}
+
+
+def test_flex_serves_first_what_is_done_sooner_with_its_memory() -> None:
+    """In slots alone the other job has more work: 40 slot-seconds against 30."""
+    plain = Job("b", (Phase("map", Tasks(4, 10.0), resources={"memory": 1}),))
+    claims = arrived(with_large_reduces("a"), plain)
+    assert share_all(Flex(), {"task": claims}) == {"task": [0.0, 4.0]}
+    slots_only = replace(claims, left={"a": [10.0, 20.0]})
+    assert share_all(Flex(), {"task": slots_only}) == {"task": [4.0, 0.0]}
+
+
+def test_flowflex_plans_later_phases_by_what_their_tasks_occupy() -> None:
+    """Both reduces would hold eight slots at once, and take as long as before."""
+    found = flows_left({"task": arrived(with_large_reduces("a"))}, Objective())
+    assert found.flows.work.tolist() == [10.0, 80.0]
+    assert found.flows.max_share.tolist() == [4.0, 4.0]

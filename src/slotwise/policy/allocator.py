@@ -63,7 +63,8 @@ class Claims:
     place      in order of arrival, among the claims on all kinds of slots
     unseen     whether its work is too uncertain to be ranked; empty if no claim is unseen
     left       by job, for jobs with several phases: the estimated remaining work of each
-               phase, slot-seconds; empty for plans
+               phase, slot-seconds of the slots that its tasks are worth by the greatest part
+               of the cluster that they occupy; empty for plans
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`

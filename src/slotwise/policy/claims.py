@@ -194,10 +194,16 @@ def build_claims(
 
 
 def _left(snapshot: Snapshot, phases: Sequence[PhaseState]) -> dict[str, Sequence[float]]:
-    """The remaining work of all phases of the jobs of these phases that have several."""
-    now, phases_of = snapshot.now, snapshot.phases_of
+    """The remaining work of all phases of the jobs of these phases that have several.
+
+    As `Claims.left` has it: by what their tasks occupy.
+    """
+    now, phases_of, cluster = snapshot.now, snapshot.phases_of, snapshot.cluster
     jobs = dict.fromkeys([p.id.job for p in phases if len(p.job.phases) > 1])
-    return {job: [p.estimate(now)[0] for p in phases_of(job)] for job in jobs}
+    return {
+        job: [p.estimate(now)[0] * occupied_by_slot(p.phase, cluster) for p in phases_of(job)]
+        for job in jobs
+    }
 
 
 def group_by_shares(
@@ -307,6 +313,20 @@ def size_on(job: Job, cluster: Cluster) -> Size:
     # `_size` gives the same in more than twice the time, and the cache is for longer jobs.
     phase = job.phases[0]
     return Size(max(phase.work_total() or 0.0, LEAST), max(LEAST, _length(phase, cluster)))
+
+
+def occupied_by_slot(phase: Phase, cluster: Cluster) -> float:
+    """The slots that each slot of a phase is worth by the greatest part that a task occupies.
+
+    More than 1 if a task requests a greater part of another resource of the cluster.
+    """
+    if not phase.needs:
+        return 1.0
+    slots, totals = cluster.capacity[cluster.slot_kind(phase.kind)], cluster.totals
+    worth = 1.0
+    for name, amount in phase.needs.pairs:
+        worth = max(worth, slots * amount / (phase.slots * max(totals.get(name, 0), 1)))
+    return worth
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from typing import Protocol
 
+from slotwise.core.decisions import Launch
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to
 from slotwise.core.resources import Resources
@@ -154,3 +155,44 @@ def taken_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
             if host not in snapshot.lost and taker in path:
                 slots[host] += other.width
     return slots
+
+
+class GangRoom:
+    """The tasks of a gang that fit on some hosts when the tasks that stop there have ended."""
+
+    def __init__(self, snapshot: Snapshot, gang: PhaseState, hosts: Iterable[str]) -> None:
+        slots, ending = reclaimed_parts(snapshot, gang)
+        self._spare, self._gang, self._places = snapshot.spare, gang, 0
+        self._slots = {host: slots[host] for host in hosts}
+        self._ending = {host: ending.get(host, []) for host in self._slots}
+        self._fit = dict.fromkeys(self._slots, 0)
+        for host in self._slots:
+            self._count(host)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether all of its tasks fit."""
+        return self._places >= self._gang.pending
+
+    def stop(self, phase: PhaseState, launches: Iterable[Launch]) -> None:
+        """Count these tasks of a phase as stopping, too."""
+        for launch in launches:
+            if launch.host in self._slots:
+                self._slots[launch.host] += phase.width
+                self._ending[launch.host].append(phase.held(launch))
+                self._count(launch.host)
+
+    def spare(self, phase: PhaseState, launches: Iterable[Launch]) -> None:
+        """Count them as running again."""
+        for launch in launches:
+            if launch.host in self._slots:
+                self._slots[launch.host] -= phase.width
+                self._ending[launch.host].remove(phase.held(launch))
+                self._count(launch.host)
+
+    def _count(self, host: str) -> None:
+        fit = places(self._gang, (self._slots[host],))
+        if fit and self._gang.needs:
+            fit = min(fit, self._spare.times(host, self._gang.needs, self._ending[host]))
+        self._places += fit - self._fit[host]
+        self._fit[host] = fit

@@ -16,6 +16,7 @@ from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import local, remote
 from slotwise.policy.assignment.free_slots import (
+    GangRoom,
     places,
     reclaimed_for,
     reclaimed_parts,
@@ -173,21 +174,15 @@ class _Taker:
         If there is room when the tasks that were asked to stop have ended, none is stopped. The
         other number is then the slots that the gang will take of those which are missing.
         """
-        if phase.needs:
-            return (), 0  # It waits; what its tasks need together is not taken back.
-        snapshot, slot_kind = self.snapshot, self.slot_kind
+        snapshot = self.snapshot
         full = next((pool for pool in path_to(self.pool) if pool.room < phase.unit), None)
-        all_reclaimed = reclaimed_for(snapshot, phase)
-        reclaimed = {
-            host.name: all_reclaimed[host.name]
-            for host in snapshot.cluster.hosts
-            if self._may_use(host, phase)
-        }
-        if places(phase, reclaimed.values()) >= phase.pending:
+        hosts = [h.name for h in snapshot.cluster.hosts if self._may_use(h, phase)]
+        room = GangRoom(snapshot, phase, hosts)
+        if room.is_enough:
             return (), max(0, phase.unit - sum(taken_for(snapshot, phase).values()))
         if missing < phase.unit:
             return (), 0
-        return self._stop(self._victims().for_gang(slot_kind, full, reclaimed, phase)), 0
+        return self._stop(self._victims().for_gang(self.slot_kind, full, room)), 0
 
     def _take_on_one_host(
         self, phase: PhaseState, missing: int

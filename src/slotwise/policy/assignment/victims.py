@@ -30,7 +30,7 @@ from slotwise.core.pools import ShareKey
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.policy.assignment.free_slots import places
+from slotwise.policy.assignment.free_slots import GangRoom
 
 TURNS = ((0, True), (1, True), (2, True))
 """Which tasks are stopped one after the other (`PreemptionCandidate.turn`), and whether jobs at
@@ -182,26 +182,23 @@ class Victims:
         return taken
 
     def for_gang(
-        self,
-        slot_kind: str,
-        within: PoolState | None,
-        reclaimed: Mapping[str, int],
-        gang: PhaseState,
+        self, slot_kind: str, within: PoolState | None, room: GangRoom
     ) -> list[PreemptionCandidate]:
-        """Those after which a gang has room on hosts with these slots; none if it has not."""
-        left, taken = Counter(reclaimed), []
+        """Those after which a gang has room; none if it has not."""
+        taken: list[PreemptionCandidate] = []
         for victim in self._in_order(self._all(slot_kind), slot_kind, within):
             taken.append(victim)
-            left.update(_freed(victim, reclaimed))
-            if places(gang, left.values()) >= gang.pending:
+            room.stop(victim.phase, victim.launches)
+            if room.is_enough:
                 break
         else:
             return []
-        for victim in taken[::-1]:  # Spare those whose slots are not needed after all.
-            without = left - _freed(victim, reclaimed)
-            if places(gang, without.values()) >= gang.pending:
-                left = without
+        for victim in taken[::-1]:  # Spare those that free nothing which is needed after all.
+            room.spare(victim.phase, victim.launches)
+            if room.is_enough:
                 taken.remove(victim)
+            else:
+                room.stop(victim.phase, victim.launches)
         return taken
 
     def _all(self, slot_kind: str) -> Sequence[PreemptionCandidate]:

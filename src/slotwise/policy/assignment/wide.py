@@ -335,7 +335,7 @@ class WideTaskReservations:
         all_reclaimed = reclaimed_for(self._snapshot, phase)
         position, lost = self._snapshot.cluster.position, self._snapshot.lost
         most = {
-            host.name: host.slots.get(kind, 0)
+            host.name: host.amounts.times(phase.request) * phase.width
             for host in self._snapshot.cluster.hosts
             if host.name not in lost
             and (kind, host.name) not in self._keepers

@@ -15,7 +15,7 @@ from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective
 from slotwise.policy.allocator import Claims, Waiting
-from slotwise.policy.claims import size_on, with_measuring
+from slotwise.policy.claims import occupied_by_slot, size_on, with_measuring
 from slotwise.policy.flowflex.flows import FlowNode, FlowProblem
 from slotwise.policy.flowflex.solve import Method, solve
 from slotwise.policy.grant import grant
@@ -226,8 +226,9 @@ def _left(
             if not before:
                 continue  # It is done: it is not ready, and nothing that it waits for is left.
             kind = kinds[cluster.slot_kind(phase.kind)]
-            work = left.get(phase.name) or _work_of(phase)
-            nodes.append(FlowNode(work, phase.slots_most, tuple(before), kind))
+            worth = occupied_by_slot(phase, cluster)
+            work = left.get(phase.name) or _work_of(phase) * worth
+            nodes.append(FlowNode(work, phase.slots_most * worth, tuple(before), kind))
             places.append(())
         else:
             of_kind = claims[place.kind]
