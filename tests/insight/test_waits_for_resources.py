@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import slotwise
 from slotwise import Cluster, Host, Job, Phase, Tasks, Workload
+from slotwise.core.events import HostAdded, HostDrained
 from slotwise.insight.held_back import explain_job
 
 
@@ -87,3 +89,17 @@ def test_the_life_of_a_job_names_the_resource() -> None:
     explained = explain_job(log, "two")
     assert "6 bytes of memory on one host" in explained.intervals[0].reason
     assert "6 bytes of memory" in explained.reason
+
+
+def test_a_job_that_fits_no_host_that_is_left_is_told_so() -> None:
+    """The host with enough memory leaves, and another one comes later."""
+    hosts = [
+        Host("large", {"task": 1}, resources={"memory": 4}),
+        Host("small", {"task": 1}, resources={"memory": 2}),
+    ]
+    changes = (HostDrained(2.0, "large"), HostAdded(20.0, replace(hosts[0], name="new")))
+    jobs = (job_of("one", 3, 30.0, memory=2), job_of("two", 1, 5.0, 1.0, memory=3))
+    workload = Workload(jobs, cluster=Cluster(tuple(hosts)), changes=changes)
+    life = explain_job(slotwise.simulate(workload, "fair").log, "two").intervals
+    reason = "no host that could start tasks had memory 3 bytes and 1 slot for a task"
+    assert [one.end for one in life if one.reason == reason] == [20.0]

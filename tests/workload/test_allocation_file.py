@@ -120,7 +120,10 @@ BAD = {
     within("<maxRunningApps>1.5</maxRunningApps>"): "<maxRunningApps> (line 1) is '1.5'; expe",
     within("<minResources>many</minResources>"): "<minResources> (line 1) is 'many'; expected",
     within("<allowPreemptionFrom>no</allowPreemptionFrom>"): "is 'no'; expected true or false",
-    "<a>" * 200 + "</a>" * 200: "line 1: nested too deeply",
+    "<a>" * 200 + "</a>" * 200: "line 1: nested too deeply; remove levels",
+    '<allocations><queue name="a"><weight>nan</weight></queue></allocations>': (
+        "<weight> (line 1) is 'nan'; expected a finite number"
+    ),
 }
 
 

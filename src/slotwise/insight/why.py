@@ -395,6 +395,10 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         )
         reason += f", and for {phase.needs} for each" if phase.needs else ""
         return Cause("too few slots for a gang", str(phase.unit), reason)
+    if phase.is_wide and _why_no_host(state, phase):
+        needs = f"{phase.needs} and " if phase.needs else ""
+        reason = f"no host that could start tasks had {needs}{_slots(phase.width)} for a task"
+        return Cause("no host for a task", "", reason)
     if lack := _lack(state, phase):
         reason = f"it waited for {lack.what} while slots were free"
         if lack.but.endswith("keeps it"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
@@ -103,7 +104,8 @@ def _parse(text: str) -> _Element:
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(open_elements) > MAX_DEPTH:
-            raise InputError(f"line {parser.CurrentLineNumber}: nested too deeply")
+            line = parser.CurrentLineNumber
+            raise InputError(f"line {line}: nested too deeply; remove levels")
         element = _Element(tag, attributes, parser.CurrentLineNumber)
         open_elements[-1].children.append(element)
         open_elements.append(element)
@@ -138,6 +140,8 @@ def _number(element: _Element) -> float | int:
         number = float(element.text)
     except ValueError:
         raise _refused(element, "a number") from None
+    if not isfinite(number):
+        raise _refused(element, "a finite number")
     return int(number) if number.is_integer() else number
 
 

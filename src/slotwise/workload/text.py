@@ -156,7 +156,7 @@ def complaint(
 
 def place(path: Path, lines: Lines, whole: str = "the file") -> str:
     """Format a path with its line: jobs[2].phases[0].work (line 14)."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{short(step)}" for step in path)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in path)
     text = "".join(steps)
     text = text.lstrip(".") or whole
     known = (lines.get(path[:length]) for length in range(len(path), 0, -1))
@@ -209,7 +209,14 @@ def short(text: str) -> str:
     return text if len(text) < MAX_LENGTH else text[: MAX_LENGTH - 3] + "..."
 
 
+def _key(name: str) -> str:
+    """A key in a place: in quotes if it is empty or would break the line."""
+    return short(name if name and name.isprintable() else repr(name))
+
+
 PAIR = "expected a list of two numbers, [time, cost]"
+
+AMOUNTS = "expected amounts by name, as in {memory: 4 GiB, gpu: 1}"
 
 REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda context: "it is missing; add it",
@@ -252,6 +259,9 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
         return "expected a string, in quotes" if scalar else "expected a string"
     if kind == "float_type" and path[:-1] == ("pools",):
         return "expected a weight, or keys and values, in braces { }"
+    is_amount = "resources" in keys and keys[0] != "pools"
+    if is_amount and kind in ("dict_type", "float_type", "int_type"):
+        return AMOUNTS
     if kind in ("float_type", "int_type") and isinstance(value, str) and is_number_text(value):
         return NO_QUOTES
     if kind == "missing" and path == ("slotwise",):
@@ -268,25 +278,15 @@ MEANT = {
     **dict.fromkeys(("cmd", "run", "script", "shell"), "command"),
     **dict.fromkeys(("cores", "cpus", "threads", "workers"), "slots"),
     **dict.fromkeys(("depends_on", "needs", "requires"), "after"),
+    **dict.fromkeys(("memory", "mem", "ram", "gpu", "gpus"), "resources"),
     "environment": "env",
     "due": "deadline",
 }
 """Keys that similar spelling would not suggest, by what users write for them."""
 
 
-NO_MEMORY = (
-    "memory is not scheduled; to run fewer tasks at once, lower slots_max, or give each task"
-    " more slots"
-)
-
-ABSENT = dict.fromkeys(("memory", "mem", "ram"), NO_MEMORY)
-"""What to do instead, by keys for what slotwise does not have."""
-
-
 def _unknown_key(key: str, known: Sequence[str]) -> str:
     key = short(key)
-    if key in ABSENT and key not in known:
-        return f"unknown key {key!r}; {ABSENT[key]}"
     hint = suggestion(key, known, f"known keys: {', '.join(known)}", MEANT)
     return f"unknown key {key!r}; {hint}"
 

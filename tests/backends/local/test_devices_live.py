@@ -72,6 +72,14 @@ def test_this_machine_has_its_memory_and_its_gpus(two_gpus: None) -> None:
     assert host.resources == {"memory": 5, "gpu": 2 * UNIT, "tape": 3 * UNIT}
 
 
+def test_gpus_that_are_stated_are_not_looked_for(two_gpus: None, tmp_path: Path) -> None:
+    """So a machine whose `nvidia-smi` hangs can do without it."""
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    (host,) = LocalBackend.cluster(2, {"gpu": 0}).hosts
+    assert host.resources == {"memory": usable_memory()}
+    assert not (tmp_path / "asked").exists()
+
+
 def test_tasks_that_run_together_have_different_gpus(two_gpus: None, tmp_path: Path) -> None:
     """Each of three tasks writes what it sees, and the first two wait for each other."""
 

@@ -119,7 +119,7 @@ class Agent:
 
     def __init__(self, config: AgentConfig) -> None:
         self._config, self._security = config, config.security()
-        self._resources = machine_resources() | dict(config.resources)
+        self._resources = machine_resources(config.resources)
         self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]

@@ -51,15 +51,19 @@ class LocalBackend(LiveBackend):
         Resources that are `stated` replace those that were found, name by name.
         """
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        return Cluster((Host(HOST, by_kind, resources={**machine_resources(), **stated}),))
+        return Cluster((Host(HOST, by_kind, resources=machine_resources(stated)),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))
 
 
-def machine_resources() -> dict[str, int]:
-    """The memory that tasks may use on this machine, in bytes, and the number of its GPUs."""
-    return {MEMORY: usable_memory(), GPU: len(gpus())}
+def machine_resources(stated: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+    """The memory that tasks may use on this machine, in bytes, and the number of its GPUs.
+
+    What is `stated` replaces them, name by name. GPUs that are stated are not looked for.
+    """
+    found: dict[str, int] = {} if GPU in stated else {GPU: len(gpus())}
+    return {MEMORY: usable_memory(), **found, **stated}
 
 
 # Clusters that can be emulated on this machine.
