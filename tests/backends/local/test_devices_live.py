@@ -12,6 +12,7 @@ import slotwise
 from backends.local.calling import TIMEOUT, call, one
 from slotwise.backends.local.backend import HOST, LocalBackend
 from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Conditions
 from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import TaskFinished
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
@@ -33,7 +34,7 @@ def test_a_call_gets_its_gpus_in_a_process_of_its_own(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     with Processes(1) as workers:
         before, *without = call(workers, seen).value
-        workers.start(0, "seen", seen, (), devices=(0, 2))
+        workers.start(0, "seen", seen, (), Conditions(devices=(0, 2)))
         during, *given = one(workers).value
         after, *again = call(workers, seen).value
     assert given == ["4,6", "0,2"]
