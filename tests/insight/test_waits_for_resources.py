@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import slotwise
 from slotwise import Cluster, Host, Job, Phase, Tasks, Workload
+from slotwise.core.decisions import Launch, Locality, Reallocate
+from slotwise.core.events import JobArrived, TaskFinished
+from slotwise.core.job import PhaseId
+from slotwise.core.state import State
 from slotwise.insight.held_back import explain_job
+from slotwise.insight.why import why_now
 
 
 def job_of(name: str, tasks: int, work: float, arrival: float = 0.0, **resources: Any) -> Job:
@@ -87,3 +94,34 @@ def test_the_life_of_a_job_names_the_resource() -> None:
     explained = explain_job(log, "two")
     assert "6 bytes of memory on one host" in explained.intervals[0].reason
     assert "6 bytes of memory" in explained.reason
+
+
+def test_a_job_that_runs_waits_with_its_other_tasks() -> None:
+    """A row that says "running" does not say that the job waited."""
+    jobs = [job_of("one", 2, 5.0, memory=6)]
+    log = run(jobs, Host("a", {"task": 2}, resources={"memory": 8}))
+    first = explain_job(log, "one").intervals[0]
+    assert (first.state, first.reason) == (
+        "running",
+        "its other tasks waited for 6 bytes of memory on one host while slots were free",
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "estimate", "amount"), [(6, None, "6 bytes of memory on"), (0, 7, "(learned)")]
+)
+def test_only_what_was_learned_is_called_so(
+    stated: int, estimate: int | None, amount: str
+) -> None:
+    """Of a stated request the peaks are known, too, and change nothing."""
+    state = State(Cluster((Host("a", {"task": 2}, resources={"memory": 8}),)))
+    state.at(0.0)
+    tasks, map_phase = Tasks(3, 1.0, memory=estimate), PhaseId("j", "run")
+    job = Job("j", (Phase("run", tasks, resources={"memory": stated}),), program="p")
+    state.apply(JobArrived(0.0, job))
+    state.apply(Reallocate({map_phase: 2.0}, until=9.0))
+    got = estimate or 0
+    state.apply(Launch(map_phase, 0, 1, "a", Locality.ANY, memory=got))
+    state.apply(TaskFinished(0.0, map_phase, 0, 1, 1.0, peak=1))
+    state.apply(Launch(map_phase, 1, 1, "a", Locality.ANY, memory=got))
+    assert amount in why_now(state, state.phase(map_phase), "fair")
