@@ -23,7 +23,7 @@ from slotwise.backends.inbox import Entry, Inbox
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local import worker
 from slotwise.backends.local.backend import LocalBackend
-from slotwise.backends.local.workers import ANEW, Conditions
+from slotwise.backends.local.workers import USUAL, Conditions
 from slotwise.core.cluster import Cluster, Host
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.auth import Security, tls_context
@@ -133,7 +133,7 @@ class EagerSlots(AgentSlots):
     source: Loopback
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, conditions: Conditions = ANEW
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """Start a task at once."""
         super().start_pickled(slot, key, task, conditions)

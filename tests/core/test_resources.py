@@ -50,9 +50,9 @@ def test_an_amount_that_is_too_large_is_refused_with_the_largest() -> None:
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ({"Memory": "4 GiB"}, "'Memory' is no resource; did you mean 'memory'?"),
-        ({"GPU": 1}, "'GPU' is no resource; did you mean 'gpu'?"),
-        ({"mem": "4 GiB"}, "'mem' is no resource; did you mean 'memory'?"),
+        ({"Memory": "4 GiB"}, "there is no resource 'Memory'; did you mean 'memory'?"),
+        ({"GPU": 1}, "there is no resource 'GPU'; did you mean 'gpu'?"),
+        ({"mem": "4 GiB"}, "there is no resource 'mem'; did you mean 'memory'?"),
         ({"Slots": 2}, "slots are stated beside it, with the key `slots`"),
         ({" ": 1}, "the name of a resource is ' '; give letters or digits"),
         ({"license ": 1}, "the name of a resource is 'license '; remove the spaces around it"),

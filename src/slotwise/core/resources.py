@@ -163,7 +163,7 @@ def _check_resource(what: str, name: Any) -> None:
     if known == "slots":
         raise InputError(f"{what}: slots are stated beside it, with the key `slots`")
     if name != known and known in (MEMORY, GPU):
-        raise InputError(f"{what}: {name!r} is no resource; did you mean {known!r}?")
+        raise InputError(f"{what}: there is no resource {name!r}; did you mean {known!r}?")
 
 
 def _times(name: str, has: int, amount: int) -> int:

@@ -35,6 +35,7 @@ from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
 from slotwise.backends.local.workers import Conditions, Reply
 from slotwise.core.errors import SlotwiseError
+from slotwise.core.resources import GPU
 from slotwise.jobs.commands import TAIL_BYTES
 from slotwise.jobs.hosts.auth import (
     RefusedError,
@@ -119,7 +120,8 @@ class Agent:
 
     def __init__(self, config: AgentConfig) -> None:
         self._config, self._security = config, config.security()
-        self._resources = machine_resources() | dict(config.resources)
+        found = machine_resources(GPU not in config.resources)
+        self._resources = found | dict(config.resources)
         self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]

@@ -16,8 +16,8 @@ from slotwise.backends.inbox import Wakeup
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
 from slotwise.backends.local.workers import (
-    ANEW,
     TEXTS,
+    USUAL,
     Conditions,
     Reply,
     Status,
@@ -165,7 +165,7 @@ class AgentSlots(Workers):
                 self._leave(host)
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, conditions: Conditions = ANEW
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """See `Workers`."""
         kept, sleeps, output, devices, memory = conditions

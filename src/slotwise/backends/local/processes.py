@@ -36,7 +36,7 @@ from slotwise.backends.local.worker import (
     TORN,
     VARIABLES,
 )
-from slotwise.backends.local.workers import ANEW, Conditions, Reply, Workers
+from slotwise.backends.local.workers import USUAL, Conditions, Reply, Workers
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
@@ -169,7 +169,7 @@ class Processes(Workers):
                 self._throttle.forget(slot)
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, conditions: Conditions = ANEW
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """See `Workers`."""
         kept, sleeps, output, devices, memory = conditions

@@ -95,8 +95,8 @@ class Conditions(NamedTuple):
     memory: Allotment | None = None
 
 
-ANEW = Conditions()
-"""Those of a task that begins anew, prints to nobody and has got nothing."""
+USUAL = Conditions()
+"""Those of a task that continues nothing, prints to nobody and has got nothing."""
 
 
 class Workers(ABC):
@@ -112,7 +112,7 @@ class Workers(ABC):
         key: str,
         runner: Callable[..., object],
         arguments: tuple[object, ...],
-        conditions: Conditions = ANEW,
+        conditions: Conditions = USUAL,
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
@@ -139,7 +139,7 @@ class Workers(ABC):
 
     @abstractmethod
     def start_pickled(
-        self, slot: int, key: str, task: bytes, conditions: Conditions = ANEW
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """Start a task in a free slot; its runner is sent once to each worker."""
 
