@@ -244,7 +244,7 @@ def resumed(
             return
         from slotwise.stages import Stages
 
-        with closing(Stages(record, source.workload, continued)) as stages:
+        with closing(Stages(record, source.workload, continued, recorder)) as stages:
             yield replace(left, stages=stages), found
 
 
