@@ -47,7 +47,7 @@ class MemoryUse:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _MemorySums:
     requested: int = 0
     is_learned: bool = False
     peak: int | None = None
@@ -60,7 +60,7 @@ class MemoryMeter:
     """Adds up the attempts of a run. O(1) for each; it keeps a few numbers for each phase."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], _Sums] = {}
+        self._sums: dict[tuple[str, str], _MemorySums] = {}
 
     def arrived(self, job: Job) -> None:
         """A job has arrived: note what its phases state."""
@@ -108,5 +108,5 @@ class MemoryMeter:
         held = sum(one.held for one in self._sums.values())
         return sum(one.unused for one in self._sums.values()) / held if held else None
 
-    def _of(self, job: Job, phase: str) -> _Sums:
-        return self._sums.setdefault((job.program or job.id, phase), _Sums())
+    def _of(self, job: Job, phase: str) -> _MemorySums:
+        return self._sums.setdefault((job.program or job.id, phase), _MemorySums())

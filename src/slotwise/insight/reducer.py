@@ -10,7 +10,7 @@ for entries that only it reads: metrics, traffic, the timeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt
@@ -62,7 +62,7 @@ class Attempt:
     kept: float = 0.0
     stop_requested: bool = False
     memory: int = 0
-    peak: int = 0
+    peak: int = field(default=0, repr=False)
 
 
 @dataclass(slots=True)
