@@ -314,14 +314,17 @@ def timeline_of(log: Log) -> Timeline:
 
     An attempt that occupies several slots is in several lanes.
     """
-    return _TimelineReducer(log.header).follow(log).timeline(log.header.cluster)
+    return TimelineReducer(log.header).follow(log).timeline(log.header.cluster)
 
 
 _TASKS_CHANGED = (TaskFinished, TasksAdded)
 
 
-class _TimelineReducer(RunReducer):
-    """Collects the attempts, and the changes of jobs and hosts, that charts show."""
+class TimelineReducer(RunReducer):
+    """Collects the attempts, and the changes of jobs and hosts, that charts show.
+
+    `timeline`, at the end, has all of it; until then, a job can be asked for.
+    """
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -349,6 +352,14 @@ class _TimelineReducer(RunReducer):
                     self._idle_since[job] = event.at
                 elif job in self._idle_since:
                     self._idle[job].append((self._idle_since.pop(job), event.at))
+
+    def is_idle(self, job: str) -> bool:
+        """Whether all tasks that were added to a job are done, and more may come."""
+        return job in self._idle_since
+
+    def end_of(self, job: str) -> float | None:
+        """When a job was done or given up; None if it is not over."""
+        return self._gave_up.get(job, self.jobs[job].completion)
 
     def on_attempt(self, attempt: Attempt) -> None:
         """Add an attempt for each slot that it held."""
