@@ -31,14 +31,14 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
 def waiting(cluster: Cluster, client: Client, tasks: int) -> Iterator[None]:
     """Tasks of a client that wait for an event, in the state that the gate knows."""
 
-    name = f"goes on {next(NUMBERS)}"
+    name = f"event{next(NUMBERS)}"  # Also of the tasks: what others took says nothing of them.
 
     def wait(number: int) -> int:
         Event(name, client=get_client()).wait()
         return number
 
     held = len(cluster.gate._holding)
-    futures: list[Future] = client.map(wait, range(tasks), pure=False)
+    futures: list[Future] = client.map(wait, range(tasks), key=name, pure=False)
     until(lambda: len(cluster.gate._holding) >= held + tasks - 2)
     until(lambda: not cluster.gate._computations.pending_keys)
     yield

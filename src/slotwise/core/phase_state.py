@@ -11,9 +11,9 @@ from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import TaskFailed
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
-from slotwise.core.pool_state import JobShare, PoolState, ShareNode
+from slotwise.core.pool_state import GroupNode, JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
-from slotwise.core.resources import MEMORY, Resources
+from slotwise.core.resources import MEMORY, Resources, with_slots
 from slotwise.core.retries import delay_of
 from slotwise.core.sizing import MemoryRequest
 from slotwise.core.task_homes import (
@@ -206,7 +206,7 @@ class PhaseState(ShareNode):
     def set_needs(self, needs: Resources) -> None:
         """From now on each task that is launched takes this beside slots."""
         self.needs = needs
-        self.request = Resources({self.slot_kind: self.width, **needs})
+        self.request = with_slots(self.slot_kind, self.width, needs)
         self.is_wide = self.unit > 1 or bool(needs) or bool(self.phase.hosts)
         self.has_passed = False
 
@@ -650,6 +650,21 @@ def check_phase(phase: PhaseState) -> None:
 def phases_below(pool: PoolState) -> Iterator[PhaseState]:
     """The phases below a pool with pending tasks, in the order in which they are served."""
     return cast("Iterator[PhaseState]", pool.walk())
+
+
+def sorted_below(pool: PoolState, phases: Iterable[PhaseState]) -> list[PhaseState]:
+    """Those of these phases with pending tasks, in the order of `phases_below`."""
+
+    def place(phase: PhaseState) -> list[tuple[float, float, int]]:
+        """Its rank among its siblings, and those of the nodes that contain it, outer first."""
+        found = [phase.rank]
+        node: GroupNode = pool if pool.is_in_turn else phase.group or phase.pool
+        while node is not pool:
+            assert node.parent is not None, "they are below it"
+            found, node = [node.rank, *found], node.parent
+        return [rank[:3] for rank in found if rank is not None]
+
+    return sorted((phase for phase in phases if phase.rank is not None), key=place)
 
 
 def group_phases(phases: Sequence[PhaseState]) -> None:

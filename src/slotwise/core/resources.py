@@ -8,6 +8,7 @@ whole numbers and sums are exact. Whether a request fits, and how often, is deci
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from slotwise.core.errors import InputError, check_name, is_number, is_whole, shown
@@ -59,6 +60,10 @@ class Resources(Mapping[str, int]):
             return self._amounts == other._amounts
         return isinstance(other, Mapping) and self._amounts == dict(other)
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of each mapping, but several times as fast."""
+        return self._amounts.get(name, default)
+
     def __repr__(self) -> str:
         return f"Resources({self._amounts})"
 
@@ -89,6 +94,12 @@ class Resources(Mapping[str, int]):
 
 NOTHING = Resources({})
 """No resources."""
+
+
+@lru_cache(10_000)
+def with_slots(slot_kind: str, slots: int, needs: Resources) -> Resources:
+    """All that a task takes of its host. Tasks that take the same share one value."""
+    return Resources({slot_kind: slots, **needs})
 
 
 def resources_of(what: str, stated: Any) -> Resources:

@@ -15,7 +15,7 @@ from typing import Any
 
 from slotwise.core.job import PRIORITIES
 from slotwise.core.pools import ShareKey
-from slotwise.core.resources import Resources
+from slotwise.core.resources import NOTHING, Resources, with_slots
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.allocator import Allocator, Claims, Group, is_joint, reads_requests
 from slotwise.policy.drf import by_dominant
@@ -88,7 +88,7 @@ def _together(claims: ByKind) -> tuple[Claims, list[Member]]:
                 parent = place[kind][group.parent] if group.parent >= 0 else -1
                 groups.append(replace(group, parent=parent))
         request[kind] = of_kind.request or [
-            Resources({kind: phase.slots}) for _, phase in of_kind.owner
+            with_slots(kind, phase.slots, NOTHING) for _, phase in of_kind.owner
         ]
     members = [(kind, n) for kind, of_kind in claims.items() for n in range(len(of_kind))]
     members.sort(key=lambda member: claims[member[0]].place[member[1]])
