@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from ssl import Purpose
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from slotwise.backends.agents.agent import BEAT_SECONDS, AgentConfig, line_for
 from slotwise.backends.agents.backend import AgentsBackend
 from slotwise.backends.agents.slots import AgentHost, AgentSlots, connect
 from slotwise.backends.attempt_logs import AttemptLogs
-from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Entry, Inbox
 from slotwise.backends.live import LiveBackend
 from slotwise.backends.local import worker
 from slotwise.backends.local.backend import LocalBackend
+from slotwise.backends.local.workers import USUAL, Conditions
 from slotwise.core.cluster import Cluster, Host
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.auth import Security, tls_context
@@ -133,10 +133,10 @@ class EagerSlots(AgentSlots):
     source: Loopback
 
     def start_pickled(
-        self, slot: int, key: str, task: bytes, kept: Pickle = b"", **options: Any
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """Start a task at once."""
-        super().start_pickled(slot, key, task, kept, **options)
+        super().start_pickled(slot, key, task, conditions)
         self._flush()
 
     def request_stop(self, slot: int, until: float) -> None:

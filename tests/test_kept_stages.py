@@ -156,6 +156,22 @@ def interrupted(folder: Path, node: str, how: signal.Signals) -> str:
     return said
 
 
+def test_a_completed_dataflow_runs_again_if_input_that_its_app_names_changed(
+    folder: Path,
+) -> None:
+    """Or was removed; a new file that the pattern of the app would match is not noticed."""
+    assert run(folder, repaired=True) == sorted([*WORDS, *GANG, "total"])
+    assert why(folder) == "done"
+    (folder / "c.txt").write_text("x\n")
+    assert why(folder) == "done"
+    (folder / "a.txt").write_text("x\ny\nz\n")
+    assert why(folder) == "input a.txt changed"
+    (folder / "a.txt").unlink()
+    assert why(folder) == "input a.txt was removed"
+    assert "total" in run(folder)
+    assert why(folder) == "done"
+
+
 def test_a_failed_dataflow_is_continued_after_its_stages(folder: Path) -> None:
     """Repeatedly; nothing stays when it is done, and the output is that of one run."""
     assert run(folder) == sorted(WORDS + GANG + ["total"])

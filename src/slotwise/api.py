@@ -22,6 +22,7 @@ from slotwise.core.errors import InputError, check_type, is_number, option_name,
 from slotwise.core.events import HostAdded, with_kinds
 from slotwise.core.history import HistoryWriter
 from slotwise.core.log import Log, following
+from slotwise.core.resources import GPU
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report import page
 from slotwise.jobs.execution import Execution
@@ -43,6 +44,7 @@ from slotwise.sources import (
     WorkloadLike,
     check_live_slots,
     cluster_of,
+    may_request,
     processors,
     read_source,
     refuse_resources,
@@ -242,7 +244,7 @@ def resumed(
             return
         from slotwise.stages import Stages
 
-        with closing(Stages(record, source.workload, continued)) as stages:
+        with closing(Stages(record, source.workload, continued, recorder)) as stages:
             yield replace(left, stages=stages), found
 
 
@@ -291,7 +293,9 @@ def _live_cluster(
             if stated is not None and not names_hosts(stated):
                 slots = sum(stated.capacity.values())
         check_live_slots(slots)
-        local = LocalBackend.cluster(slots, resources_of_host(source.workload, resources))
+        has = resources_of_host(source.workload, resources)
+        needs_gpus = may_request(source.workload, GPU)
+        local = LocalBackend.cluster(slots, has, needs_gpus=needs_gpus)
         return source.cluster(local if stated is None else replace(local, grace=stated.grace))
     if slots is not None:
         raise InputError(

@@ -13,6 +13,7 @@ from slotwise.core.job import PhaseId
 from slotwise.core.log import Log
 from slotwise.core.objective import Objective, gap_of, in_words
 from slotwise.core.schedule import Schedule
+from slotwise.insight.memory_use import MemoryUse
 from slotwise.insight.metrics import MetricsCollector, Outcome
 from slotwise.insight.report.page import write_report
 from slotwise.insight.report.reported import ReportedRun
@@ -205,6 +206,11 @@ class Result:
         return self.outcome.failed
 
     @property
+    def memory(self) -> tuple[MemoryUse, ...]:
+        """What tasks requested and used of memory, for each phase that requested some."""
+        return self.outcome.memory
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether the run ended, or its log was read, before all its jobs had ended."""
         return not self.outcome.is_over
@@ -220,6 +226,7 @@ class Result:
                 "bound": self.bound,
             }
             | ({"failed": self.failed} if self.failed else {})
+            | ({"memory": [one.to_plain() for one in self.memory]} if self.memory else {})
             | ({"interrupted": True} if self.is_interrupted else {})
         )
 

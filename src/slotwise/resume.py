@@ -14,7 +14,7 @@ import os
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from slotwise.run_folder import warn_of_state
 from slotwise.sources import Source, overwriting
 from slotwise.workload.workload import (
     CommandJob,
+    DataflowJob,
     Described,
     PhasedJob,
     ProgramJob,
@@ -108,8 +109,13 @@ class DoneRecorder:
         }
         self._arrays = {name for name, entry in self._entries.items() if _is_array(entry)}
         self._made: dict[str, dict[str, str]] = {}
+        self._read: dict[str, Collection[str]] = {}
         self._left: Counter[str] = Counter()
         self._has_warned = False
+
+    def planned(self, job: str, files: Collection[str]) -> None:
+        """A job has been planned; it reads these files, also those that only its app names."""
+        self._read[job] = files
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -177,7 +183,10 @@ class DoneRecorder:
             self._has_warned = True
 
     def _made_from(self, job: str) -> dict[str, str]:
-        return made_from(self._entries[job], self._workload, self._written)
+        made = made_from(self._entries[job], self._workload, self._written)
+        read = self._read.get(job, ())
+        others = (one for one in read if not any(_is_in(one, to) for to in self._written))
+        return made | versions((INPUT, path) for path in others)
 
 
 def verdicts(
@@ -305,7 +314,11 @@ def _why(
     for output in outputs:
         if before.get(f"{MADE} {output}", _version(output)) != _version(output):
             return f"its output {_short(output, workload)} changed"
-    return _change(made_from(entry, workload, written), before, workload)
+    now = made_from(entry, workload, written)
+    if isinstance(entry, DataflowJob):  # The record has the files that only its app names.
+        names = (name.partition(" ")[::2] for name in before if name.startswith(f"{INPUT} "))
+        now = versions(names) | now
+    return _change(now, before, workload)
 
 
 def _change(now: dict[str, str], before: MadeFrom, workload: Workload) -> str:

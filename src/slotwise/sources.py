@@ -415,6 +415,26 @@ def resources_of_host(
     return {**cluster.hosts[0].has.stated(), **(given or {})}
 
 
+def may_request(workload: Workload, resource: str) -> bool:
+    """Whether some task of live work may request it. Of an app, it is not known beforehand."""
+    return any(
+        _may_request(one, resource)
+        for entry in workload.jobs
+        for one in (parts_of(entry) if isinstance(entry, Described) else (_stated(entry),))
+    )
+
+
+def _may_request(entry: Job | Described, resource: str) -> bool:
+    if isinstance(entry, Job):
+        return any(resource in phase.needs for phase in entry.phases)
+    if isinstance(entry, DataflowJob):
+        nodes = entry.flow.get("nodes") if isinstance(entry.flow, Mapping) else None
+        return nodes is None or any(resource in (one.get("resources") or ()) for one in nodes)
+    stated = entry.settings.get("resources") or {}
+    of_kinds = (one for one in stated.values() if isinstance(one, Mapping))
+    return resource in stated or any(resource in one for one in of_kinds)
+
+
 def refuse_resources(given: object, why: str) -> None:
     """InputError if resources are given for a host that there is not."""
     if given is not None:

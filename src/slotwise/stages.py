@@ -19,7 +19,7 @@ from slotwise.jobs.execution import Execution
 from slotwise.jobs.kept import KeptStages
 from slotwise.jobs.staged import StagedExecution
 from slotwise.jobs.work_folder import HeldError, remove_kept
-from slotwise.resume import CODE, INPUT, made_from, versions
+from slotwise.resume import CODE, INPUT, DoneRecorder, made_from, versions
 from slotwise.run_folder import RunFolder, warn_of_state
 from slotwise.workload.workload import DataflowJob, ProgramJob, Workload
 
@@ -28,9 +28,14 @@ class Stages:
     """Continues jobs after stages that are kept, and keeps those that are done in this run."""
 
     def __init__(
-        self, record: DoneRecord, workload: Workload, kept: Mapping[str, KeptJob]
+        self,
+        record: DoneRecord,
+        workload: Workload,
+        kept: Mapping[str, KeptJob],
+        recorder: DoneRecorder,
     ) -> None:
-        """`kept` are the stages that are used, by job."""
+        """`kept` are the stages that are used, by job; `recorder` notes planned jobs."""
+        self._recorder = recorder
         self._record, self._workload, self._kept = record, workload, kept
         self._run: RunFolder | None = None
         self._continued: list[StagedExecution] = []
@@ -44,6 +49,8 @@ class Stages:
 
     def __call__(self, entry: Any, execution: Execution) -> Execution:
         """Return the execution to run: without stages that are kept. It keeps its own."""
+        if isinstance(execution, StagedExecution):
+            self._recorder.planned(entry.id, execution.input_files)
         if not isinstance(execution, StagedExecution) or not is_kept(entry):
             return execution
         kept = self._kept.get(entry.id)

@@ -45,3 +45,28 @@ def test_an_amount_that_is_too_large_is_refused_with_the_largest() -> None:
     """The message states the most that a resource may be."""
     with pytest.raises(InputError, match=r"license is 1e[+]18; give a number from 0 to 1,000,"):
         requested("resources", {"license": 1e18})
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"Memory": "4 GiB"}, "there is no resource 'Memory'; did you mean 'memory'?"),
+        ({"GPU": 1}, "there is no resource 'GPU'; did you mean 'gpu'?"),
+        ({"mem": "4 GiB"}, "there is no resource 'mem'; did you mean 'memory'?"),
+        ({"Slots": 2}, "slots are stated beside it, with the key `slots`"),
+        ({" ": 1}, "the name of a resource is ' '; give letters or digits"),
+        ({"license ": 1}, "the name of a resource is 'license '; remove the spaces around it"),
+        (
+            {"memory": 10**16},
+            "memory is 10000000000000000; give at most 1,000,000,000,000,000",
+        ),
+        ({"memory": -1}, "memory is -1; give bytes as a whole number >= 0"),
+    ],
+)
+def test_a_name_or_an_amount_that_cannot_be_meant_is_refused(
+    resources: dict[str, object], message: str
+) -> None:
+    """Names of users' own resources differ from those of known ones by more than case."""
+    with pytest.raises(InputError) as error:
+        requested("resources", resources)
+    assert str(error.value).startswith(f"resources: {message}")

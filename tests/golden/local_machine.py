@@ -345,7 +345,8 @@ def scripted(script: Script) -> Iterator[Machine]:
                 "CpuThrottle",
                 lambda: MagicMock(is_held=lambda _, pid: is_stopped(pid)),
             ),
-            (backend, "machine_resources", dict),  # Those of this machine are no part of a log.
+            # Those of this machine are no part of a log.
+            (backend, "machine_resources", lambda needs_gpus: {}),
             (executing, "threading", SimpleNamespace(Thread=CommitThread)),
             (loop_thread, "SimpleQueue", queue.Queue),
         ]

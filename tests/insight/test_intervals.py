@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,11 @@ from slotwise import (
 )
 from slotwise.cli.main import app
 from slotwise.core.decisions import Launch
-from slotwise.core.log import Log, LogFile
-from slotwise.insight.held_back import MAX_INTERVALS
+from slotwise.core.log import Log, LogFile, Turn
+from slotwise.insight.held_back import MAX_INTERVALS, explain_job
 from slotwise.insight.intervals import JobExplained
+from slotwise.insight.timeline import timeline_of
+from slotwise.insight.waits import worst_waits
 
 
 def job(name: str, count: int, work: float, pool: str = "default", **options: object) -> Job:
@@ -209,3 +211,32 @@ def test_notebooks_show_tables() -> None:
     assert "&lt;b&gt; (pool default)" in slotwise.explain(log, "late")._repr_html_()
     assert "&lt;b&gt; (pool default)" in slotwise.explain(log)._repr_html_()
     assert "<pre>late at 2 s" in slotwise.explain(log, "late", 2.0)._repr_html_()
+
+
+class Counted(list[Turn]):
+    """Turns that count how often they are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Turn]:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "fair", "flex"])
+def test_the_log_is_read_once_with_the_waits_of_two_readings(scheduler: str) -> None:
+    """The ends of waits are not known while they are followed; all is as if they were."""
+    phases = Phase("map", Tasks(6, 1.5)), Phase("end", Tasks(2, 1.0), after=frozenset({"map"}))
+    jobs = [
+        Job(f"j{n}", phases, 0.7 * n, pool="ab"[n % 2], weight=1.0 + n % 3) for n in range(6)
+    ]
+    pools = (Pool("a", slots_max={"task": 2}), Pool("b", preemption=Preemption(1.0, 2.0)))
+    workload = Workload(tuple(jobs), cluster=Cluster.of_slots(3), pools=pools)
+    recorded = slotwise.simulate(workload, scheduler).log
+    line = timeline_of(recorded)
+    for one in jobs:
+        log = Log(recorded.header, turns := Counted(recorded.turns))
+        explained = explain_job(log, one.id)
+        assert turns.reads == 1
+        assert explained.waits == worst_waits(recorded, line, job=one.id)
+    assert any(worst_waits(recorded, line))

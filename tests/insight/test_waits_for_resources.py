@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 import slotwise
 from slotwise import Cluster, Host, Job, Phase, Tasks, Workload
-from slotwise.core.events import HostAdded, HostDrained
+from slotwise.core.decisions import Launch, Locality, Reallocate
+from slotwise.core.events import HostAdded, HostDrained, JobArrived, TaskFinished
+from slotwise.core.job import PhaseId
+from slotwise.core.state import State
 from slotwise.insight.held_back import explain_job
+from slotwise.insight.why import why_now
 
 
 def job_of(name: str, tasks: int, work: float, arrival: float = 0.0, **resources: Any) -> Job:
@@ -103,3 +109,34 @@ def test_a_job_that_fits_no_host_that_is_left_is_told_so() -> None:
     life = explain_job(slotwise.simulate(workload, "fair").log, "two").intervals
     reason = "no host that could start tasks had memory 3 bytes and 1 slot for a task"
     assert [one.end for one in life if one.reason == reason] == [20.0]
+
+
+def test_a_job_that_runs_waits_with_its_other_tasks() -> None:
+    """A row that says "running" does not say that the job waited."""
+    jobs = [job_of("one", 2, 5.0, memory=6)]
+    log = run(jobs, Host("a", {"task": 2}, resources={"memory": 8}))
+    first = explain_job(log, "one").intervals[0]
+    assert (first.state, first.reason) == (
+        "running",
+        "its other tasks waited for 6 bytes of memory on one host while slots were free",
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "estimate", "amount"), [(6, None, "6 bytes of memory on"), (0, 7, "(learned)")]
+)
+def test_only_what_was_learned_is_called_so(
+    stated: int, estimate: int | None, amount: str
+) -> None:
+    """Of a stated request the peaks are known, too, and change nothing."""
+    state = State(Cluster((Host("a", {"task": 2}, resources={"memory": 8}),)))
+    state.at(0.0)
+    tasks, map_phase = Tasks(3, 1.0, memory=estimate), PhaseId("j", "run")
+    job = Job("j", (Phase("run", tasks, resources={"memory": stated}),), program="p")
+    state.apply(JobArrived(0.0, job))
+    state.apply(Reallocate({map_phase: 2.0}, until=9.0))
+    got = estimate or 0
+    state.apply(Launch(map_phase, 0, 1, "a", Locality.ANY, memory=got))
+    state.apply(TaskFinished(0.0, map_phase, 0, 1, 1.0, peak=1))
+    state.apply(Launch(map_phase, 1, 1, "a", Locality.ANY, memory=got))
+    assert amount in why_now(state, state.phase(map_phase), "fair")

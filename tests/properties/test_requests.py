@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from properties.test_pools import Faults
 from properties.test_runs import OBJECTIVES, reread
-from properties.test_wide import Case, check_slots
+from properties.test_wide import Case, check_slots, pools_of
 from slotwise.backends.simulated.backend import Simulation
 from slotwise.backends.simulated.simulation import Outage
 from slotwise.core.cluster import Cluster, Host
@@ -25,7 +25,6 @@ from slotwise.core.decisions import Launch
 from slotwise.core.events import TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
-from slotwise.core.pools import Pool, Preemption
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.assignment import wide
@@ -110,21 +109,7 @@ def cases(draw: st.DrawFn) -> Case:
     """A cluster that all of them share in any of the ways in which they may."""
     cluster = draw(clusters())
     jobs = tuple(draw(jobs_of(number, cluster)) for number in range(draw(st.integers(1, 7))))
-    preemption = Preemption(
-        draw(st.sampled_from([0.0, 0.5])),
-        draw(st.sampled_from([1.0, float("inf")])),
-        grace=draw(st.sampled_from([0.0, 0.4])),
-    )
-    pools = (
-        Pool(
-            "a",
-            2.0,
-            {"task": draw(st.integers(0, 3))},
-            {"task": draw(st.integers(4, 6))},
-            preemption=draw(st.sampled_from([None, preemption])),
-        ),
-        Pool("b", 0.5, {"task": draw(st.integers(0, 4))}, preemption=preemption),
-    )
+    pools = draw(pools_of(4))
     one_in = draw(st.sampled_from([0, 0, 9, 4]))
     simulation = Simulation(
         seed=draw(st.integers(0, 9)),

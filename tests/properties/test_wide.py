@@ -98,25 +98,34 @@ def jobs_of(draw: st.DrawFn, number: int, cluster: Cluster) -> Job:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    """A cluster that wide and narrow tasks share in any of the ways in which they may."""
-    cluster = draw(clusters())
-    jobs = tuple(draw(jobs_of(number, cluster)) for number in range(draw(st.integers(1, 6))))
+def pools_of(draw: st.DrawFn, least_most: int) -> tuple[Pool, ...]:
+    """Two of the pools of the jobs, with shares; one holds at most `least_most` slots or more.
+
+    They may take slots back.
+    """
     preemption = Preemption(
         draw(st.sampled_from([0.0, 0.5])),
         draw(st.sampled_from([1.0, float("inf")])),
         grace=draw(st.sampled_from([0.0, 0.4])),
     )
-    pools = (
+    return (
         Pool(
             "a",
             2.0,
             {"task": draw(st.integers(0, 3))},
-            {"task": draw(st.integers(WIDEST, 5))},
+            {"task": draw(st.integers(least_most, least_most + 2))},
             preemption=draw(st.sampled_from([None, preemption])),
         ),
         Pool("b", 0.5, {"task": draw(st.integers(0, 4))}, preemption=preemption),
     )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A cluster that wide and narrow tasks share in any of the ways in which they may."""
+    cluster = draw(clusters())
+    jobs = tuple(draw(jobs_of(number, cluster)) for number in range(draw(st.integers(1, 6))))
+    pools = draw(pools_of(WIDEST))
     one_in = draw(st.sampled_from([0, 0, 9, 4]))
     outages = [Outage("h0", draw(st.sampled_from([0.4, 1.3])), 3.0)] * draw(st.integers(0, 1))
     simulation = Simulation(

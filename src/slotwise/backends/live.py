@@ -13,7 +13,7 @@ from slotwise.backends.attempt_logs import AttemptLogs
 from slotwise.backends.executing import Executing
 from slotwise.backends.inbox import Ask, Inbox, StopTask
 from slotwise.backends.local.unresponsive import ResponseChange, ResponseMonitor
-from slotwise.backends.local.workers import Reply, UserCodeError, Workers
+from slotwise.backends.local.workers import Conditions, Reply, UserCodeError, Workers
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import GiveUp, Launch, Preempt
 from slotwise.core.events import (
@@ -327,17 +327,10 @@ class LiveBackend(ABC):
         self._monitor.take_stopped(slot)
         key, runner = start.runner_key, start.runner
         try:
-            self._workers.start(
-                slot,
-                key,
-                runner,
-                start.arguments,
-                start.kept,
-                sleeps=start.sleeps,
-                output=start.output,
-                devices=launch.devices,
-                memory=start.memory,
+            conditions = Conditions(
+                start.kept, start.sleeps, start.output, launch.devices, start.memory
             )
+            self._workers.start(slot, key, runner, start.arguments, conditions)
         except UserCodeError as error:
             self._jobs.failed(self._release(slot), self._placed(str(error), launch.host))
 

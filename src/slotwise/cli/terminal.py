@@ -44,6 +44,7 @@ from slotwise.insight.report.tables import (
     critical_path,
     fit_columns,
     jobs_table,
+    memory_table,
 )
 from slotwise.insight.report.text import in_short, in_states, printable
 from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
@@ -241,6 +242,9 @@ def _print_results(results: Sequence[Result], source: Source, as_json: bool) -> 
         _print_table(console, jobs_table(reported[0], max(MIN_ROWS, rows), order))
         if is_live and (path := critical_path(reported[0])):
             print(path)
+        # Those who state no memory need not read of it.
+        if any(one.peak and not one.is_learned for one in results[0].memory):
+            _print_table(console, memory_table(reported[0], MIN_ROWS))
     _print_table(console, comparison_table(reported))
 
 

@@ -23,6 +23,9 @@ GPU = "gpu"
 UNIT = 1000
 """The amount of one of any other resource but slots: amounts are in thousandths."""
 
+MEANT = {"mem": MEMORY, "ram": MEMORY, "gpus": GPU}
+"""Words for resources that no user can name so, with those that are meant."""
+
 MAX_AMOUNT = 10**15
 """The largest amount of a resource; a larger one is taken for a typing error."""
 
@@ -136,17 +139,17 @@ def check_devices(what: str, resources: Resources, is_host: bool = False) -> Non
 
 
 def _amount(what: str, name: Any, value: Any) -> int:
-    check_name(f"{what}: the name of a resource", name)
-    if name == "slots":
-        raise InputError(f"{what}: slots are stated beside it, with the key `slots`")
+    _check_resource(what, name)
     what = f"{what}: {name}"
     if name == MEMORY:
         value = converted(what, value, size)
-        if not is_whole(value) or not 0 <= value <= MAX_AMOUNT:
+        if not is_whole(value) or value < 0:
             raise InputError(
                 f"{what} is {shown(value)}; give bytes as a whole number >= 0, or a size such"
                 " as '4 GiB'"
             )
+        if value > MAX_AMOUNT:
+            raise InputError(f"{what} is {shown(value)}; give at most {MAX_AMOUNT:,} bytes")
         return int(value)
     if not is_number(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
         most = MAX_AMOUNT // UNIT
@@ -155,6 +158,23 @@ def _amount(what: str, name: Any, value: Any) -> int:
     if abs(amount - value * UNIT) > 1e-6 * amount:
         raise InputError(f"{what} is {shown(value)}; give at most three decimals")
     return amount
+
+
+def _check_resource(what: str, name: Any) -> None:
+    """InputError for a name that no resource has, or that is likely to mean another one."""
+    check_name(f"{what}: the name of a resource", name)
+    if name != name.strip():
+        raise InputError(
+            f"{what}: the name of a resource is {name!r}; remove the spaces around it"
+            if name.strip()
+            else f"{what}: the name of a resource is {name!r}; give letters or digits"
+        )
+    small = name.lower()
+    known = MEANT.get(small, small)
+    if known == "slots":
+        raise InputError(f"{what}: slots are stated beside it, with the key `slots`")
+    if name != known and known in (MEMORY, GPU):
+        raise InputError(f"{what}: there is no resource {name!r}; did you mean {known!r}?")
 
 
 def _times(name: str, has: int, amount: int) -> int:

@@ -10,17 +10,23 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
-from slotwise.core.decisions import Decision
 from slotwise.core.errors import InputError
 from slotwise.core.events import Event, OutputLost, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import PhaseId
-from slotwise.core.log import Header, Log
-from slotwise.core.loop import initial_state
+from slotwise.core.log import Log
 from slotwise.insight.intervals import Interval, JobExplained
 from slotwise.insight.report.text import counted, seconds
-from slotwise.insight.timeline import StepFunction, Timeline, timeline_of
-from slotwise.insight.waits import MIN_PART, PART_WHOLE, HeldSlots, Holder, worst_waits
+from slotwise.insight.timeline import StepFunction, TimelineReducer
+from slotwise.insight.waits import (
+    MIN_PART,
+    PART_WHOLE,
+    HeldSlots,
+    Holder,
+    JobWaits,
+    RetracedRun,
+)
 from slotwise.insight.why import (
     ALONE,
     NOT_LIMITED,
@@ -29,7 +35,6 @@ from slotwise.insight.why import (
     limit_of,
     unknown_job,
 )
-from slotwise.policy.scheduler import WAITERS
 
 MAX_INTERVALS = 15
 """The maximum number of intervals of a job."""
@@ -50,19 +55,27 @@ _Key = tuple[str, str]
 def explain_job(log: Log, job: str) -> JobExplained:
     """Explain what held a job from its arrival to its end, or to the end of the log.
 
-    The log is read three times, O(n log n) for n entries, plus O(phases of the job) for each
-    turn of its life. InputError for a job that is not in it.
+    The log is read once, O(n log n) for n entries, plus O(phases of the job) for each turn of
+    its life. InputError for a job that is not in it.
     """
-    line = timeline_of(log)
+    reducer, run = TimelineReducer(log.header), RetracedRun(log.header)
+    fold, job_waits = _JobFold(reducer, run, job), JobWaits(job, reducer, run)
+    for turn in log.turns:
+        is_over = fold.is_over
+        reducer(turn.now, turn.events, turn.decisions)
+        if is_over and not job_waits.needs_rest:
+            continue
+        if not is_over:
+            job_waits.pass_to(turn.now)
+            fold.pass_to(turn.now, turn.events)
+        run.follow(turn.now, turn.events, turn.decisions)
+        if not is_over:
+            job_waits.note(turn.now, turn.events)
+            fold.note(turn.now)
+    line = reducer.timeline(log.header.cluster)
     if job not in line.jobs:
         raise InputError(unknown_job(job, line.jobs))
-    fold = _JobFold(log.header, line, job)
-    for turn in log.turns:
-        if fold.is_over:
-            break
-        fold.follow(turn.now, turn.events, turn.decisions)
-    pieces = fold.pieces()
-    held = HeldSlots(line)
+    pieces, held = fold.pieces(line.end_of(job)), HeldSlots(line)
     steps = line.held_by_job.get(job, StepFunction())
     span, end = line.jobs[job], line.end_of(job)
     intervals = tuple(_interval(piece, job, held, steps) for piece in pieces)
@@ -78,7 +91,7 @@ def explain_job(log: Log, job: str) -> JobExplained:
         failure=span.failed or "",
         reason=fold.main_reason(end - span.arrival, intervals),
         intervals=intervals,
-        waits=worst_waits(log, line, job=job),
+        waits=job_waits.explained(line, held),
     )
 
 
@@ -133,12 +146,10 @@ class _Now:
 class _JobFold:
     """Follows the state of a run, and collects the pieces of the life of one job."""
 
-    def __init__(self, header: Header, line: Timeline, job: str) -> None:
-        self._state = initial_state(header)
-        self._scheduler: str = header.scheduler["name"]
-        self._may_defer = header.scheduler.get("assigner") in WAITERS
-        self._job, self._end = job, line.end_of(job)
-        self._at = line.jobs[job].arrival
+    def __init__(self, reducer: TimelineReducer, run: RetracedRun, job: str) -> None:
+        self._reducer, self._run, self._state, self._job = reducer, run, run.state, job
+        self._at = 0.0
+        self._end = inf  # unless it is over
         self._now: _Now | None = None
         self._pieces: list[_Piece] = []
         self._ends = Counter[str]()
@@ -152,25 +163,29 @@ class _JobFold:
         """The state of the job after the last turn."""
         return "waiting" if self._now is None else self._now.state
 
-    def follow(
-        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
-    ) -> None:
-        """Apply one turn."""
-        state = self._state
-        state.at(now)
+    def pass_to(self, now: float, events: Sequence[Event]) -> None:
+        """Take a turn that the timeline has applied, and the state has not."""
+        if self._job not in self._reducer.jobs:
+            return
+        end = self._reducer.end_of(self._job)
+        self._end = inf if end is None else end
         if self._now is not None:
             for event in events:
                 self._count(event)
             self._pass_to(now)
-        for entry in (*events, *decisions):
-            state.apply(entry)
-        if state.phases_of(self._job):
+
+    def note(self, now: float) -> None:
+        """Note the condition of the job after a turn."""
+        if self._state.phases_of(self._job):
+            if self._now is None:
+                self._at = self._reducer.jobs[self._job].arrival
             self._now = self._condition()
         self.is_over = now > self._end
 
-    def pieces(self) -> list[_Piece]:
+    def pieces(self, end: float) -> list[_Piece]:
         """The life of the job, joined to few pieces. Call it once, after the last turn."""
-        self._pass_to(self._end)
+        self._end = end
+        self._pass_to(end)
         if self._pieces:
             self._pieces[-1].ends += self._ends
         life = sum(piece.end - piece.start for piece in self._pieces)
@@ -202,7 +217,7 @@ class _JobFold:
 
     def _condition(self) -> _Now:
         state = self._state
-        cause, phase = limit_of(state, self._job, self._scheduler, self._may_defer)
+        cause, phase = limit_of(state, self._job, self._run.scheduler, self._run.may_defer)
         phases = state.phases_of(self._job)
         wanted = sum(one.running + could_start(one) for one in phases)
         word = "running" if any(one.running for one in phases) else "waiting"

@@ -20,8 +20,8 @@ from slotwise.core.events import (
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header, Log
 from slotwise.core.objective import Objective, Steps, gap_of, is_met
-from slotwise.core.resources import MEMORY
 from slotwise.insight.bound import Work, objective_bound, sizes_of
+from slotwise.insight.memory_use import MemoryMeter, MemoryUse
 from slotwise.insight.reducer import Attempt, JobSpan, RunReducer
 from slotwise.insight.timeline import StepFunction
 
@@ -34,7 +34,8 @@ class Outcome:
     of response, stretch and slowdown, and the makespan, which is the last completion. Metrics
     over jobs with deadlines or steps are None without such jobs. `stated` has the jobs as they
     arrived; of finished jobs, only the totals of their tasks. `is_over` is False if the record
-    ends before all expected jobs have arrived and are done or failed.
+    ends before all expected jobs have arrived and are done or failed. `memory` has the phases
+    whose tasks requested some.
     """
 
     jobs: dict[str, dict[str, float | None]]
@@ -43,6 +44,7 @@ class Outcome:
     failed: dict[str, str]
     stated: dict[str, Job] = field(default_factory=dict, repr=False)
     is_over: bool = True
+    memory: tuple[MemoryUse, ...] = ()
 
     @property
     def states(self) -> dict[str, str]:
@@ -87,8 +89,7 @@ class MetricsCollector(RunReducer):
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._kept_before: defaultdict[PhaseId, float] = defaultdict(float)
         self._widths: dict[PhaseId, int] = {}  # if a task occupies several slots
-        self._memory: dict[PhaseId, int] = {}  # of a task, if its phase states it
-        self._held_memory = self._used_memory = 0.0  # byte-seconds, where the peak is known
+        self._memory = MemoryMeter()
 
     @classmethod
     def of_log(cls, log: Log) -> MetricsCollector:
@@ -116,6 +117,7 @@ class MetricsCollector(RunReducer):
             failed={name: s.failed for name, s in spans.items() if s.failed is not None},
             stated={name: span.job for name, span in spans.items()},
             is_over=self._is_over(spans),
+            memory=self._memory.rows(),
         )
 
     def _is_over(self, spans: dict[str, JobSpan]) -> bool:
@@ -134,12 +136,20 @@ class MetricsCollector(RunReducer):
         for phase in event.job.phases:
             if phase.slots > 1:
                 self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
-            if phase.needs:
-                self._memory[PhaseId(event.job.id, phase.name)] = phase.needs.get(MEMORY, 0)
+        self._memory.arrived(event.job)
 
     def on_attempt(self, attempt: Attempt) -> None:
         """Count an attempt that did not succeed or was asked to stop."""
         held = attempt.end - attempt.start
+        if attempt.memory or attempt.peak:
+            self._memory.ended(
+                self.jobs[attempt.phase.job].job,
+                attempt.phase,
+                attempt.memory,
+                held,
+                attempt.peak,
+                attempt.ending == "done",
+            )
         if attempt.stop_requested:
             self._stops += 1
         if attempt.ending == "done":
@@ -162,10 +172,9 @@ class MetricsCollector(RunReducer):
     def on_done(self, launch: Launch, start: float, event: TaskFinished) -> None:
         """Count a successful attempt."""
         self._count_done(launch, event.at - start, event.seconds)
-        if event.peak is not None:
-            held = launch.memory or self._memory.get(launch.phase, 0)
-            self._held_memory += held * (event.at - start)
-            self._used_memory += min(held, event.peak) * (event.at - start)
+        if launch.memory or event.peak:
+            job, held = self.jobs[launch.phase.job].job, event.at - start
+            self._memory.ended(job, launch.phase, launch.memory, held, event.peak or 0, True)
 
     def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
         """Count a done task that held its slots for `held` and computed for `seconds`."""
@@ -232,9 +241,8 @@ class MetricsCollector(RunReducer):
 
     def _use_of_memory(self) -> dict[str, Any]:
         """The part of the requested memory that no successful attempt used, if it is known."""
-        if not self._held_memory:
-            return {}
-        return {"memory": {"unused": 1.0 - self._used_memory / self._held_memory}}
+        unused = self._memory.unused()
+        return {} if unused is None else {"memory": {"unused": unused}}
 
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)

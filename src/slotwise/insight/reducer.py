@@ -10,7 +10,7 @@ for entries that only it reads: metrics, traffic, the timeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt
@@ -25,6 +25,7 @@ from slotwise.core.events import (
     JobChanged,
     OutputLost,
     PhaseClosed,
+    TaskEnded,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -45,7 +46,8 @@ class Attempt:
     `seconds` is its computing time as measured by the backend; it may hold its slot longer.
     `kept` is the work of a killed attempt, in seconds at speed 1, that the next one need not
     repeat. `stop_requested` is set if a pool reclaimed its slot. `memory` is what it held, in
-    bytes, if that was learned, and otherwise 0.
+    bytes, if that was learned, and otherwise 0. `peak` is what it used at most, in bytes; 0 if
+    that was not measured.
     """
 
     phase: PhaseId
@@ -60,6 +62,7 @@ class Attempt:
     kept: float = 0.0
     stop_requested: bool = False
     memory: int = 0
+    peak: int = field(default=0, repr=False)
 
 
 @dataclass(slots=True)
@@ -143,7 +146,9 @@ class RunReducer:
     def unfinished(self) -> Iterator[Attempt]:
         """Yield the attempts that were running when the record ended."""
         for launch, start in self._running.values():
-            yield _attempt(launch, start, self.now, self.now - start, "unfinished")
+            place = (launch.phase, launch.task, launch.attempt, launch.host, launch.locality)
+            times = (start, self.now, self.now - start)
+            yield Attempt(*place, *times, "unfinished", memory=launch.memory)
 
     # What readers measure.
 
@@ -156,7 +161,7 @@ class RunReducer:
         Most attempts are of this kind. Readers that need no Attempt override it, because
         creating one takes longer than measuring it.
         """
-        self.on_attempt(_attempt(launch, start, event.at, event.seconds, "done"))
+        self.on_attempt(_attempt(launch, start, event, event.seconds, "done"))
 
     # Jobs.
 
@@ -240,7 +245,7 @@ class RunReducer:
             span.tasks_left -= 1
             if stop_requested:
                 self.on_attempt(
-                    _attempt(launch, start, event.at, event.seconds, "done", 0.0, True)
+                    _attempt(launch, start, event, event.seconds, "done", 0.0, True)
                 )
             else:
                 self.on_done(launch, start, event)
@@ -253,7 +258,7 @@ class RunReducer:
             kept = event.kept
         else:
             ending = "lost" if event.lost else "failed"
-        self.on_attempt(_attempt(launch, start, event.at, held, ending, kept, stop_requested))
+        self.on_attempt(_attempt(launch, start, event, held, ending, kept, stop_requested))
         self._shorten(span)
 
     # Hosts.
@@ -277,8 +282,11 @@ def without_tasks(job: Job) -> Job:
     return replace(job, phases=tuple(phases))
 
 
-def _attempt(launch: Launch, *rest: Any) -> Attempt:
-    """The attempt of a launch; `rest` are the other fields from `start` on."""
+def _attempt(launch: Launch, start: float, end: TaskEnded, *rest: Any) -> Attempt:
+    """The attempt of a launch that has ended; `rest` are the fields after `end`."""
     place = (launch.phase, launch.task, launch.attempt, launch.host, launch.locality)
-    attempt = Attempt(*place, *rest)
-    return replace(attempt, memory=launch.memory) if launch.memory else attempt
+    attempt = Attempt(*place, start, end.at, *rest)
+    peak = 0 if isinstance(end, TaskKilled) else end.peak or 0
+    if not launch.memory and not peak:
+        return attempt  # The usual case: fast.
+    return replace(attempt, memory=launch.memory, peak=peak)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -29,6 +29,9 @@ from slotwise.core.log import Header, Log
 from slotwise.core.resources import MEMORY
 from slotwise.insight.present_hosts import SlotsOverTime
 from slotwise.insight.reducer import Attempt, Ending, JobSpan, RunReducer
+
+_Change = tuple[float, float]
+"""An instant, and the change of a step function then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +108,12 @@ class PlacedAttempt:
 
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
-COLUMNS = dict(zip((field.name for field in fields(Attempt)), "iiiibdddbdbq", strict=True))
+COLUMNS = dict(zip((field.name for field in fields(Attempt)), "iiiibdddbdbqq", strict=True))
 """The type of the numbers of each field; phases, hosts and endings are numbered."""
 
 
 class PlacedAttempts(Sequence[PlacedAttempt]):
-    """Attempts in about 65 bytes each: a day of a large cluster has millions.
+    """Attempts in about 73 bytes each: a day of a large cluster has millions.
 
     Objects are created on access, which needs `place` first. Then they are in order of start.
 
@@ -142,6 +145,7 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
             attempt.kept,
             attempt.stop_requested,
             attempt.memory,
+            attempt.peak,
         )
         for append, value in zip(self._appends, row, strict=True):
             append(value)
@@ -201,20 +205,30 @@ class PlacedAttempts(Sequence[PlacedAttempt]):
 
     def requested(self, name: str, amounts: Sequence[int]) -> dict[str, StepFunction]:
         """What the tasks of each job held of a resource; `amounts` by phase, for each task."""
-        names = ("phase", "task", "attempt")
-        rows = np.stack([self.column(name) for name in names], axis=1)
-        # The rows of an attempt with several slots are adjacent.
-        is_new = np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)
-        amount = np.array(amounts, dtype=float)[rows[:, 0]]
+        amount = np.array(amounts, dtype=float)[self.column("phase")]
         if name == MEMORY:
             learned = self.column("memory")
             amount = np.where(learned > 0, learned, amount)
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-        for row in np.flatnonzero(is_new & (amount > 0)).tolist():
-            mine, held = changes[self.phases[rows[row, 0]].job], float(amount[row])
-            mine.append((self._columns["start"][row], held))
-            mine.append((self._columns["end"][row], -held))
+        for phase, *change in self._changes(amount):
+            changes[self.phases[phase].job] += change
         return {job: StepFunction.of_changes(mine) for job, mine in sorted(changes.items())}
+
+    def used_memory(self) -> StepFunction:
+        """The sum of the peaks of the tasks that ran, where they were measured, in bytes."""
+        changes = self._changes(self.column("peak"))
+        return StepFunction.of_changes(one for _, *change in changes for one in change)
+
+    def _changes(self, amount: np.ndarray) -> Iterator[tuple[int, _Change, _Change]]:
+        """The phase, and the changes at start and end, of each attempt with an amount."""
+        names = ("phase", "task", "attempt")
+        rows = np.stack([self.column(name) for name in names], axis=1)
+        # The rows of an attempt with several slots are adjacent.
+        is_new = np.any(np.diff(rows, axis=0, prepend=-1) != 0, axis=1)
+        start, end = self._columns["start"], self._columns["end"]
+        for row in np.flatnonzero(is_new & (amount > 0)).tolist():
+            held = float(amount[row])
+            yield self._columns["phase"][row], (start[row], held), (end[row], -held)
 
     def _free_lanes(self) -> array[int]:
         """For each attempt, the smallest lane that is free on its host.
@@ -253,10 +267,14 @@ class UnresponsiveSpan:
 
 @dataclass(frozen=True, slots=True)
 class ResourceOverTime:
-    """The amount of a resource that the hosts have, and what running tasks requested of it."""
+    """The amount of a resource that the hosts have, and what running tasks requested of it.
+
+    Of memory, `used` is the sum of the peaks of the running tasks that were measured.
+    """
 
     total: SlotsOverTime
     held_by_job: Mapping[str, StepFunction]
+    used: StepFunction = StepFunction()
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,14 +314,17 @@ def timeline_of(log: Log) -> Timeline:
 
     An attempt that occupies several slots is in several lanes.
     """
-    return _TimelineReducer(log.header).follow(log).timeline(log.header.cluster)
+    return TimelineReducer(log.header).follow(log).timeline(log.header.cluster)
 
 
 _TASKS_CHANGED = (TaskFinished, TasksAdded)
 
 
-class _TimelineReducer(RunReducer):
-    """Collects the attempts, and the changes of jobs and hosts, that charts show."""
+class TimelineReducer(RunReducer):
+    """Collects the attempts, and the changes of jobs and hosts, that charts show.
+
+    `timeline`, at the end, has all of it; until then, a job can be asked for.
+    """
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -331,6 +352,14 @@ class _TimelineReducer(RunReducer):
                     self._idle_since[job] = event.at
                 elif job in self._idle_since:
                     self._idle[job].append((self._idle_since.pop(job), event.at))
+
+    def is_idle(self, job: str) -> bool:
+        """Whether all tasks that were added to a job are done, and more may come."""
+        return job in self._idle_since
+
+    def end_of(self, job: str) -> float | None:
+        """When a job was done or given up; None if it is not over."""
+        return self._gave_up.get(job, self.jobs[job].completion)
 
     def on_attempt(self, attempt: Attempt) -> None:
         """Add an attempt for each slot that it held."""
@@ -389,4 +418,7 @@ class _TimelineReducer(RunReducer):
     def _resource(self, name: str) -> ResourceOverTime:
         attempts, jobs = self._attempts, self.jobs
         needs = [jobs[p.job].job.by_name[p.phase].needs.get(name, 0) for p in attempts.phases]
-        return ResourceOverTime(self.hosts.resource(name), attempts.requested(name, needs))
+        used = attempts.used_memory() if name == MEMORY else StepFunction()
+        return ResourceOverTime(
+            self.hosts.resource(name), attempts.requested(name, needs), used
+        )

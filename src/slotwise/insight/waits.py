@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import path_to, whole
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.present_hosts import SlotsOverTime
-from slotwise.insight.timeline import Timeline
+from slotwise.insight.timeline import Timeline, TimelineReducer
 from slotwise.insight.why import Cause, cause_of, unknown_job
 from slotwise.policy.scheduler import ALLOCATORS, WAITERS, make_allocator
 
@@ -95,6 +95,14 @@ def worst_waits(
     """
     if job is not None and job not in line.jobs:
         raise InputError(unknown_job(job, line.jobs))
+    held, chosen = HeldSlots(line), _longest(line, job, most, most_of_job)
+    return tuple(held.with_holders(wait) for wait in _with_reasons(log, chosen))
+
+
+def _longest(
+    line: Timeline, job: str | None, most: int, most_of_job: int | None
+) -> Sequence[Wait]:
+    """The waits of `worst_waits`, without reasons."""
     least = MIN_WAIT * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
     found = [
         Wait(name, line.jobs[name].pool_at(start), start, end, "", (), 0.0)
@@ -110,8 +118,7 @@ def worst_waits(
             taken[wait.job] += 1
         if len(chosen) == most:
             break
-    held = HeldSlots(line)
-    return tuple(held.with_holders(wait) for wait in _with_reasons(log, chosen))
+    return chosen
 
 
 def _stretches(line: Timeline, job: str) -> Iterator[tuple[float, float]]:
@@ -215,7 +222,7 @@ def _with_reasons(log: Log, waits: Sequence[Wait]) -> list[Wait]:
     """
     if not waits:
         return []
-    run = _RetracedRun(log.header)
+    run = RetracedRun(log.header)
     due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
     cases: dict[int, _Case] = {}
     open_cases: list[_Case] = []
@@ -241,14 +248,88 @@ def _with_reasons(log: Log, waits: Sequence[Wait]) -> list[Wait]:
     ]
 
 
-class _Case:
-    """A wait, and the time for which each of its causes applied."""
+class JobWaits:
+    """Follows the waits of one job while a log is read once, before their ends are known.
 
-    def __init__(self, wait: Wait, phase: PhaseState, run: _RetracedRun) -> None:
+    For each turn, call `pass_to`, apply the turn to the timeline and to the run, and call
+    `note`. It keeps the waits that were long when they ended, so few of many.
+    """
+
+    def __init__(self, job: str, reducer: TimelineReducer, run: RetracedRun) -> None:
+        self._job, self._reducer, self._run = job, reducer, run
+        self._cases: list[_Case] = []
+        self._open: _Case | None = None
+        self._first = inf  # The first arrival of a job.
+        self._moves = 0  # To other pools, until now.
+        self._some = next(iter(run.state.cluster.capacity))
+
+    @property
+    def needs_rest(self) -> bool:
+        """Whether remedies of its waits depend on the rest of the log."""
+        return any(case.has_guarantee for case in self._cases)
+
+    def pass_to(self, now: float) -> None:
+        """Time has passed since the last turn."""
+        if self._open is not None:
+            self._open.pass_to(now)
+
+    def note(self, now: float, events: Sequence[Event]) -> None:
+        """Begin, update or end a wait after a turn has been applied."""
+        run, reducer, job = self._run, self._reducer, self._job
+        arrivals = (one.job.arrival for one in events if isinstance(one, JobArrived))
+        self._first = min(self._first, *arrivals, inf)
+        if job not in reducer.jobs:
+            return
+        span, has_end = reducer.jobs[job], reducer.end_of(job) is not None
+        is_moved, self._moves = len(span.moves) > self._moves, len(span.moves)
+        if is_moved or has_end or reducer.is_idle(job) or span.running:
+            self._close(now)
+        if has_end:
+            return
+        phase = run.waiting(job)
+        if self._open is None and phase is not None:
+            last = self._cases[-1] if self._cases else None
+            if last is not None and last.now == now and not is_moved:
+                self._open = self._cases.pop()  # Tasks that took no time have run.
+            else:
+                self._open = _Case(Wait(job, "", now, inf, "", (), 0.0), phase, run)
+        if self._open is not None:
+            self._open.update(run)
+
+    def explained(self, line: Timeline, held: HeldSlots) -> tuple[Wait, ...]:
+        """The waits as `worst_waits` returns them, after the last turn."""
+        if self._open is not None:
+            self._open.pass_to(line.end)
+            self._cases.append(self._open)
+        found = []
+        for wait in _longest(line, self._job, MAX_WAITS, None):
+            begun = (one for one in self._cases if wait.start <= one.wait.start < wait.end)
+            if (case := next(begun, None)) is not None:
+                wait = case.of(wait).explained(self._run)
+            else:
+                wait = replace(wait, slot_kind=self._some)
+            found.append(held.with_holders(wait))
+        return tuple(found)
+
+    def _close(self, now: float) -> None:
+        if self._open is None:
+            return
+        if now - self._open.wait.start >= MIN_WAIT * (now - self._first):
+            self._cases.append(self._open)
+        self._open = None
+
+
+class _Case:
+    """A wait, and the time for which each of its causes applied.
+
+    now  the end of the time that is counted
+    """
+
+    def __init__(self, wait: Wait, phase: PhaseState, run: RetracedRun) -> None:
         self.wait = wait
         self._slot_kind = phase.slot_kind
-        self._now = wait.start
-        self._cause = run.cause(phase)
+        self.now = wait.start
+        self._cause = self._first_cause = run.cause(phase)
         self._causes: dict[tuple[str, str], Cause] = {}
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._turn = run.turn
@@ -260,10 +341,24 @@ class _Case:
         """Add the time until `now` to the current cause."""
         key = (self._cause.kind, self._cause.place)
         self._causes.setdefault(key, self._cause)
-        self._seconds[key] += min(now, self.wait.end) - self._now
-        self._now = min(now, self.wait.end)
+        self._seconds[key] += min(now, self.wait.end) - self.now
+        self.now = min(now, self.wait.end)
 
-    def update(self, run: _RetracedRun) -> None:
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether a guarantee may have helped."""
+        return self._guarantee is not None
+
+    def of(self, wait: Wait) -> _Case:
+        """This case, now that it is known when its wait began and ended."""
+        first, last = self._first_cause, self._cause
+        self._causes.setdefault((first.kind, first.place), first)
+        self._seconds[first.kind, first.place] += self.wait.start - wait.start
+        self._seconds[last.kind, last.place] -= max(0.0, self.now - wait.end)
+        self.wait, self.now = wait, min(self.now, wait.end)
+        return self
+
+    def update(self, run: RetracedRun) -> None:
         """Update the current cause, and the events since the start of the wait."""
         served = run.served.get(self._slot_kind)
         self._is_freed |= self._slot_kind in run.freed
@@ -274,7 +369,7 @@ class _Case:
         if phase := run.waiting(self.wait.job):
             self._cause = run.cause(phase)
 
-    def explained(self, run: _RetracedRun) -> Wait:
+    def explained(self, run: RetracedRun) -> Wait:
         """The wait with its longest causes and their parts of the time, after the last turn."""
         self.pass_to(self.wait.end)
         kind, total = self._slot_kind, self.wait.end - self.wait.start
@@ -320,7 +415,7 @@ class _Served:
     guaranteed: float
 
 
-class _RetracedRun:
+class RetracedRun:
     """The current state of a run, and the data to decide whether a guarantee would have helped.
 
     In the current turn, `freed` are the kinds of slots that were used for launches, `served` is

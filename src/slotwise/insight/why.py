@@ -202,7 +202,7 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
         more = f"more than {amount_text(name, most)}" if most else "any"
         but = f"; no host has {more} free {beside}"
         what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
-        if name == MEMORY and phase.memory is not None:
+        if name == MEMORY and amount != phase.phase.needs.get(MEMORY):
             what += " (learned)"
         return _Lack(name, f"{what} on one host", but)
     if not hosts:
@@ -367,7 +367,7 @@ class Cause:
 
 
 def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -> Cause:
-    """The cause for which a phase without running tasks waits now, in the past tense.
+    """The cause for which pending tasks of a phase wait now, in the past tense.
 
     `may_defer`: whether the assigner skips slots far from the input.
     """
@@ -399,13 +399,15 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         needs = f"{phase.needs} and " if phase.needs else ""
         reason = f"no host that could start tasks had {needs}{_slots(phase.width)} for a task"
         return Cause("no host for a task", "", reason)
+    runs = any(one.running for one in state.phases_of(phase.job.id))
+    waiter = "its other tasks" if runs else "it"
     if lack := _lack(state, phase):
-        reason = f"it waited for {lack.what} while slots were free"
+        reason = f"{waiter} waited for {lack.what} while slots were free"
         if lack.but.endswith("keeps it"):
-            reason = f"it waited for {lack.what}, which was kept for another job"
+            reason = f"{waiter} waited for {lack.what}, which was kept for another job"
         return Cause("too little of a resource", lack.resource, reason)
     if phase.width > 1 and free and all(n < phase.width for n in free.values()):
-        reason = f"it waited for {phase.width} free slots of one host"
+        reason = f"{waiter} waited for {phase.width} free slots of one host"
         return Cause("too few slots on a host", str(phase.width), reason)
     if reason := why_avoided(state, phase):
         return Cause("its tasks fail on free hosts", "", reason)

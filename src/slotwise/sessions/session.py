@@ -74,7 +74,8 @@ class Session:
                     is a slot, and an agent beside the worker runs the tasks
     dask_slots      the most slots of each Dask worker; its other threads run tasks of Dask. By
                     default all threads are slots, and tasks of Dask wait until the session ends
-    resources       what this machine has beside slots, in place of what is found, by name:
+    resources       what this machine has beside slots, in place of what is found, by name. GPUs
+                    are looked for unless `gpu` is stated:
                     `{"memory": "6 GiB", "license": 2}`
     scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
     pools           the pools with their shares, as a list, or as weights or keys by name. If

@@ -17,7 +17,7 @@ from agent_processes import TOKEN, Loopback
 from backends.local.calling import TIMEOUT, exists
 from slotwise.backends.agents import slots as agent_slots
 from slotwise.backends.agents.slots import AgentHost, AgentSlots, check_python, connect
-from slotwise.backends.local.workers import Reply, UserCodeError
+from slotwise.backends.local.workers import Conditions, Reply, UserCodeError
 from slotwise.core.cluster import Cluster, Host
 from slotwise.jobs.hosts import messages
 from slotwise.jobs.hosts.auth import RefusedError
@@ -162,7 +162,7 @@ def test_a_task_is_asked_to_stop(workers: AgentSlots) -> None:
     (reply,) = replies(workers)
     assert reply.status == "stopped"
     assert isinstance(reply.value, bytes)
-    workers.start(0, "runs", runs, (), reply.value)
+    workers.start(0, "runs", runs, (), Conditions(reply.value))
     assert replies(workers)[0].value == "again from half"
 
 

@@ -12,6 +12,7 @@ import slotwise
 from backends.local.calling import TIMEOUT, call, one
 from slotwise.backends.local.backend import HOST, LocalBackend
 from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Conditions
 from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import TaskFinished
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
@@ -33,7 +34,7 @@ def test_a_call_gets_its_gpus_in_a_process_of_its_own(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     with Processes(1) as workers:
         before, *without = call(workers, seen).value
-        workers.start(0, "seen", seen, (), devices=(0, 2))
+        workers.start(0, "seen", seen, (), Conditions(devices=(0, 2)))
         during, *given = one(workers).value
         after, *again = call(workers, seen).value
     assert given == ["4,6", "0,2"]
@@ -54,14 +55,22 @@ def test_a_command_gets_its_gpus(tmp_path: Path) -> None:
     assert told.read_text() == "1,3 1,3\n"
 
 
+def list_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a stand-in for `nvidia-smi` on the PATH that lists two GPUs; the file of calls."""
+    program, calls = folder / "nvidia-smi", folder / "calls"
+    calls.touch()
+    listed = r"printf '0, GPU-a, T4\n1, GPU-b, T4\n'"
+    program.write_text(f"#!/bin/sh\necho asked >> {calls}\n{listed}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return calls
+
+
 @pytest.fixture
 def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for `nvidia-smi` that lists two GPUs."""
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\nprintf '0, GPU-a, T4\\n1, GPU-b, T4\\n'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    """This machine has two GPUs."""
+    list_gpus(tmp_path, monkeypatch)
 
 
 def test_this_machine_has_its_memory_and_its_gpus(two_gpus: None) -> None:
@@ -72,12 +81,33 @@ def test_this_machine_has_its_memory_and_its_gpus(two_gpus: None) -> None:
     assert host.resources == {"memory": 5, "gpu": 2 * UNIT, "tape": 3 * UNIT}
 
 
-def test_gpus_that_are_stated_are_not_looked_for(two_gpus: None, tmp_path: Path) -> None:
-    """So a machine whose `nvidia-smi` hangs can do without it."""
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
-    (host,) = LocalBackend.cluster(2, {"gpu": 0}).hosts
-    assert host.resources == {"memory": usable_memory()}
-    assert not (tmp_path / "asked").exists()
+@pytest.mark.parametrize(
+    ("resources", "stated", "times"),
+    [({}, {}, 0), ({"gpu": 0.5}, {}, 1), ({"gpu": 0.5}, {"gpu": 1}, 0)],
+)
+def test_gpus_are_looked_for_only_if_a_job_requests_some(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resources: dict[str, float],
+    stated: dict[str, int],
+    times: int,
+) -> None:
+    """And if the user has not stated them: `nvidia-smi` may take seconds."""
+    calls = list_gpus(tmp_path, monkeypatch)
+    job = slotwise.command("true", id="j", resources=resources)
+    slotwise.run([job], "fair", slots=1, resources=stated)
+    assert calls.read_text() == "asked\n" * times
+
+
+def test_a_session_looks_for_gpus_unless_they_are_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its calls will request is not known when it begins."""
+    calls = list_gpus(tmp_path, monkeypatch)
+    for stated in ({}, {"gpu": 0}):
+        with slotwise.Session(slots=1, resources=stated):
+            pass
+    assert calls.read_text() == "asked\n"
 
 
 def test_tasks_that_run_together_have_different_gpus(two_gpus: None, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from backends.local.calling import one
 from slotwise.backends.local import memory_watch
 from slotwise.backends.local.memory_watch import CHECK_SECONDS, Allotment, Excess, MemoryWatch
 from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Conditions
 from slotwise.core.events import TaskFailed
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import read_log
@@ -96,11 +97,11 @@ def hold(mebibytes: int) -> None:
 
 def test_a_call_above_its_limit_is_killed(workers: Processes) -> None:
     """Its slot runs the next task."""
-    workers.start(0, "hold", hold, (140,), memory=Allotment(120 * MIB, True))
+    workers.start(0, "hold", hold, (140,), Conditions(memory=Allotment(120 * MIB, True)))
     reply = one(workers)
     assert (reply.status, reply.peak >= 120 * MIB) == ("exceeded", True)
     assert str(reply.value).endswith("limit 120 MiB")
-    workers.start(0, "abs", abs, (-1,), memory=Allotment(120 * MIB, True))
+    workers.start(0, "abs", abs, (-1,), Conditions(memory=Allotment(120 * MIB, True)))
     assert one(workers).value == 1
 
 
@@ -108,7 +109,7 @@ def test_a_command_above_its_limit_is_killed(workers: Processes) -> None:
     """Its processes count together, and its worker does not."""
     command = "(head -c 70M /dev/zero; sleep 1000) | tail -c 70M"
     run = plan_commands("j", f"{command} & {command}").runner
-    workers.start(0, "run", run, (0, 1, None), memory=Allotment(100 * MIB, True))
+    workers.start(0, "run", run, (0, 1, None), Conditions(memory=Allotment(100 * MIB, True)))
     assert (reply := one(workers)).status == "exceeded"
     assert 100 * MIB < reply.peak < 200 * MIB
 
@@ -157,5 +158,5 @@ def test_an_attempt_stopped_for_lack_of_memory_is_tried_again(
 def test_the_worker_of_a_command_does_not_count(workers: Processes) -> None:
     """Neither before the command has begun nor while it runs; it is larger than this limit."""
     run = plan_commands("j", "sleep 0.6").runner
-    workers.start(0, "run", run, (0, 1, None), memory=Allotment(15 * MIB, True))
+    workers.start(0, "run", run, (0, 1, None), Conditions(memory=Allotment(15 * MIB, True)))
     assert one(workers).status == "done"

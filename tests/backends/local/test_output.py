@@ -15,6 +15,7 @@ import pytest
 from backends.local.calling import TIMEOUT, one
 from slotwise.backends.local.output import UNSENT_BYTES_MAX, Terminal
 from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Conditions
 
 
 class Recorder:
@@ -46,7 +47,7 @@ def test_each_byte_belongs_to_the_attempt_that_wrote_it() -> None:
     with Processes(1, environment={"PYTHONUNBUFFERED": ""}) as workers:
         for number in range(20):
             output = Recorder()
-            workers.start(0, "speak", speak, (number,), output=output)
+            workers.start(0, "speak", speak, (number,), Conditions(output=output))
             assert one(workers).status == "done"
             assert output.printed == {
                 "out": f"print {number}\nchild {number}\nno line break {number}".encode(),
@@ -58,7 +59,7 @@ def test_tasks_that_print_nothing_write_nothing(workers: Processes) -> None:
     """Their attempts are not even asked to."""
     output = Recorder()
     output.write = None  # type: ignore[assignment, method-assign]
-    workers.start(0, "silent", lambda: 1, (), output=output)
+    workers.start(0, "silent", lambda: 1, (), Conditions(output=output))
     assert one(workers).value == 1
 
 
@@ -70,7 +71,7 @@ def test_what_a_dying_worker_printed_is_complete(workers: Processes) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     output = Recorder()
-    workers.start(0, "die", die, (), output=output)
+    workers.start(0, "die", die, (), Conditions(output=output))
     assert one(workers).status == "lost"
     assert output.printed == {"out": b"x" * 50_000, "err": b""}
 
@@ -79,12 +80,12 @@ def test_what_a_dying_worker_printed_is_complete(workers: Processes) -> None:
         signal.pause()
 
     output = Recorder()
-    workers.start(0, "stay", stay, (), output=output)
+    workers.start(0, "stay", stay, (), Conditions(output=output))
     while not output.printed["err"]:
         workers.wait(0.01)
     workers.kill(0)
     other = Recorder()
-    workers.start(0, "other", lambda: print("other"), (), output=other)
+    workers.start(0, "other", lambda: print("other"), (), Conditions(output=other))
     assert one(workers).status == "done"
     assert output.printed == {"out": b"", "err": b"before"}
     assert other.printed == {"out": b"other\n", "err": b""}
@@ -93,7 +94,7 @@ def test_what_a_dying_worker_printed_is_complete(workers: Processes) -> None:
 def test_a_task_that_prints_much_is_read_meanwhile(workers: Processes) -> None:
     """It need not end before its pipe is full."""
     output = Recorder()
-    workers.start(0, "much", lambda: print("y" * 3_000_000), (), output=output)
+    workers.start(0, "much", lambda: print("y" * 3_000_000), (), Conditions(output=output))
     assert one(workers).status == "done"
     assert len(output.printed["out"]) == 3_000_001
 
@@ -103,7 +104,7 @@ def test_output_that_is_held_still_has_its_attempt(workers: Processes) -> None:
     workers.read_output(False)
     first, second = Recorder(), Recorder()
     for number, output in ((1, first), (2, second)):
-        workers.start(0, "say", lambda text: print(text), (number,), output=output)
+        workers.start(0, "say", lambda text: print(text), (number,), Conditions(output=output))
         assert one(workers).status == "done"
     assert (first.printed["out"], second.printed["out"]) == (b"1\n", b"2\n")
 
@@ -114,7 +115,8 @@ def test_the_terminal_shows_it_unless_its_attempt_says_otherwise(
     """Stdout of tasks goes to the given descriptor."""
     with Processes(1, stdout=1) as workers:
         for output in (Recorder(), Recorder(is_shown=False), None):
-            workers.start(0, "say", lambda shown: print(shown), (str(output),), output=output)
+            conditions = Conditions(output=output)
+            workers.start(0, "say", lambda shown: print(shown), (str(output),), conditions)
             one(workers)
             shown = "" if output and not output.is_shown else f"{output}\n"
             assert capfd.readouterr() == (shown, "")

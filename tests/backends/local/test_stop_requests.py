@@ -12,7 +12,7 @@ from pathlib import Path
 from backends.local.calling import TIMEOUT, one
 from slotwise import task as running
 from slotwise.backends.local.processes import Processes
-from slotwise.backends.local.workers import Reply
+from slotwise.backends.local.workers import Conditions, Reply
 from tiers import examples
 
 SLOTS = 1
@@ -31,7 +31,7 @@ def ask_to_stop(workers: Processes, seconds: float = 600.0) -> None:
 
 def call(workers: Processes, function: Callable[..., object], kept: bytes = b"") -> Reply:
     """Runs a task to its end."""
-    workers.start(0, f"call {time.monotonic_ns()}", function, (), kept)
+    workers.start(0, f"call {time.monotonic_ns()}", function, (), Conditions(kept))
     return one(workers)
 
 

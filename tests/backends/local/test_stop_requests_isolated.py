@@ -16,6 +16,7 @@ from backends.local.calling import TIMEOUT, one
 from backends.local.test_stop_requests import SLOTS, ask_to_stop, begun, call
 from slotwise import task as running
 from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.workers import Conditions
 from tiers import examples
 
 __all__ = ["SLOTS"]
@@ -219,7 +220,7 @@ def test_a_stopped_sleep_continues_where_it_was(workers: Processes) -> None:
     """Of ten minutes most are kept; the next attempt adds what it sleeps; the last one ends."""
     kept = pickle.dumps(500.0)
     for _ in range(2):
-        workers.start(0, "sleep", running.sleep, (600.0,), kept)
+        workers.start(0, "sleep", running.sleep, (600.0,), Conditions(kept))
         assert workers.wait(0.1) == []
         ask_to_stop(workers)
         stopped = one(workers)
@@ -227,7 +228,7 @@ def test_a_stopped_sleep_continues_where_it_was(workers: Processes) -> None:
         before, now = pickle.loads(kept), pickle.loads(bytes(stopped.value))  # type: ignore[call-overload]
         assert before < now <= before + stopped.seconds
         kept = stopped.value  # type: ignore[assignment]
-    workers.start(0, "sleep", running.sleep, (600.0,), pickle.dumps(599.9))
+    workers.start(0, "sleep", running.sleep, (600.0,), Conditions(pickle.dumps(599.9)))
     last = one(workers)
     assert last.status == "done"
     assert last.seconds >= 0.09

@@ -33,8 +33,9 @@ from slotwise.backends.local.backend import machine_resources
 from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.processes import Processes
 from slotwise.backends.local.worker import reset_signals
-from slotwise.backends.local.workers import Reply
+from slotwise.backends.local.workers import Conditions, Reply
 from slotwise.core.errors import SlotwiseError
+from slotwise.core.resources import GPU
 from slotwise.jobs.commands import TAIL_BYTES
 from slotwise.jobs.hosts.auth import (
     RefusedError,
@@ -119,7 +120,8 @@ class Agent:
 
     def __init__(self, config: AgentConfig) -> None:
         self._config, self._security = config, config.security()
-        self._resources = machine_resources(config.resources)
+        found = machine_resources(GPU not in config.resources)
+        self._resources = found | dict(config.resources)
         self._listener = listening(config.listen)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
@@ -331,16 +333,9 @@ class Service:
             self._attempts[slot] = attempt
             send = partial(self._pass_output, slot, attempt)
             output = SentOutput(send, is_shown=is_shown, is_kept=is_kept)
-            processes.start_pickled(
-                slot,
-                key,
-                task,
-                kept,
-                sleeps=sleeps,
-                output=output,
-                devices=tuple(gpus),
-                memory=memory and Allotment(*memory),
-            )
+            got = memory and Allotment(*memory)
+            conditions = Conditions(kept, sleeps, output, tuple(gpus), got)
+            processes.start_pickled(slot, key, task, conditions)
         elif what == "learn":
             processes.learn(*details)
         elif what == "forget":

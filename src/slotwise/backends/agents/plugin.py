@@ -20,7 +20,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from slotwise.backends.agents.agent import AgentConfig, line_for
 from slotwise.backends.local.pacing import MIN_SPEED
 from slotwise.core.errors import InputError, SlotwiseError, check_number
-from slotwise.core.resources import GPU, MEMORY
+from slotwise.core.resources import GPU, MEANT, MEMORY
 from slotwise.jobs.memory import reserve, usable_memory
 from slotwise.jobs.work_folder import TRIES, sweep
 
@@ -184,9 +184,10 @@ def _resources(worker: Any) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name, amount in worker.state.total_resources.items():
-        if name.lower() == GPU:
+        known = MEANT.get(name.lower(), name.lower())
+        if known == GPU:
             found[GPU] = int(amount)
-        elif name.lower() != MEMORY:
+        elif known != MEMORY:
             found[name] = amount
     if limit := worker.memory_manager.memory_limit:
         found[MEMORY] = min(usable_memory(), max(0, limit - reserve(limit)))

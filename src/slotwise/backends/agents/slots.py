@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from slotwise.backends.attempt_logs import STREAMS, Printing
-from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
-from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.process import interpreter_options
 from slotwise.backends.local.processes import milliseconds
-from slotwise.backends.local.workers import TEXTS, Reply, Status, UserCodeError, Workers
+from slotwise.backends.local.workers import (
+    TEXTS,
+    USUAL,
+    Conditions,
+    Reply,
+    Status,
+    UserCodeError,
+    Workers,
+)
 from slotwise.core.cluster import ANY_KIND, Host
 from slotwise.core.errors import InputError
 from slotwise.core.resources import NOTHING, Resources
@@ -159,18 +165,10 @@ class AgentSlots(Workers):
                 self._leave(host)
 
     def start_pickled(
-        self,
-        slot: int,
-        key: str,
-        task: bytes,
-        kept: Pickle = b"",
-        *,
-        sleeps: bool = False,
-        output: Printing | None = None,
-        devices: tuple[int, ...] = (),
-        memory: Allotment | None = None,
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """See `Workers`."""
+        kept, sleeps, output, devices, memory = conditions
         if reason := too_large(len(task) + len(kept)):
             raise UserCodeError(reason)
         host = self._host_of[slot]

@@ -45,25 +45,31 @@ class LocalBackend(LiveBackend):
         super().__init__(executions, cluster, self._processes, is_open=is_open, logs=logs)
 
     @staticmethod
-    def cluster(slots: int | Mapping[str, int], stated: Mapping[str, Any] = NOTHING) -> Cluster:
+    def cluster(
+        slots: int | Mapping[str, int],
+        stated: Mapping[str, Any] = NOTHING,
+        *,
+        needs_gpus: bool = True,
+    ) -> Cluster:
         """This machine as a cluster of one host, with its memory and GPUs.
 
-        Resources that are `stated` replace those that were found, name by name.
+        Resources that are `stated` replace those that were found, name by name. GPUs are looked
+        for only if tasks may need them and they are not stated.
         """
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else slots
-        return Cluster((Host(HOST, by_kind, resources=machine_resources(stated)),))
+        found = machine_resources(needs_gpus and GPU not in stated)
+        return Cluster((Host(HOST, by_kind, resources={**found, **stated}),))
 
     def _begin_host(self, host: Host) -> Sequence[int]:
         return self._processes.add([host.speed] * sum(host.slots.values()))
 
 
-def machine_resources(stated: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+def machine_resources(needs_gpus: bool) -> dict[str, int]:
     """The memory that tasks may use on this machine, in bytes, and the number of its GPUs.
 
-    What is `stated` replaces them, name by name. GPUs that are stated are not looked for.
+    These are looked for only if they are needed, which may take seconds.
     """
-    found: dict[str, int] = {} if GPU in stated else {GPU: len(gpus())}
-    return {MEMORY: usable_memory(), **found, **stated}
+    return {MEMORY: usable_memory(), GPU: len(gpus()) if needs_gpus else 0}
 
 
 # Clusters that can be emulated on this machine.

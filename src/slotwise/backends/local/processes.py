@@ -17,10 +17,9 @@ from contextlib import suppress
 from math import inf
 from typing import Literal
 
-from slotwise.backends.attempt_logs import Printing
 from slotwise.backends.executing import Pickle
 from slotwise.backends.inbox import Wakeup
-from slotwise.backends.local.memory_watch import Allotment, MemoryWatch
+from slotwise.backends.local.memory_watch import MemoryWatch
 from slotwise.backends.local.output import OutputReader
 from slotwise.backends.local.pacing import MIN_SPEED, CpuThrottle
 from slotwise.backends.local.process import GarbledError, WorkerProcess, interpreter_options
@@ -37,7 +36,7 @@ from slotwise.backends.local.worker import (
     TORN,
     VARIABLES,
 )
-from slotwise.backends.local.workers import Reply, Workers
+from slotwise.backends.local.workers import USUAL, Conditions, Reply, Workers
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
@@ -170,18 +169,10 @@ class Processes(Workers):
                 self._throttle.forget(slot)
 
     def start_pickled(
-        self,
-        slot: int,
-        key: str,
-        task: bytes,
-        kept: Pickle = b"",
-        *,
-        sleeps: bool = False,
-        output: Printing | None = None,
-        devices: tuple[int, ...] = (),
-        memory: Allotment | None = None,
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """See `Workers`."""
+        kept, sleeps, output, devices, memory = conditions
         assert not self._workers[slot].busy
         if devices and self._workers[slot].tasks:
             self._replace(slot)  # CUDA reads the variables once in a process.

@@ -77,6 +77,28 @@ class Reply(NamedTuple):
         return Reply(self.slot, status, body, self.started, self.seconds, self.peak)
 
 
+class Conditions(NamedTuple):
+    """The conditions under which a task runs.
+
+    kept     the pickle of the value that an earlier attempt kept
+    sleeps   whether the task adapts to the speed of its slot itself, and is not slowed
+    output   gets what the task prints, all of it before `wait` returns its reply
+    devices  the GPUs of its host that variables name to it; then it has a worker process of
+             its own
+    memory   what it got; it may be stopped, see `MemoryWatch`
+    """
+
+    kept: Pickle = b""
+    sleeps: bool = False
+    output: Printing | None = None
+    devices: tuple[int, ...] = ()
+    memory: Allotment | None = None
+
+
+USUAL = Conditions()
+"""Those of a task that continues nothing, prints to nobody and has got nothing."""
+
+
 class Workers(ABC):
     """Runs calls in slots, one in each at a time, by processes of this machine or of others."""
 
@@ -90,23 +112,13 @@ class Workers(ABC):
         key: str,
         runner: Callable[..., object],
         arguments: tuple[object, ...],
-        kept: Pickle = b"",
-        *,
-        sleeps: bool = False,
-        output: Printing | None = None,
-        devices: tuple[int, ...] = (),
-        memory: Allotment | None = None,
+        conditions: Conditions = USUAL,
     ) -> None:
         """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
         The runner is pickled once for each key and sent once to each worker, and again when the
         sys.path of this process has changed; otherwise a later runner for the same key is
-        ignored. `kept` is the pickle of the value that an earlier attempt kept. A task that
-        `sleeps` adapts to the speed of its slot itself, and is not slowed. `output` gets what
-        the task prints, all of it before `wait` returns its reply. A task with `devices` has
-        variables that name these GPUs, and a worker process of its own. One with an allotment
-        of `memory` may be stopped; see `MemoryWatch`. UserCodeError for a task that cannot be
-        sent; then the slot is still free.
+        ignored. UserCodeError for a task that cannot be sent; then the slot is still free.
         """
         try:
             if self._paths.get(key) != sys.path:
@@ -116,16 +128,7 @@ class Workers(ABC):
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
             task = of_user(lambda: pickled_task((key, arguments)))
-            self.start_pickled(
-                slot,
-                key,
-                task,
-                kept,
-                sleeps=sleeps,
-                output=output,
-                devices=devices,
-                memory=memory,
-            )
+            self.start_pickled(slot, key, task, conditions)
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             raise UserCodeError(text) from None
@@ -136,16 +139,7 @@ class Workers(ABC):
 
     @abstractmethod
     def start_pickled(
-        self,
-        slot: int,
-        key: str,
-        task: bytes,
-        kept: Pickle = b"",
-        *,
-        sleeps: bool = False,
-        output: Printing | None = None,
-        devices: tuple[int, ...] = (),
-        memory: Allotment | None = None,
+        self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """Start a task in a free slot; its runner is sent once to each worker."""
 

@@ -23,9 +23,11 @@ from slotwise.insight.report.reported import (
 )
 from slotwise.insight.report.tables import (
     FAILED_BECAUSE,
+    NAMES,
     Columns,
     failures_section,
     job_columns,
+    memory_columns,
     metrics_in_full,
     waits_section,
 )
@@ -191,6 +193,7 @@ def page(
             *map(_section, over_time[:1]),
             waits_section(scene),
             *map(_section, over_time[1:]),
+            *_memory_tables(scene),
             *_job_tables(scene),
             "</main>",
             f"<script>{bundle}</script>",
@@ -344,12 +347,33 @@ def _job_tables(scene: Scene) -> list[str]:
     return [*parts, "</section>"]
 
 
+def _memory_tables(scene: Scene) -> list[str]:
+    """What phases requested and used of memory, for each run with such phases."""
+    found = [
+        pair for pair in zip(scene.names, scene.runs, strict=True) if pair[1].outcome.memory
+    ]
+    if not found:
+        return []
+    text = (
+        "The most that an attempt got, stated or learned from finished tasks, and the largest"
+        " peak of one. Unused is what attempts got and did not use, times hours. Stopped are"
+        " those that failed when they had used more than they got: of them, all counts."
+    )
+    parts = [f"<section><h2>Memory requested and used</h2><p>{text}</p>"]
+    for name, run in found:
+        summary = f"{name}: {counted(len(run.outcome.memory), 'phase')}"
+        table = _table(memory_columns(run, MAX_JOBS))
+        is_open = " open" if len(run.outcome.memory) <= 12 else ""
+        parts.append(f"<details{is_open}><summary>{escape(summary)}</summary>{table}</details>")
+    return [*parts, "</section>"]
+
+
 def _table(columns: Columns) -> str:
     """A table of the non-empty columns."""
     shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
     kinds = [
         "reason" * (title == FAILED_BECAUSE)
-        or "number" * (title != "job" and is_numeric(cells))
+        or "number" * (title not in NAMES and is_numeric(cells))
         for title, cells in shown.items()
     ]
     head = "".join(_cell("th", title, kind) for title, kind in zip(shown, kinds, strict=True))

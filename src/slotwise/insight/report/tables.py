@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import shorten
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.core.dependencies import in_order
+from slotwise.core.rates import COMMAND_MARK
 from slotwise.insight.report.grid import is_numeric
 from slotwise.insight.report.reported import (
     ReportedRun,
@@ -23,6 +25,7 @@ from slotwise.insight.report.reported import (
     run_names,
 )
 from slotwise.insight.report.text import (
+    MISSING,
     count,
     counted,
     in_short,
@@ -30,6 +33,7 @@ from slotwise.insight.report.text import (
     number,
     percent,
     printable,
+    rounded_size,
     seconds,
 )
 from slotwise.insight.waits import MAX_WAITS, MIN_WAIT, Wait, worst_waits
@@ -42,7 +46,8 @@ MAX_WIDTH = 10_000
 
 FAILED_BECAUSE = "failed because"
 
-_NAMES = ("scheduler", "job")
+NAMES = ("scheduler", "job", "program or job", "phase")
+"""Columns with names, which are aligned as such even if all of them are numbers."""
 
 _RELATIVE = ("gap", "stretch_mean", "stretch_max")
 
@@ -137,7 +142,7 @@ METRICS = (
     Metric("tasks stopped", "preemption.stopped", count, need="positive"),
     Metric("slot-seconds lost", "preemption.lost_slot_seconds", number, need="positive"),
     Metric("seconds of work kept", "preemption.kept_seconds", number, None, "positive"),
-    Metric("requested memory unused", "memory.unused", percent, need="measured"),
+    Metric("requested memory unused", "memory.unused", percent, need="positive"),
     Metric("read within racks (bytes)", "traffic_bytes.rack", number, None, "positive"),
     Metric("read through the core (bytes)", "traffic_bytes.core", number, need="positive"),
 )
@@ -256,6 +261,43 @@ def job_columns(
     return columns
 
 
+def memory_columns(run: ReportedRun, most: int | None = None) -> Columns:
+    """The memory that phases requested and used, as text, most unused first."""
+    rows = run.outcome.memory[:most]
+    columns = {
+        "program or job": [_owner(one.owner) for one in rows],
+        "phase": [printable(one.phase) for one in rows],
+        "requested": [rounded_size(one.requested) for one in rows],
+        "learned": ["yes" if one.is_learned else "" for one in rows],
+        "largest peak": [rounded_size(one.peak) for one in rows],
+        "unused": [_byte_hours(one.unused_byte_seconds) for one in rows],
+        "stopped": [count(one.stopped or None) for one in rows],
+    }
+    return {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
+
+
+def memory_table(run: ReportedRun, most: int) -> Table:
+    """The same for the terminal; `most` rows."""
+    columns = memory_columns(run, most)
+    table = _rich({title: [Text(cell) for cell in cells] for title, cells in columns.items()})
+    if (more := len(run.outcome.memory) - most) > 0:
+        table.caption, table.caption_justify = Text(f"and {more:,} more phases"), "left"
+    return table
+
+
+MAX_OWNER = 60
+"""The maximum number of characters of a program in a table."""
+
+
+def _owner(name: str) -> str:
+    """A program, of a command with one space between its words, or a job."""
+    return shorten(printable(name.removeprefix(COMMAND_MARK)), MAX_OWNER)
+
+
+def _byte_hours(byte_seconds: float | None) -> str:
+    return MISSING if byte_seconds is None else f"{rounded_size(int(byte_seconds / 3600))} h"
+
+
 MIN_COLUMNS = 2
 """The number of columns of a table that are shown on a terminal of any width."""
 
@@ -320,11 +362,11 @@ def _rich(columns: dict[str, list[Text]]) -> Table:
     """Build a table of Text cells, in which rich does not interpret markup of users."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title, cells in columns.items():
-        numeric = title not in _NAMES and is_numeric([cell.plain for cell in cells])
+        numeric = title not in NAMES and is_numeric([cell.plain for cell in cells])
         table.add_column(
             Text(title.replace(" ", "\n") if numeric else title),
             justify="right" if numeric else "left",
-            no_wrap=numeric or title in _NAMES,
+            no_wrap=numeric or title in NAMES,
             overflow="ellipsis" if numeric else "fold",
         )
     for row in zip(*columns.values(), strict=True):

@@ -69,6 +69,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def rounded_size(value: int | None) -> str:
+    """A size in bytes with two or three significant digits and its unit."""
+    if value is None:
+        return MISSING
+    power = min(4, max(0, (value.bit_length() - 1) // 10))
+    symbol = ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
+    return f"{value / 1024**power:.3g} {symbol}"
+
+
 def seconds(value: float | None) -> str:
     """A time or duration with its unit."""
     if value is None:

@@ -117,6 +117,7 @@ def _draw_resource(scene: Scene, name: str) -> Picture:
             coloured(scene, job) | area for job, area in _stacked(scene, held)
         ]
         rows[f"capacity{number}"] = _capacity(scene, one.total, unit)
+        rows[f"used{number}"] = _line(scene, one.used, unit)
         top = one.total.most / unit
         tips = tooltip(job="job")
         charts.append(_areas(scene, number, job_colour(scene), "job", tips, title, top))
@@ -124,6 +125,11 @@ def _draw_resource(scene: Scene, name: str) -> Picture:
         f"The height of a colour is the {name} that the running tasks of its job requested. The"
         " dashed line is what the hosts have; what lies between is free."
     )
+    if any(one.used.times for one in lines):
+        sentence += (
+            " The solid line is the sum of the peaks of all running tasks: the most that they"
+            " can have used."
+        )
     chart = under_each_other(scene, charts)
     file = f"requested-{re.sub('[^A-Za-z0-9]', '-', name)}"
     return Picture(file, f"Requested {name}", sentence, chart, rows)
@@ -139,6 +145,19 @@ def _capacity(scene: Scene, slots: SlotsOverTime, unit: int = 1) -> Rows:
         }
         for start, end, count in slots.between(scene.begin, scene.end)
     ]
+
+
+def _line(scene: Scene, steps: StepFunction, unit: int) -> Rows:
+    """A step function in these units, without the gaps between one task and the next."""
+    if not steps.times:
+        return []
+    edges = _grid(scene)
+    found = [round(mean / unit, 2) for mean in steps.means(edges)]
+    rows: Rows = []
+    for place, value in enumerate(found):
+        if not place or value != found[place - 1]:
+            rows.append({"time": scene.at(edges[place]), "used": value})
+    return [*rows, {"time": scene.at(edges[-1]), "used": found[-1]}]
 
 
 def _areas(
@@ -181,7 +200,13 @@ def _areas(
             y=alt.Y(field="slots", type="quantitative"),
         )
     )
-    return alt.layer(areas, dashes).properties(width=WIDTH, height=120)
+    used = (
+        alt.Chart(source(f"used{number}"))
+        .mark_line(color=INK, interpolate="step-after", strokeWidth=1.2)
+        .encode(x=time_axis(scene, "time", is_last), y=alt.Y(field="used", type="quantitative"))
+    )
+    layers = [areas, dashes] if top is None else [areas, dashes, used]
+    return alt.layer(*layers).properties(width=WIDTH, height=120)
 
 
 def _stacked(
@@ -221,5 +246,9 @@ def _edges(scene: Scene, held: Mapping[str, StepFunction]) -> list[float]:
             break
     else:
         return sorted(times | {scene.begin, scene.end})
+    return _grid(scene)
+
+
+def _grid(scene: Scene) -> list[float]:
     width = (scene.end - scene.begin) / COLUMNS
     return [scene.begin + column * width for column in range(COLUMNS)] + [scene.end]
