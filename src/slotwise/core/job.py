@@ -88,16 +88,20 @@ class Tasks:
     them for that time. It is an estimate; only the backend has the true
     work. `blocks` is empty (no task prefers a host) or holds one block for each task. `memory`
     estimates what each needs, in bytes; it counts only where the phase requests no memory.
+    `peaks` are what a simulation takes for the memory that each really uses, in bytes: one
+    number for all, or one for each. Schedulers and logs do not get them.
     """
 
     count: int
     work: float | tuple[float, ...] | None = None
     blocks: Sequence[Block] = ()
     memory: int | None = None
+    peaks: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.work, Iterable):  # A list is accepted, too.
-            object.__setattr__(self, "work", tuple(self.work))
+        for name in ("work", "peaks"):
+            if isinstance(values := getattr(self, name), Iterable):  # A list is accepted, too.
+                object.__setattr__(self, name, tuple(values))
         if not is_whole(self.count):
             raise InputError(f"the number of tasks is {shown(self.count)}; give a whole number")
         if self.count < 1:
@@ -127,6 +131,21 @@ class Tasks:
                     f"the work of a task is a number from 0 to {MAX_SECONDS:g}, not"
                     f" {shown(value)}"
                 )
+
+        self._check_peaks()
+
+    def _check_peaks(self) -> None:
+        peaks = self.peaks if isinstance(self.peaks, tuple) else (self.peaks,)
+        if self.peaks is not None and not all(is_whole(one) and one >= 0 for one in peaks):
+            raise InputError(
+                f"peaks is {shown(self.peaks)}; give bytes, each a whole number >= 0"
+            )
+        if isinstance(self.peaks, tuple) and len(peaks) != self.count:
+            raise InputError(f"{len(peaks)} peaks of memory for {self.count} tasks")
+
+    def peak_of(self, task: int) -> int | None:
+        """The memory that a task uses in a simulation, in bytes; None if not stated."""
+        return self.peaks[task] if isinstance(self.peaks, tuple) else self.peaks
 
     def work_of(self, task: int) -> float | None:
         """The estimated work of one task in seconds; None if not stated."""
@@ -232,11 +251,11 @@ class Phase:
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
                 " `blocks`: it begins where the tasks of that phase ran"
             )
-        is_unequal = isinstance(self.tasks.work, tuple)
+        is_unequal = isinstance(self.tasks.work, tuple) or isinstance(self.tasks.peaks, tuple)
         if self.grows and (self.continues is not None or self.tasks.blocks or is_unequal):
             raise InputError(
                 f"phase {self.name!r} grows; leave out `continues` and `blocks`, and give one"
-                " value of work for all tasks, or none"
+                " value of work and of `peaks` for all tasks, or none"
             )
         if self.gang:
             self._check_gang()
@@ -434,6 +453,13 @@ class Job:
     def without_work(self) -> Job:
         """The same job, but no work of its tasks is stated."""
         phases = (replace(one, tasks=replace(one.tasks, work=None)) for one in self.phases)
+        return replace(self, phases=tuple(phases))
+
+    def without_peaks(self) -> Job:
+        """The same job, but what its tasks use of memory in a simulation is not stated."""
+        if all(phase.tasks.peaks is None for phase in self.phases):
+            return self
+        phases = (replace(one, tasks=replace(one.tasks, peaks=None)) for one in self.phases)
         return replace(self, phases=tuple(phases))
 
     def _check_types(self) -> None:
