@@ -55,6 +55,10 @@ AfterFailed = Literal["cancel", "run"]
 Bytes = Annotated[int, Limits(0, MAX_BYTES, "give a whole number of bytes >= 0", whole=True)]
 
 
+Sizes = int | tuple[int, ...]
+"""The input bytes attributed to each task of a phase: one number for all, or one for each."""
+
+
 class PhaseId(NamedTuple):
     """The name of one phase of one job."""
 
@@ -89,17 +93,20 @@ class Tasks:
     work. `blocks` is empty (no task prefers a host) or holds one block for each task. `memory`
     estimates what each needs, in bytes; it counts only where the phase requests no memory.
     `peaks` are what a simulation takes for the memory that each really uses, in bytes: one
-    number for all, or one for each. Schedulers and logs do not get them.
+    number for all, or one for each. Schedulers and logs do not get them. `sizes` are the bytes
+    of input of each, likewise; what is learned of the memory of one tells most of another of
+    the same size.
     """
 
     count: int
     work: float | tuple[float, ...] | None = None
     blocks: Sequence[Block] = ()
     memory: int | None = None
-    peaks: int | tuple[int, ...] | None = None
+    peaks: Sizes | None = None
+    sizes: Sizes | None = None
 
     def __post_init__(self) -> None:
-        for name in ("work", "peaks"):
+        for name in ("work", "peaks", "sizes"):
             if isinstance(values := getattr(self, name), Iterable):  # A list is accepted, too.
                 object.__setattr__(self, name, tuple(values))
         if not is_whole(self.count):
@@ -132,20 +139,23 @@ class Tasks:
                     f" {shown(value)}"
                 )
 
-        self._check_peaks()
+        for name, values in (("peaks", self.peaks), ("sizes", self.sizes)):
+            self._check_bytes(name, values)
 
-    def _check_peaks(self) -> None:
-        peaks = self.peaks if isinstance(self.peaks, tuple) else (self.peaks,)
-        if self.peaks is not None and not all(is_whole(one) and one >= 0 for one in peaks):
-            raise InputError(
-                f"peaks is {shown(self.peaks)}; give bytes, each a whole number >= 0"
-            )
-        if isinstance(self.peaks, tuple) and len(peaks) != self.count:
-            raise InputError(f"{len(peaks)} peaks of memory for {self.count} tasks")
+    def _check_bytes(self, what: str, values: Sizes | None) -> None:
+        each = values if isinstance(values, tuple) else (values,)
+        if values is not None and not all(is_whole(one) and one >= 0 for one in each):
+            raise InputError(f"{what} is {shown(values)}; give bytes, each a whole number >= 0")
+        if isinstance(values, tuple) and len(values) != self.count:
+            raise InputError(f"{len(values)} {what} for {self.count} tasks")
 
     def peak_of(self, task: int) -> int | None:
         """The memory that a task uses in a simulation, in bytes; None if not stated."""
         return self.peaks[task] if isinstance(self.peaks, tuple) else self.peaks
+
+    def size_of(self, task: int) -> int | None:
+        """The bytes of input of a task; None if not known."""
+        return self.sizes[task] if isinstance(self.sizes, tuple) else self.sizes
 
     def work_of(self, task: int) -> float | None:
         """The estimated work of one task in seconds; None if not stated."""
@@ -251,11 +261,14 @@ class Phase:
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
                 " `blocks`: it begins where the tasks of that phase ran"
             )
-        is_unequal = isinstance(self.tasks.work, tuple) or isinstance(self.tasks.peaks, tuple)
+        is_unequal = any(
+            isinstance(one, tuple)
+            for one in (self.tasks.work, self.tasks.peaks, self.tasks.sizes)
+        )
         if self.grows and (self.continues is not None or self.tasks.blocks or is_unequal):
             raise InputError(
                 f"phase {self.name!r} grows; leave out `continues` and `blocks`, and give one"
-                " value of work and of `peaks` for all tasks, or none"
+                " value of work, `peaks` and `sizes` for all tasks, or none"
             )
         if self.gang:
             self._check_gang()
@@ -694,9 +707,6 @@ def checked_steps(
 
 
 # What was measured of one finished task: the size of its input and how long it took.
-
-Sizes = int | tuple[int, ...]
-"""The input bytes attributed to each task of a phase: one number for all, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
