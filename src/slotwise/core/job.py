@@ -94,8 +94,7 @@ class Tasks:
     estimates what each needs, in bytes; it counts only where the phase requests no memory.
     `peaks` are what a simulation takes for the memory that each really uses, in bytes: one
     number for all, or one for each. Schedulers and logs do not get them. `sizes` are the bytes
-    of input of each, likewise; what is learned of the memory of one tells most of another of
-    the same size.
+    of input of each, likewise: what tasks need of memory is learned by them.
     """
 
     count: int

@@ -274,10 +274,7 @@ MEANT = {
 """Keys that similar spelling would not suggest, by what users write for them."""
 
 
-NO_MEMORY = (
-    "memory is not scheduled; to run fewer tasks at once, lower slots_max, or give each task"
-    " more slots"
-)
+NO_MEMORY = "state what each task requests as `resources: {memory: 4 GiB}`"
 
 ABSENT = dict.fromkeys(("memory", "mem", "ram"), NO_MEMORY)
 """What to do instead, by keys for what slotwise does not have."""
