@@ -142,8 +142,10 @@ class Tasks:
             self._check_bytes(name, values)
 
     def _check_bytes(self, what: str, values: Sizes | None) -> None:
+        if values is None:
+            return
         each = values if isinstance(values, tuple) else (values,)
-        if values is not None and not all(is_whole(one) and one >= 0 for one in each):
+        if not all(is_whole(one) and one >= 0 for one in each):
             raise InputError(f"{what} is {shown(values)}; give bytes, each a whole number >= 0")
         if isinstance(values, tuple) and len(values) != self.count:
             raise InputError(f"{len(values)} {what} for {self.count} tasks")

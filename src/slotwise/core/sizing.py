@@ -291,7 +291,7 @@ class MemoryRequest:
 
     @property
     def is_due(self) -> bool:
-        """Whether all phases of its type should request anew.
+        """Whether all phases of its type should update their requests.
 
         Not after each task: the estimate changes less and less.
         """

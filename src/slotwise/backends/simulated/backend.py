@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 
 from slotwise.backends.simulated.attempts import (
     Abandon,
-    AttemptKey,
     Attempts,
     BlockReads,
     Deliver,
@@ -21,8 +20,8 @@ from slotwise.backends.simulated.attempts import (
     Stop,
     key_of,
 )
+from slotwise.backends.simulated.simulation import AttemptKey, Reports, Unreachables
 from slotwise.backends.simulated.simulation import Fault as Fault
-from slotwise.backends.simulated.simulation import Reports, Unreachables
 from slotwise.backends.simulated.simulation import Simulation as Simulation
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import GiveUp, Launch, Preempt
