@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from slotwise.core.log import Log
 from slotwise.core.pools import Pool, Preemption
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
+from slotwise.policy.assignment import wide
 from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
 
@@ -166,6 +168,24 @@ def test_no_host_is_exceeded_and_nothing_waits_forever(
     outcome = MetricsCollector.of_log(watch.log).outcome()
     value = outcome.metrics["value"]
     assert value is None or outcome.bound <= value, "no run is better than its bound"
+
+
+@given(cases())
+@settings(max_examples=EXAMPLES // 2)
+def test_decisions_do_not_depend_on_how_many_requests_differ(
+    simulated: Callable[..., Any], case: Case
+) -> None:
+    """Those that fit are found one by one, or in a table."""
+
+    def log_of() -> Log:
+        return simulated(
+            case.jobs, case.cluster, case.pools, simulation=case.simulation, **case.options
+        ).log
+
+    log = log_of()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wide, "MANY_NEEDS", 0)
+        assert log_of().turns == log.turns
 
 
 def check_resources(case: Case, log: Log) -> None:

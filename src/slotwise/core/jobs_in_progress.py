@@ -14,9 +14,10 @@ from slotwise.core.decisions import Launch
 from slotwise.core.dependencies import Dependencies
 from slotwise.core.events import TaskFailed
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
+from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
-from slotwise.core.resources import MEMORY, Resources
+from slotwise.core.resources import MEMORY
 from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
@@ -53,7 +54,7 @@ class Jobs:
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
         self._wide_ready = 0
-        self.by_needs: dict[str, dict[Resources, dict[PhaseId, PhaseState]]] = {}
+        self.by_needs: dict[str, PhasesByNeeds] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self._doomed = doomed
@@ -348,15 +349,11 @@ class Jobs:
     def _add_needs(self, phase: PhaseState) -> None:
         """Count a ready phase by what its tasks need."""
         self._wide_ready += phase.is_wide
-        alike = self.by_needs.setdefault(phase.slot_kind, {})
-        alike.setdefault(phase.needs, {})[phase.id] = phase
+        self.by_needs.setdefault(phase.slot_kind, PhasesByNeeds()).add(phase)
 
     def _remove_needs(self, phase: PhaseState) -> None:
         self._wide_ready -= phase.is_wide
-        alike = self.by_needs[phase.slot_kind]
-        del alike[phase.needs][phase.id]
-        if not alike[phase.needs]:
-            del alike[phase.needs]
+        self.by_needs[phase.slot_kind].remove(phase)
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:
         """Assert that the ready phases are those that may begin. For tests."""
@@ -368,6 +365,8 @@ class Jobs:
         assert self._given_up <= self._phases_of.keys() == self._undone.keys()
         in_order = sorted(self.ready[slot_kind].values(), key=_ORDER)
         assert self._in_order[slot_kind] == in_order
+        if slot_kind in self.by_needs:
+            self.by_needs[slot_kind].check(in_order)
         assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
         self._admission.check(pools)
         for name in self.awaiting_jobs:

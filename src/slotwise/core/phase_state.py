@@ -11,7 +11,7 @@ from slotwise.core.decisions import Launch, Locality
 from slotwise.core.events import TaskFailed
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
-from slotwise.core.pool_state import JobShare, PoolState, ShareNode
+from slotwise.core.pool_state import GroupNode, JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
 from slotwise.core.resources import MEMORY, Resources, with_slots
 from slotwise.core.retries import delay_of
@@ -656,6 +656,21 @@ def check_phase(phase: PhaseState) -> None:
 def phases_below(pool: PoolState) -> Iterator[PhaseState]:
     """The phases below a pool with pending tasks, in the order in which they are served."""
     return cast("Iterator[PhaseState]", pool.walk())
+
+
+def sorted_below(pool: PoolState, phases: Iterable[PhaseState]) -> list[PhaseState]:
+    """Those of these phases with pending tasks, in the order of `phases_below`."""
+
+    def place(phase: PhaseState) -> list[tuple[float, float, int]]:
+        """Its rank among its siblings, and those of the nodes that contain it, outer first."""
+        found = [phase.rank]
+        node: GroupNode = pool if pool.is_in_turn else phase.group or phase.pool
+        while node is not pool:
+            assert node.parent is not None, "they are below it"
+            found, node = [node.rank, *found], node.parent
+        return [rank[:3] for rank in found if rank is not None]
+
+    return sorted((phase for phase in phases if phase.rank is not None), key=place)
 
 
 def group_phases(phases: Sequence[PhaseState]) -> None:

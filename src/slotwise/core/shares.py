@@ -11,7 +11,7 @@ from math import inf
 from slotwise.core.cluster import ANY_KIND
 from slotwise.core.host_state import FreeSlots
 from slotwise.core.job import PhaseId
-from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
 from slotwise.core.pool_state import (
     CrossKindLimit,
     GroupNode,
@@ -356,6 +356,8 @@ class Shares:
             _check_order(pool, self.whole)
             assert pool.is_overdue == (pool in self.overdue)
             assert pool.starving == pool.is_starving + sum(p.starving for p in below)
+        in_order = list(phases_below(self.whole))
+        assert sorted_below(self.whole, reversed(in_order)) == in_order
         jobs = dict.fromkeys(phase.job_share for phase in phases)
         for job in [job for job in jobs if job is not None]:
             members = [phase for phase in phases if phase.job_share is job]

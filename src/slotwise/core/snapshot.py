@@ -16,7 +16,8 @@ from slotwise.core.decisions import Launch, VirtualTime
 from slotwise.core.host_state import Finished, Hosts, Queues, TaskTimings
 from slotwise.core.job import PhaseId
 from slotwise.core.jobs_in_progress import Jobs, LimitReached
-from slotwise.core.phase_state import PhaseState, phases_below
+from slotwise.core.needs import PhasesByNeeds
+from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.resources import Resources
@@ -117,14 +118,13 @@ class Snapshot:
         """Those of them that take several slots at once, or wait for other resources."""
         return self._jobs.wide[slot_kind].values()
 
-    def by_needs(self, slot_kind: str) -> Mapping[Resources, Collection[PhaseState]]:
+    def by_needs(self, slot_kind: str) -> PhasesByNeeds:
         """The ready phases by what their tasks need beside slots."""
-        found = self._jobs.by_needs.get(slot_kind, {})
-        return {needs: phases.values() for needs, phases in found.items()}
+        return self._jobs.by_needs.get(slot_kind) or PhasesByNeeds()
 
     def has_requests(self, slot_kind: str) -> bool:
-        """Whether a ready phase of this kind needs more than slots. O(different needs)."""
-        return any(len(needs) > 0 for needs in self._jobs.by_needs.get(slot_kind, ()))
+        """Whether a ready phase of this kind needs more than slots."""
+        return any(self._jobs.by_needs.get(slot_kind, ()))  # Only no needs are false.
 
     @property
     def totals(self) -> Resources:
@@ -137,6 +137,10 @@ class Snapshot:
     def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return phases_below(self._shares.of[slot_kind].whole)
+
+    def in_order(self, slot_kind: str, phases: Iterable[PhaseState]) -> Sequence[PhaseState]:
+        """Those of these phases that are backlogged, in that order. O(phases log phases)."""
+        return sorted_below(self._shares.of[slot_kind].whole, phases)
 
     def turns(self, slot_kind: str, most: Callable[[PhaseState], int]) -> LaunchOrder:
         """The turns of phases for the free slots if each launches a task at each of its turns.

@@ -363,7 +363,8 @@ def _area(job: Job, cluster: Cluster) -> float:
             held = (phase.work_total() or 0.0) / phase.slots * needed
             work[name] = work.get(name, 0.0) + held
     # A kind without slots counts as one slot: its phases wait for a host.
-    return max(amount / max(cluster.totals.get(name, 0), 1) for name, amount in work.items())
+    totals = cluster.totals.get
+    return float(max(amount / max(totals(name, 0), 1) for name, amount in work.items()))
 
 
 def _length(phase: Phase, cluster: Cluster) -> float:

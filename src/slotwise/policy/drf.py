@@ -4,14 +4,8 @@ The rule is hierarchical dominant resource fairness (docs/algorithms/drf.md): th
 of each claim, job and pool over its weight rises equally among siblings. Who needs a resource
 that is used up, or has its max share, stops there; the others continue.
 
-What a node of the tree holds is a polyline over its position among its siblings. A position up
-to 1 is the part of their guarantees that all siblings have; a position of 1 + r is the level r,
-at which each has its weight times r as dominant share, or its guarantee if that is more. The
-polyline of a pool follows from the sum of those of its children.
-
-Positions are complex numbers, which numpy sorts by real part, then by imaginary part. If the
-dominant resource of a pool is blocked in it while others still rise, its dominant share stands
-still: it catches up while its siblings wait. There the imaginary part grows.
+What a node of the tree holds is a polyline over its position among its siblings (`drf_lines`).
+The polyline of a pool follows from the sum of those of its children.
 """
 
 from __future__ import annotations
@@ -19,22 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.core.tolerances import ROUNDING
 from slotwise.policy.allocator import Claims
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.complex128]
-
-SAMPLE = 200
-"""At how many positions a sum is computed to find where it exceeds a limit."""
-
-SLOTS_COLUMN = 0
-"""The column of parts that counts slots of all kinds together. Each claim uses it."""
+from slotwise.policy.drf_lines import SLOTS_COLUMN, Floats, Line, first_above, near, outside
 
 
 def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
@@ -86,49 +71,6 @@ def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
     return replace(claims, request=(), **columns), units
 
 
-class _Line(NamedTuple):
-    """What a node holds, as a polyline; constant after its last vertex.
-
-    at      positions among the siblings, in order
-    inside  positions among its children, or of its own claims
-    used    parts of the totals, one row for each vertex
-    """
-
-    at: Positions
-    inside: Positions
-    used: Floats
-
-    def find(self, at: Positions) -> tuple[NDArray[np.intp], Floats]:
-        """For each position, the vertex before it, and the part of the way to the next."""
-        last = len(self.at) - 1
-        before = np.maximum(np.searchsorted(self.at, at, side="right") - 1, 0)
-        first, second = self.at[before], self.at[np.minimum(before + 1, last)]
-        step, passed = second - first, at - first
-        is_level = step.real > 0
-        length = np.where(is_level, step.real, step.imag)
-        way = np.where(is_level, passed.real, passed.imag)
-        part = np.divide(way, length, out=np.zeros(len(at)), where=length > 0)
-        return before, np.clip(part, 0.0, 1.0)
-
-    def used_at(self, at: Positions) -> Floats:
-        """What it holds at these positions."""
-        before, part = self.find(at)
-        low, high = self.used[before], self.used[np.minimum(before + 1, len(self.at) - 1)]
-        found: Floats = low + (high - low) * part[:, None]
-        return found
-
-    def until(self, vertex: int, part: float) -> _Line:
-        """The line up to a part of the way from this vertex to the next, which is added."""
-        end = slice(vertex + 1, vertex + 2)
-        first = slice(vertex, vertex + 1)
-
-        def cut(column: NDArray[Any]) -> NDArray[Any]:
-            last = column[first] + (column[end] - column[first]) * part
-            return np.concatenate((column[: vertex + 1], last))
-
-        return _Line(cut(self.at), cut(self.inside), cut(self.used))
-
-
 @dataclass(slots=True, eq=False)
 class _Node:
     """The whole cluster, a pool, or a job of several claims with different requests.
@@ -147,7 +89,7 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
     own: slice = field(default_factory=lambda: slice(0, 0))
     span: slice = field(default_factory=lambda: slice(0, 0))
-    line: _Line | None = None
+    line: Line | None = None
     seen: tuple[Floats, Floats] | None = None
 
 
@@ -287,7 +229,7 @@ class _Tree:
         for child in node.children:
             self.place(child, inside)
 
-    def build(self, node: _Node) -> _Line:
+    def build(self, node: _Node) -> Line:
         """The line of a node, in which claims stop at its limits and those inside it."""
         rows = node.span
         base = self.stop[rows].copy()
@@ -299,7 +241,7 @@ class _Tree:
         while True:
             self.stop[rows] = base
             line = self._sum(node, left)
-            hit = _first_above(line, left)
+            hit = first_above(line, left)
             if hit is None:
                 break
             resource, vertex, part = hit
@@ -311,10 +253,10 @@ class _Tree:
             base = np.where(users, np.minimum(base, self.level[rows]), base)
             left[resource] = inf
         node.seen = begun, self.stop[rows].copy()
-        node.line = line if node is self.root else _outside(line, node)
+        node.line = line if node is self.root else outside(line, node.floor, node.weight)
         return node.line
 
-    def _sum(self, node: _Node, limits: Floats) -> _Line:
+    def _sum(self, node: _Node, limits: Floats) -> Line:
         """What is in a node, over the positions in it; of the root, where it reaches limits."""
         lines = [self.build(child) for child in node.children]
         if node.own.start < node.own.stop or not lines:
@@ -322,13 +264,13 @@ class _Tree:
         if len(lines) == 1:
             return lines[0]._replace(inside=lines[0].at)
         at = np.concatenate([line.at for line in lines])
-        at = np.unique(_near(at, lines, limits) if node is self.root else at)
+        at = np.unique(near(at, lines, limits) if node is self.root else at)
         used = lines[0].used_at(at)
         for line in lines[1:]:
             used += line.used_at(at)
-        return _Line(at, at, used)
+        return Line(at, at, used)
 
-    def _of_claims(self, rows: slice) -> _Line:
+    def _of_claims(self, rows: slice) -> Line:
         """What these claims hold together, over the positions of all."""
         part, low, stop = self.part[rows], self.low[rows], self.stop[rows]
         rising = part * self.rate[rows, None]
@@ -343,7 +285,7 @@ class _Tree:
         slope = np.cumsum(np.concatenate([*change, rising, -rising])[order], axis=0)
         used = np.zeros_like(slope)
         np.cumsum(slope[:-1] * np.diff(positions)[:, None], axis=0, out=used[1:])
-        return _Line(positions.astype(complex), positions.astype(complex), used)
+        return Line(positions.astype(complex), positions.astype(complex), used)
 
 
 def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[int, float]]]:
@@ -375,90 +317,3 @@ def _of_jobs(claims: Claims, members: Sequence[int]) -> list[list[int]]:
     for j in members:
         jobs.setdefault(claims.owner[j][0].id, []).append(j)
     return [several for several in jobs.values() if len(several) > 1]
-
-
-def _near(at: Positions, lines: Sequence[_Line], limits: Floats) -> Positions:
-    """Those of these positions between which the sum of these lines exceeds a limit first.
-
-    Each position between costs a step for each line, and all but a few are of no use.
-    """
-    while len(at) > SAMPLE * 4:
-        some = np.sort(np.append(at[:: len(at) // SAMPLE], [at.min(), at.max()]))
-        used = sum(line.used_at(some) for line in lines)
-        above = np.flatnonzero((used > limits * (1 + ROUNDING)).any(axis=1))
-        if not len(above):
-            return some[-1:]
-        last = max(1, int(above[0]))
-        near = at[(at >= some[last - 1]) & (at <= some[last])]
-        if len(near) == len(at):
-            break
-        at = near
-    return at
-
-
-def _first_above(line: _Line, limits: Floats) -> tuple[int, int, float] | None:
-    """Where a limit is exceeded first: its resource, the vertex before, and the part."""
-    found: list[tuple[int, float, int]] = []
-    for resource in np.flatnonzero(limits < inf).tolist():
-        limit, used = limits[resource], line.used[:, resource]
-        if used[-1] > limit * (1 + ROUNDING):
-            vertex = max(0, int(np.searchsorted(used, limit, side="right")) - 1)
-            low, high = used[vertex], used[min(vertex + 1, len(used) - 1)]
-            part = (limit - low) / (high - low) if high > low else 0.0
-            found.append((vertex, min(1.0, max(0.0, float(part))), resource))
-    if not found:
-        return None
-    vertex, part, resource = min(found)
-    return resource, vertex, part
-
-
-def _outside(line: _Line, node: _Node) -> _Line:
-    """The line of a node over its position among its siblings, from that over those inside."""
-    line = _bent(line)
-    slots = line.used[:, SLOTS_COLUMN]
-    if slots[-1] <= node.floor * (1 + ROUNDING):
-        scaled = slots / node.floor if node.floor else slots
-        return line._replace(at=np.minimum(scaled, 1.0).astype(complex))
-    first = int(np.searchsorted(slots, node.floor, side="right"))
-    low = slots[first - 1]
-    ahead = line.until(first - 1, float((node.floor - low) / (slots[first] - low)))
-    if not node.weight:  # It gets its guarantee only.
-        part = ahead.used[:, SLOTS_COLUMN] / (node.floor or 1.0)
-        return ahead._replace(at=np.minimum(part, 1.0).astype(complex))
-    share = np.maximum(line.used[first:].max(axis=1), ahead.used[-1].max())
-    share = np.concatenate(([ahead.used[-1].max()], np.maximum.accumulate(share)))
-    # Where the dominant share stands still, the position grows by slots.
-    moves = np.concatenate(([True], np.diff(share) > ROUNDING * share[1:]))
-    start = np.maximum.accumulate(np.where(moves, np.arange(len(share)), 0))
-    risen = np.concatenate(([node.floor], slots[first:]))
-    level = 1 + share[start] / node.weight + 1j * (risen - risen[start])
-    scaled = ahead.used[:, SLOTS_COLUMN] / node.floor if node.floor else np.ones(len(ahead.at))
-    at = np.concatenate((np.minimum(scaled, 1.0), level))
-    inside = np.concatenate((ahead.inside, ahead.inside[-1:], line.inside[first:]))
-    return _Line(at, inside, np.concatenate((ahead.used, ahead.used[-1:], line.used[first:])))
-
-
-def _bent(line: _Line) -> _Line:
-    """The line with a vertex wherever the dominant resource changes."""
-    used = line.used
-    dominant = used.argmax(axis=1)
-    changes = np.flatnonzero(dominant[1:] != dominant[:-1])
-    extra: list[tuple[int, float]] = []
-    for one in range(used.shape[1] if len(changes) else 0):
-        for other in range(one):
-            more = used[:, one] - used[:, other]
-            sign = np.where(np.abs(more) > ROUNDING, np.sign(more), 0)
-            for k in changes[sign[changes] * sign[changes + 1] < 0].tolist():
-                extra.append((k, float(more[k] / (more[k] - more[k + 1]))))
-    if not extra:
-        return line
-    extra.sort()
-    before = np.array([k for k, _ in extra])
-    part = np.array([p for _, p in extra])
-
-    def filled(column: NDArray[Any]) -> NDArray[Any]:
-        way = part[:, None] if column.ndim > 1 else part
-        new = column[before] + (column[before + 1] - column[before]) * way
-        return np.insert(column, before + 1, new, axis=0)
-
-    return _Line(filled(line.at), filled(line.inside), filled(line.used))

@@ -10,7 +10,8 @@ from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt,
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.resources import GPU, MEMORY
 from slotwise.core.snapshot import Snapshot
-from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
+from slotwise.policy.assignment.together import Together, near_first
+from slotwise.policy.assignment.wide import WideTaskReservations
 
 
 class Assigner(Protocol):

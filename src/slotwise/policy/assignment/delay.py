@@ -11,7 +11,8 @@ from slotwise.core.errors import InputError, is_number, option_name, shown
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import remote, waiting
-from slotwise.policy.assignment.wide import Together, WideTaskReservations, near_first
+from slotwise.policy.assignment.together import Together, near_first
+from slotwise.policy.assignment.wide import WideTaskReservations
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""

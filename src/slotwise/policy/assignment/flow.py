@@ -17,7 +17,7 @@ from slotwise.policy.assignment.assigner import Assigner, Greedy
 from slotwise.policy.assignment.delay import DEFAULT_LEVELS, Delay, Levels, check_waits, resumes
 from slotwise.policy.assignment.flow_network import PlacementNetwork, place
 from slotwise.policy.assignment.flow_round import GRAIN, Placed, Round
-from slotwise.policy.assignment.wide import launches
+from slotwise.policy.assignment.together import launches
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,23 @@ from itertools import takewhile
 from slotwise.core.cluster import Host
 from slotwise.core.decisions import Decision, Locality, Preempt, Release, WouldPreempt
 from slotwise.core.phase_state import PhaseState, phases_below
-from slotwise.core.pool_state import PoolState
+from slotwise.core.pool_state import PoolState, path_to
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import local, remote
-from slotwise.policy.assignment.victims import (
-    PreemptionCandidate,
-    PreemptionCandidates,
-    Victims,
-)
-from slotwise.policy.assignment.wide import (
-    WideTaskReservations,
-    path_of,
+from slotwise.policy.assignment.free_slots import (
     places,
     reclaimed_for,
     reclaimed_parts,
     reserved_for,
     taken_for,
 )
+from slotwise.policy.assignment.victims import (
+    PreemptionCandidate,
+    PreemptionCandidates,
+    Victims,
+)
+from slotwise.policy.assignment.wide import WideTaskReservations
 
 
 def preempt(snapshot: Snapshot) -> Sequence[Preempt | WouldPreempt]:
@@ -108,7 +107,7 @@ class _Taker:
         """
         avoided: list[set[str]] = []
         for phase in phases_below(self.pool):
-            inside = takewhile(lambda pool: pool is not self.pool, path_of(phase.pool))
+            inside = takewhile(lambda pool: pool is not self.pool, path_to(phase.pool))
             if self._room(phase) >= phase.unit and not any(pool.is_full for pool in inside):
                 avoided.append(set(phase.avoided(self.snapshot.lost)))
                 if not avoided[-1]:
@@ -123,7 +122,7 @@ class _Taker:
         spared  hosts on which none is stopped
         """
         slot_kind = self.slot_kind
-        full = next((pool for pool in path_of(self.pool) if pool.is_full), None)
+        full = next((pool for pool in path_to(self.pool) if pool.is_full), None)
         victims = self._victims(spared)
         taken = victims.take(slot_kind, full, missing)
         missing -= _slots(taken)
@@ -177,7 +176,7 @@ class _Taker:
         if phase.needs:
             return (), 0  # It waits; what its tasks need together is not taken back.
         snapshot, slot_kind = self.snapshot, self.slot_kind
-        full = next((pool for pool in path_of(self.pool) if pool.room < phase.unit), None)
+        full = next((pool for pool in path_to(self.pool) if pool.room < phase.unit), None)
         all_reclaimed = reclaimed_for(snapshot, phase)
         reclaimed = {
             host.name: all_reclaimed[host.name]
@@ -195,7 +194,7 @@ class _Taker:
     ) -> Sequence[Preempt | WouldPreempt]:
         """Stop tasks on the host where a task of a phase needs the fewest from others."""
         snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
-        full = next((pool for pool in path_of(self.pool) if pool.room < width), None)
+        full = next((pool for pool in path_to(self.pool) if pool.room < width), None)
         reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
         for host in snapshot.cluster.hosts:
@@ -272,7 +271,7 @@ def _first_with(
 
 
 def _depth(pool: PoolState) -> int:
-    return sum(1 for _ in path_of(pool))
+    return sum(1 for _ in path_to(pool))
 
 
 # Slots that were taken back for a pool: they are kept for it until it launches in them.
@@ -345,7 +344,7 @@ def _releases(
     total: Counter[PoolState] = Counter()
     for by_pool in reserved.values():
         for pool, slots in by_pool.items():
-            total.update(dict.fromkeys(path_of(pool), slots))
+            total.update(dict.fromkeys(path_to(pool), slots))
     for host, by_pool in reserved.items():
         for pool, slots in by_pool.items():
             if (more := total[pool] - max(0, pool.lacks)) > 0:
@@ -359,7 +358,7 @@ def _will_use(
 
     It could not now: it waits for tasks to end, for their room in its pools or their slots.
     """
-    room = min(pool.room_later for pool in path_of(phase.pool))
+    room = min(pool.room_later for pool in path_to(phase.pool))
     if phase.max_share - phase.running < phase.unit or room < phase.unit:
         return False
     if not phase.is_wide:

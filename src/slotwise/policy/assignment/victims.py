@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 from slotwise.core.decisions import Launch
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.pool_state import PoolState
+from slotwise.core.pool_state import PoolState, path_to
 from slotwise.core.pools import ShareKey
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.policy.assignment.wide import path_of, places
+from slotwise.policy.assignment.free_slots import places
 
 TURNS = ((0, True), (1, True), (2, True))
 """Which tasks are stopped one after the other (`PreemptionCandidate.turn`), and whether jobs at
@@ -130,7 +130,7 @@ class Victims:
         of_jobs: bool = False,
     ) -> None:
         self._stoppable, self._taker, self._is_least = stoppable, taker, is_least
-        self._above = {pool.key for pool in path_of(taker)}
+        self._above = {pool.key for pool in path_to(taker)}
         self._of_jobs = of_jobs
         self._spared = {*stoppable.snapshot.lost, *spared}
         self._given: Counter[PoolState | JobKey] = Counter()
@@ -247,7 +247,7 @@ class Victims:
         for victim in victims:  # The newest first.
             job = victim.phase.pool, victim.phase.id.job
             if job not in found:
-                path = list(path_of(victim.phase.pool))
+                path = list(path_to(victim.phase.pool))
                 inside = next(n for n, pool in enumerate(path) if pool.key in self._above)
                 if self._of_jobs == bool(inside):
                     continue  # Jobs of a pool take from each other only, pools from others.
@@ -350,7 +350,7 @@ class _Enclosing:
         `of_jobs`: only within the taker, from its own jobs.
         """
         is_other = within is not None and within.slot_kind != taker.slot_kind
-        self._pools = [taker] if of_jobs else list(path_of(taker if is_other else taker.parent))
+        self._pools = [taker] if of_jobs else list(path_to(taker if is_other else taker.parent))
         if within is not None and not of_jobs:
             keys = [pool.key for pool in self._pools]
             del self._pools[keys.index(within.key) + 1 if within.key in keys else 0 :]

@@ -1,0 +1,156 @@
+"""The free slots of each host for a phase, and those that tasks being stopped will free.
+
+A host counts only if it has what a task of the phase needs beside slots. Reserved slots are for
+the phases of the pools that took them back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from typing import Protocol
+
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import PoolState, path_to
+from slotwise.core.resources import Resources
+from slotwise.core.snapshot import Snapshot
+
+
+class Keepers(Protocol):
+    """Who keeps hosts from other phases."""
+
+    def keeper(self, phase: PhaseState, host: str) -> PhaseState | None:
+        """The phase that keeps a host from a phase, if one does."""
+        ...
+
+    def left(self, phase: PhaseState, host: str, slots: int) -> int:
+        """Those of the free slots of a host that a phase may use beside one that keeps it."""
+        ...
+
+
+def places(phase: PhaseState, slots: Iterable[int]) -> int:
+    """The tasks of a phase for which hosts with these numbers of slots have room together."""
+    return sum(count // phase.width for count in slots)
+
+
+def free_for(
+    snapshot: Snapshot, phase: PhaseState, waits: Keepers | None = None
+) -> Mapping[str, int]:
+    """The free slots of each host for a phase: for all, or reserved for a pool that it is in.
+
+    Only hosts that have what a task needs; for a gang, the slots of the tasks that fit there.
+
+    waits  some hosts are kept from this phase: their free slots are then left out, and
+           reserved ones that the keeper may use, too
+    """
+    spare, needs = snapshot.spare, phase.needs
+    able = spare.hosts_for(needs) if needs else frozenset()
+    kind = phase.pool.slot_kind
+    if needs and able.isdisjoint(snapshot.free(kind)) and not snapshot.reserved(kind):
+        return {}
+    slots = _free_slots(snapshot, phase, waits, able if needs else None)
+    if phase.phase.hosts:
+        slots = {host: count for host, count in slots.items() if phase.allows(host)}
+    if needs and phase.is_gang:
+        return {
+            host: min(count, spare.times(host, needs) * phase.width)
+            for host, count in slots.items()
+        }
+    return slots
+
+
+def _free_slots(
+    snapshot: Snapshot,
+    phase: PhaseState,
+    waits: Keepers | None,
+    able: Set[str] | None = None,
+) -> Mapping[str, int]:
+    """The free slots of each host, or of these hosts, for a phase."""
+    kind = phase.pool.slot_kind
+    free, reserved = snapshot.free(kind), snapshot.reserved(kind)
+    if able is not None:
+        free = {host: count for host, count in free.items() if host in able}
+    if waits is not None:
+        left = ((host, waits.left(phase, host, count)) for host, count in free.items())
+        free = {host: count for host, count in left if count}
+    if not reserved:
+        return free
+    found = dict(free)
+    for host in reserved:
+        if able is not None and host not in able:
+            continue
+        by = None if waits is None else waits.keeper(phase, host)
+        if slots := reserved_for(snapshot, phase, host, by):
+            found[host] = found.get(host, 0) + slots
+    return found
+
+
+def reserved_for(
+    snapshot: Snapshot, phase: PhaseState, host: str, keeper: PhaseState | None
+) -> int:
+    """The reserved slots of a host that a phase may use, without those that its keeper may."""
+    return sum(
+        slots
+        for pool, slots in snapshot.reserved(phase.pool.slot_kind).get(host, {}).items()
+        if may_use(snapshot, phase, pool)
+        and not (keeper is not None and may_use(snapshot, keeper, pool))
+    )
+
+
+def may_use(snapshot: Snapshot, phase: PhaseState, taker: PoolState) -> bool:
+    """Whether slots that are taken back for a pool are for a phase.
+
+    They are for the phases in the pool. An overdue min share of another pool beats that, as far
+    as no slots are being taken back for it, unless such a share is the reason for the taking.
+    """
+    path = list(path_to(phase.pool))
+    if taker in path:
+        return True
+    return any(pool.is_starving and pool.missing_least(snapshot.now) > 0 for pool in path) and (
+        not any(pool.is_starving for pool in path_to(taker))
+    )
+
+
+def reclaimed_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
+    """The slots of each host that are free for a phase, or will be when stopping tasks end.
+
+    Only as many as it can use with the other resources that are, or will be, free there.
+    """
+    slots, ending = reclaimed_parts(snapshot, phase)
+    if phase.needs:
+        for host, count in slots.items():
+            fit = snapshot.spare.times(host, phase.needs, ending.get(host, ()))
+            slots[host] = min(count, fit * phase.width)
+    return slots
+
+
+def reclaimed_parts(
+    snapshot: Snapshot, phase: PhaseState
+) -> tuple[Counter[str], dict[str, list[Resources]]]:
+    """These slots of each host, and the other resources of the tasks that stop there."""
+    kind = phase.pool.slot_kind
+    slots = Counter(_free_slots(snapshot, phase, None))
+    ending: dict[str, list[Resources]] = {}
+    for other in snapshot.holding(kind):
+        for task, taker in other.stopping.items():
+            launch = other.launches[task][0]
+            is_for_all, host = taker is None or taker.slot_kind != kind, launch.host
+            if host in snapshot.lost:
+                continue
+            if is_for_all or (taker is not None and may_use(snapshot, phase, taker)):
+                slots[host] += other.width
+                ending.setdefault(host, []).append(other.held(launch))
+    return slots, ending
+
+
+def taken_for(snapshot: Snapshot, phase: PhaseState) -> Counter[str]:
+    """Those of them that are taken back for pools that the phase is in."""
+    kind = phase.pool.slot_kind
+    path, slots = set(path_to(phase.pool)), Counter[str]()
+    for host, by_pool in snapshot.reserved(kind).items():
+        slots[host] += sum(count for pool, count in by_pool.items() if pool in path)
+    for other in snapshot.holding(kind):
+        for host, taker in other.stops():
+            if host not in snapshot.lost and taker in path:
+                slots[host] += other.width
+    return slots
