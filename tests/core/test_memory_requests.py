@@ -157,7 +157,7 @@ def test_other_failures_do_not_raise_the_request(peak: int | None) -> None:
     assert requested(state) == GIB
 
 
-def test_a_request_that_has_risen_is_allocated_anew() -> None:
+def test_a_request_that_has_risen_changes_the_allocation() -> None:
     """As one that changes when a task ends."""
     state = state_of(host("h", 8 * GIB), memory=GIB)
     state.is_stale = False

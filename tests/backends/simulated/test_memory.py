@@ -128,7 +128,7 @@ def test_a_gang_is_broken_by_an_attempt_out_of_memory() -> None:
 
 
 def test_jobs_of_a_program_learn_by_the_sizes_of_their_inputs() -> None:
-    """Those that wait request anew each time that the number of ended tasks has doubled."""
+    """Those that wait, too, each time that the number of ended tasks has doubled."""
     jobs = [
         Job(
             f"j{k}",
