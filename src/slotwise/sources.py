@@ -31,12 +31,12 @@ from slotwise.core.errors import (
 )
 from slotwise.core.events import HostAdded, HostChange, hosts_ever
 from slotwise.core.history import read_history
-from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Tasks
+from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Sizes, Tasks
 from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, Preemption, check_fits
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
-from slotwise.core.resources import check_devices, resources_of
+from slotwise.core.resources import MEMORY, check_devices, resources_of
 from slotwise.core.units import Percent, share_of
 from slotwise.jobs.calls import Sleep
 from slotwise.jobs.deferred import DeferredExecution
@@ -168,7 +168,8 @@ class Source:
             if self.stages is not None:
                 execution = self.stages(entry, execution)
             if execution.program:
-                execution.expect(_expected(execution, self.rates))
+                job = _expected(execution, self.rates)
+                execution.expect(_with_sizes(job, execution.sizes, cluster))
             return execution
 
         if isinstance(entry, Planned) and self._reads_output(entry, outputs):
@@ -502,6 +503,21 @@ def _expected(execution: Execution, rates: Rates) -> Job:
             return job  # Jobs with the same command may still do different things.
         return replace(job, program=execution.program)
     return execution.job
+
+
+def _with_sizes(job: Job, sizes: Mapping[str, Sizes], cluster: Cluster) -> Job:
+    """The job of a program with the sizes of its tasks where memory is learned from them."""
+    has_memory = all(host.resources.get(MEMORY) for host in cluster.hosts)
+    if not has_memory or not job.program:
+        return job
+    phases = []
+    for phase in job.phases:
+        if phase.name in sizes and MEMORY not in phase.needs:
+            of = sizes[phase.name]
+            one = of[0] if isinstance(of, tuple) and len(set(of)) == 1 else of
+            phase = replace(phase, tasks=replace(phase.tasks, sizes=one))
+        phases.append(phase)
+    return replace(job, phases=tuple(phases))
 
 
 def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import ceil
 
 import pytest
@@ -156,6 +157,51 @@ def test_other_failures_do_not_raise_the_request(peak: int | None) -> None:
     assert requested(state) == GIB
 
 
+def test_a_request_that_has_risen_changes_the_allocation() -> None:
+    """As one that changes when a task ends."""
+    state = state_of(host("h", 8 * GIB), memory=GIB)
+    state.is_stale = False
+    run(state, 2 * GIB, failed=True)
+    assert state.is_stale
+
+
+def test_tasks_that_run_on_given_hosts_request_what_one_of_these_has() -> None:
+    """Although another host is larger."""
+    state = State(Cluster((host("h", 8 * GIB), host("i", 2 * GIB))))
+    state.at(0.0)
+    phase = Phase("map", Tasks(4, 1.0, memory=3 * GIB), hosts={"i"})  # type: ignore[arg-type]
+    state.apply(JobArrived(0.0, Job("j", (phase,))))
+    assert requested(state) == 2 * GIB
+    state.check()
+
+
+def test_tasks_that_continue_others_request_what_each_host_has() -> None:
+    """Since the task before may have run on the smallest one."""
+    state = State(Cluster((host("h", 8 * GIB), host("i", 2 * GIB))))
+    state.at(0.0)
+    phases = (
+        Phase("first", Tasks(4, 1.0)),
+        Phase("map", Tasks(4, 1.0, memory=3 * GIB), continues="first"),
+    )
+    state.apply(JobArrived(0.0, Job("j", phases)))
+    assert requested(state) == 2 * GIB
+    state.check()
+
+
+def test_other_jobs_of_the_program_request_by_the_sizes_of_their_inputs() -> None:
+    """Also those that had arrived before; the neediest of their tasks counts."""
+    state = State(Cluster((host("h", 64 * GIB),)))
+    state.at(0.0)
+    for job, sizes in {"j": tuple(range(1, 41)), "k": (2, 20), "l": 60}.items():
+        phase = Phase("map", Tasks(40 if job == "j" else 2, 1.0, sizes=sizes))
+        state.apply(JobArrived(0.0, Job(job, (phase,), program="p")))
+    state.apply(Reallocate({JOB: 4.0}, until=100.0))
+    for task in range(16):
+        run(state, (task + 1) * GIB)
+    of_k, of_l = requested(state, "k"), requested(state, "l")
+    assert requested(state) == of_l > of_k > 20 * GIB  # Twice the largest peak at most.
+
+
 def test_a_limit_is_never_raised() -> None:
     """The task gets the same again, although it used more."""
     state = State(Cluster((host("h", 8 * GIB),)))
@@ -192,8 +238,10 @@ def test_logs_have_learned_memory_only_where_there_is_some() -> None:
     launch = Launch(JOB, 1, 1, "h", Locality.ANY, memory=GIB)
     assert decode(encode(launch)) == launch
     assert f'"memory":{GIB}' in to_json(launch)
-    arrived = JobArrived(0.0, Job("j", (Phase("map", Tasks(2, 1.0, memory=GIB)),)))
-    assert decode(encode(arrived)) == arrived
+    for sizes in (None, 7, (7, 9)):
+        tasks = Tasks(2, 1.0, memory=GIB, sizes=sizes)
+        arrived = JobArrived(0.0, Job("j", (Phase("map", tasks),)))
+        assert decode(json.loads(to_json(arrived))) == arrived
     for entry in (Launch(JOB, 1, 1, "h", Locality.ANY), JobArrived(0.0, Job("j", (PLAIN,)))):
         assert "memory" not in to_json(entry)
 

@@ -1,5 +1,7 @@
 """Random phases whose tasks request memory, devices and a named resource beside slots.
 
+Some use more memory than they request, and some must run on given hosts.
+
 State and scheduler are checked at every turn (tests/conftest.py). Here the log is judged, by
 code that shares nothing with the state.
 """
@@ -86,6 +88,7 @@ def jobs_of(draw: st.DrawFn, number: int, cluster: Cluster) -> Job:
                     if has_homes and not is_gang
                     else (),
                     memory=draw(st.sampled_from([None, None, 2, 20])),
+                    peaks=draw(st.sampled_from([None, None, 0, 2, 5, 8])),
                 ),
                 kind,
                 frozenset(phase.name for phase in phases[:place]),
@@ -93,6 +96,7 @@ def jobs_of(draw: st.DrawFn, number: int, cluster: Cluster) -> Job:
                 slots=draw(st.sampled_from([1, 1, 1, 2])),
                 gang=is_gang,
                 resources=_half(needs) if is_gang else needs,
+                hosts=draw(hosts) | {"h0"} if not is_gang and draw(st.booleans()) else (),
             )
         )
     return Job(

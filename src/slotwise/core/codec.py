@@ -334,12 +334,13 @@ def _encode_phase(phase: Phase) -> Plain:
         **({"gated": True} if phase.gated else {}),
         **_encode_resources(phase.resources),
         **({} if phase.tasks.memory is None else {"memory": phase.tasks.memory}),
+        **({} if phase.tasks.sizes is None else {"sizes": phase.tasks.sizes}),
         **({"hosts": sorted(phase.hosts)} if phase.hosts else {}),
     }
 
 
 def _decode_phase(plain: Mapping[str, Any]) -> Phase:
-    work = plain["work"]
+    work, sizes = plain["work"], plain.get("sizes")
     blocks = tuple(Block(frozenset(hosts), size) for hosts, size in plain["blocks"])
     return Phase(
         name=plain["name"],
@@ -348,6 +349,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
             tuple(work) if isinstance(work, list) else work,
             blocks,
             plain.get("memory"),
+            sizes=tuple(sizes) if isinstance(sizes, list) else sizes,
         ),
         kind=plain["kind"],
         after=frozenset(plain["after"]),

@@ -55,6 +55,10 @@ AfterFailed = Literal["cancel", "run"]
 Bytes = Annotated[int, Limits(0, MAX_BYTES, "give a whole number of bytes >= 0", whole=True)]
 
 
+Sizes = int | tuple[int, ...]
+"""The input bytes attributed to each task of a phase: one number for all, or one for each."""
+
+
 class PhaseId(NamedTuple):
     """The name of one phase of one job."""
 
@@ -88,16 +92,22 @@ class Tasks:
     them for that time. It is an estimate; only the backend has the true
     work. `blocks` is empty (no task prefers a host) or holds one block for each task. `memory`
     estimates what each needs, in bytes; it counts only where the phase requests no memory.
+    `peaks` are what a simulation takes for the memory that each really uses, in bytes: one
+    number for all, or one for each. Schedulers and logs do not get them. `sizes` are the bytes
+    of input of each, likewise: what tasks need of memory is learned by them.
     """
 
     count: int
     work: float | tuple[float, ...] | None = None
     blocks: Sequence[Block] = ()
     memory: int | None = None
+    peaks: Sizes | None = None
+    sizes: Sizes | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.work, Iterable):  # A list is accepted, too.
-            object.__setattr__(self, "work", tuple(self.work))
+        for name in ("work", "peaks", "sizes"):
+            if isinstance(values := getattr(self, name), Iterable):  # A list is accepted, too.
+                object.__setattr__(self, name, tuple(values))
         if not is_whole(self.count):
             raise InputError(f"the number of tasks is {shown(self.count)}; give a whole number")
         if self.count < 1:
@@ -127,6 +137,26 @@ class Tasks:
                     f"the work of a task is a number from 0 to {MAX_SECONDS:g}, not"
                     f" {shown(value)}"
                 )
+
+        for name, values in (("peaks", self.peaks), ("sizes", self.sizes)):
+            self._check_bytes(name, values)
+
+    def _check_bytes(self, what: str, values: Sizes | None) -> None:
+        if values is None:
+            return
+        each = values if isinstance(values, tuple) else (values,)
+        if not all(is_whole(one) and one >= 0 for one in each):
+            raise InputError(f"{what} is {shown(values)}; give bytes, each a whole number >= 0")
+        if isinstance(values, tuple) and len(values) != self.count:
+            raise InputError(f"{len(values)} {what} for {self.count} tasks")
+
+    def peak_of(self, task: int) -> int | None:
+        """The memory that a task uses in a simulation, in bytes; None if not stated."""
+        return self.peaks[task] if isinstance(self.peaks, tuple) else self.peaks
+
+    def size_of(self, task: int) -> int | None:
+        """The bytes of input of a task; None if not known."""
+        return self.sizes[task] if isinstance(self.sizes, tuple) else self.sizes
 
     def work_of(self, task: int) -> float | None:
         """The estimated work of one task in seconds; None if not stated."""
@@ -232,11 +262,14 @@ class Phase:
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
                 " `blocks`: it begins where the tasks of that phase ran"
             )
-        is_unequal = isinstance(self.tasks.work, tuple)
+        is_unequal = any(
+            isinstance(one, tuple)
+            for one in (self.tasks.work, self.tasks.peaks, self.tasks.sizes)
+        )
         if self.grows and (self.continues is not None or self.tasks.blocks or is_unequal):
             raise InputError(
                 f"phase {self.name!r} grows; leave out `continues` and `blocks`, and give one"
-                " value of work for all tasks, or none"
+                " value of work, `peaks` and `sizes` for all tasks, or none"
             )
         if self.gang:
             self._check_gang()
@@ -434,6 +467,13 @@ class Job:
     def without_work(self) -> Job:
         """The same job, but no work of its tasks is stated."""
         phases = (replace(one, tasks=replace(one.tasks, work=None)) for one in self.phases)
+        return replace(self, phases=tuple(phases))
+
+    def without_peaks(self) -> Job:
+        """The same job, but what its tasks use of memory in a simulation is not stated."""
+        if all(phase.tasks.peaks is None for phase in self.phases):
+            return self
+        phases = (replace(one, tasks=replace(one.tasks, peaks=None)) for one in self.phases)
         return replace(self, phases=tuple(phases))
 
     def _check_types(self) -> None:
@@ -668,9 +708,6 @@ def checked_steps(
 
 
 # What was measured of one finished task: the size of its input and how long it took.
-
-Sizes = int | tuple[int, ...]
-"""The input bytes attributed to each task of a phase: one number for all, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slotwise.core.decisions import Launch
 from slotwise.core.dependencies import Dependencies
+from slotwise.core.events import TaskFailed
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
@@ -112,30 +113,51 @@ class Jobs:
         self._add_needs(phase)
 
     def learn_memory(self, phase: PhaseState, task: int, peak: int) -> bool:
-        """A task has ended, which used this memory at its peak; whether others request more."""
+        """A task has ended, which used this memory at its peak; whether requests change.
+
+        Those of all phases of its type, each time that the number of such tasks has doubled.
+        O(phases) then, with an estimate for each of the type.
+        """
+        memory = self._memory_of(phase)
+        if memory is None:
+            return False
+        alike = [phase] if memory.finished(task, peak) else []
+        if memory.is_due:
+            alike = self._alike(phase)
+        before = [one.needs for one in alike]
+        for one in alike:
+            self.request_memory(one)
+        return any(one.needs is not needs for one, needs in zip(alike, before, strict=True))
+
+    def _alike(self, phase: PhaseState) -> list[PhaseState]:
+        """The phases from whose tasks those of a phase learn."""
+        if not phase.job.program:
+            return [phase]
+        name = phase.job.program, phase.id.phase
+        return [one for one in self.phases.values() if (one.job.program, one.id.phase) == name]
+
+    def raise_memory(self, phase: PhaseState, launch: Launch, event: TaskFailed) -> bool:
+        """An attempt has failed; if it has used more than it got, the next one gets more.
+
+        Whether its phase now requests another amount.
+        """
+        if event.peak is None:
+            return False
         memory, before = self._memory_of(phase), phase.needs
-        if memory is not None and memory.finished(task, peak, phase.done):
+        got = phase.held(launch).get(MEMORY, 0)
+        if memory is not None and memory.failed(launch.task, got, event.peak):
             self.request_memory(phase)
         return phase.needs is not before
-
-    def raise_memory(self, phase: PhaseState, launch: Launch, peak: int) -> None:
-        """An attempt has failed; if it has used more than it got, the next one gets more."""
-        memory = self._memory_of(phase)
-        got = phase.held(launch).get(MEMORY, 0)
-        if memory is not None and memory.failed(launch.task, got, peak):
-            self.request_memory(phase)
 
     def _memory_of(self, phase: PhaseState) -> MemoryRequest | None:
         """What the tasks of a phase request of memory; None if that never changes.
 
-        Tasks of gangs, and those that must run on given hosts, could not go to another one.
+        Whether a gang of other requests fits on the hosts together is not known here.
         """
-        is_bound = phase.is_gang or phase.is_pinned or bool(phase.phase.hosts)
         is_limited = phase.job.memory_limit and MEMORY in phase.phase.needs
-        if phase.memory is None and not is_bound and not is_limited:
+        if phase.memory is None and not phase.is_gang and not is_limited:
             learned = self._learned_memory.of(phase.job.program, phase.id.phase)
-            before = phase.phase.tasks.memory or 0
-            phase.memory = MemoryRequest(phase.phase.needs, before, learned)
+            phase.memory = MemoryRequest(phase.phase.needs, phase.phase.tasks, learned)
         return phase.memory
 
     def new_turn(self) -> None:

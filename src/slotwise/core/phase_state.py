@@ -218,9 +218,16 @@ class PhaseState(ShareNode):
 
     @property
     def able(self) -> Iterable[Resources]:
-        """What each host has that holds what its tasks state."""
+        """What each host has that its tasks may run on and that holds what they state.
+
+        Of tasks that continue others only the least of these: they cannot go to a larger one.
+        """
         stated = Resources({self.slot_kind: self.width, **self.phase.needs})
-        return (host.amounts for host in self._cluster.hosts if host.amounts.holds(stated))
+        hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
+        found = [host.amounts for host in hosts if host.amounts.holds(stated)]
+        if self.is_pinned and found:
+            return [min(found, key=lambda amounts: amounts.get(MEMORY, 0))]
+        return found
 
     def end_wait(self) -> None:
         """It waits for no other slots, and has not waited."""
@@ -256,10 +263,9 @@ class PhaseState(ShareNode):
         """The most slots that it can hold on the hosts where its tasks may run."""
         most = self.phase.slots_most
         if self.phase.hosts:
+            stated = with_slots(self.slot_kind, self.width, self.phase.needs)
             hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
-            most = min(
-                most, sum(host.amounts.times(self.request) for host in hosts) * self.width
-            )
+            most = min(most, sum(host.amounts.times(stated) for host in hosts) * self.width)
         return most
 
     @property

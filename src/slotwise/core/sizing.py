@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.job import Tasks
 from slotwise.core.resources import MEMORY, Resources
 
 KEPT = 1000
@@ -135,6 +136,11 @@ class LearnedMemory:
         """Bytes for the attempt after one that ran out of `allocated`. Limit it to a host."""
         seen = ceil(RETRY_MARGIN * self._largest) + PADDING if self._noted else 0
         return max(seen, ceil(GROWTH * allocated))
+
+    @property
+    def count(self) -> int:
+        """The number of finished tasks ever."""
+        return self._noted
 
     @property
     def _count(self) -> int:
@@ -271,19 +277,26 @@ class MemoryRequest:
     more than it had got, it is at least what that task gets.
     """
 
-    __slots__ = ("_before", "_learned", "_more", "_stated")
+    __slots__ = ("_learned", "_more", "_stated", "_tasks")
 
-    def __init__(self, stated: Resources, before: int, learned: LearnedMemory) -> None:
-        """`before` is estimated from earlier runs, 0 if it is not; the rest is of this run."""
-        self._stated, self._before, self._learned = stated, before, learned
+    def __init__(self, stated: Resources, tasks: Tasks, learned: LearnedMemory) -> None:
+        """`tasks` have what is estimated from earlier runs; the rest is of this run."""
+        self._stated, self._tasks, self._learned = stated, tasks, learned
         self._more: dict[int, int] = {}
 
-    def finished(self, task: int, peak: int, done: int) -> bool:
-        """A task has ended, as the `done`-th; whether the request may be another now."""
-        self._learned.note(peak)
-        # Not after each task: the estimate changes less and less.
-        is_due = done == CASES_MIN or not done & (done - 1)
-        return self._more.pop(task, None) is not None or is_due
+    def finished(self, task: int, peak: int) -> bool:
+        """A task has ended; whether the request may be another now."""
+        self._learned.note(peak, self._tasks.size_of(task))
+        return self._more.pop(task, None) is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether all phases of its type should update their requests.
+
+        Not after each task: the estimate changes less and less.
+        """
+        count = self._learned.count
+        return count == CASES_MIN or not count & (count - 1)
 
     def failed(self, task: int, got: int, peak: int) -> bool:
         """An attempt has failed; whether it had used more than it got, and now gets more."""
@@ -298,7 +311,7 @@ class MemoryRequest:
         As stated if the memory of some of these hosts, which have the rest, is not known.
         """
         stated = self._stated.get(MEMORY, 0)
-        estimate = stated or max(self._before, self._learned.estimate() or 0)
+        estimate = stated or max(self._tasks.memory or 0, self._estimate() or 0)
         wanted = max(estimate, *self._more.values(), 0)
         if wanted == stated:
             return self._stated
@@ -306,3 +319,9 @@ class MemoryRequest:
         if not memory or not all(memory):
             return self._stated
         return Resources({**self._stated, MEMORY: min(wanted, max(memory))})
+
+    def _estimate(self) -> int | None:
+        sizes = self._tasks.sizes
+        if isinstance(sizes, tuple):
+            return self._learned.estimate_all(sizes)
+        return self._learned.estimate(sizes)

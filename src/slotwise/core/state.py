@@ -606,8 +606,8 @@ class State(Snapshot):
         phase.put_back(event.task)
         if isinstance(event, TaskFailed) and not event.lost:
             phase.note_failure(event.task, ended[0].host)
-        if isinstance(event, TaskFailed) and event.peak is not None:
-            self._jobs.raise_memory(phase, ended[0], event.peak)
+        if isinstance(event, TaskFailed) and self._jobs.raise_memory(phase, ended[0], event):
+            self.is_stale = self.has_shrunk = True
         if phase.is_gang:
             self._break(phase)
         self._block_if_early(phase, event.task)

@@ -245,10 +245,13 @@ def _phase_faults(
 ) -> Iterator[tuple[Path, str]]:
     if hosts:
         yield from _unknown(phase.hosts, (*where, "hosts"), hosts)
+    count = len(phase.tasks) if isinstance(phase.tasks, list) else phase.tasks
+    if isinstance(phase.memory_peak, list) and len(phase.memory_peak) != count:
+        given, of = len(phase.memory_peak), f"{count} tasks" if count else "no number of tasks"
+        yield (*where, "memory_peak"), f"{given} peaks and {of}; give one size for each task"
     if phase.blocks is None:
         return
     given = len(phase.blocks)
-    count = len(phase.tasks) if isinstance(phase.tasks, list) else phase.tasks
     if count is None:
         yield (*where, "blocks"), f"{given} blocks and no tasks; add `tasks: {given}`"
     elif given != count:
@@ -547,10 +550,11 @@ def _tasks(
     entry: PhaseEntry, cluster: Cluster | None, block_bytes: int, slots_max: int | None
 ) -> Tasks:
     blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
+    peaks: Any = entry.memory_peak
     if isinstance(entry.tasks, list):
-        return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
+        return Tasks(len(entry.tasks), tuple(entry.tasks), blocks, peaks=peaks)
     # Work without a number of tasks is cut into as many tasks as may run together.
     everywhere = max(1, cluster.capacity[cluster.slot_kind(entry.kind)]) if cluster else 1
     count = entry.tasks or max(1, (slots_max or everywhere) // entry.slots)
     assert entry.work is not None
-    return Tasks(count, entry.work / count, blocks)
+    return Tasks(count, entry.work / count, blocks, peaks=peaks)

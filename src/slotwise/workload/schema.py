@@ -416,6 +416,7 @@ class PhaseEntry(Entry):
     gang: bool = False
     hosts: Names = Field(default_factory=list)
     resources: Requested = Field(default_factory=dict)
+    memory_peak: Size | Annotated[list[Size], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -117,6 +117,9 @@ def _phase(phase: Phase) -> dict[str, Any]:
         entry |= {"work": tasks.work * tasks.count, "tasks": tasks.count}
     if tasks.blocks:
         entry["blocks"] = [sorted(block.hosts) for block in tasks.blocks]
+    if tasks.peaks is not None:
+        peaks = tasks.peaks
+        entry["memory_peak"] = list(peaks) if isinstance(peaks, tuple) else peaks
     return entry
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import slotwise
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Launch
+from slotwise.core.events import JobArrived
+from slotwise.core.job import Sizes
 from slotwise.core.log import read_log
 from slotwise.insight.replay import replay_log
 from slotwise.jobs.commands import plan_commands
@@ -38,3 +43,27 @@ def test_commands_teach_how_many_run_at_once(tmp_path: Path) -> None:
     assert 50 * MIB < first[-1] < 100 * MIB
     second = allotted(tmp_path, tmp_path / "second.jsonl")
     assert all(50 * MIB < memory < 100 * MIB for memory in second)
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [({}, {"map": (6, 3), "reduce": 9}), ({"memory": "1 MiB"}, {})],
+)
+def test_jobs_of_programs_state_the_sizes_of_their_inputs(
+    tmp_path: Path, resources: dict[str, Any], expected: dict[str, Sizes]
+) -> None:
+    """In live runs, where memory is learned by them."""
+    for name, text in (("a.txt", "a b a\n"), ("b.txt", "b\n\n")):
+        (tmp_path / name).write_text(text)
+    inputs = str(tmp_path / "a.txt"), str(tmp_path / "b.txt")
+    settings: dict[str, Any] = {"reducers": 1, "split_bytes": 6, "resources": resources}
+    job = slotwise.mapreduce("wordcount", inputs, str(tmp_path / "out"), **settings)
+    result = slotwise.run(Workload((job,), cluster=CLUSTER), "fifo", emulate_hosts=True)
+    (arrived,) = (
+        event.job
+        for turn in result.log.turns
+        for event in turn.events
+        if isinstance(event, JobArrived)
+    )
+    sizes = {one.name: one.tasks.sizes for one in arrived.phases}
+    assert {name: of for name, of in sizes.items() if of is not None} == expected

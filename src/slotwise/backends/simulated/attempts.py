@@ -10,6 +10,8 @@ from math import inf
 from slotwise.backends.simulated.network import FlowNetwork, Traffic
 from slotwise.backends.simulated.simulation import (
     ActualDurations,
+    ActualMemory,
+    AttemptKey,
     Fault,
     Reports,
     Simulation,
@@ -27,6 +29,7 @@ class Attempts:
     """Runs attempts, and passes the end of each to `schedule` as soon as it is certain.
 
     durations  the true work of all tasks
+    memory     the memory that they really use
     reading    the attempts that read their blocks over a network; None without a network
     copies     whether any phase copies the output of others; in most workloads none does
     """
@@ -46,6 +49,7 @@ class Attempts:
         self._limits = {job.id: job.time_limit for job in jobs if job.time_limit is not None}
         self._expires: dict[AttemptKey, float] = {}  # until they compute
         self.durations = ActualDurations(jobs, simulation)
+        self.memory = ActualMemory(jobs, cluster)
         self._speed_of = simulation.speed_of
         self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
@@ -68,9 +72,12 @@ class Attempts:
     def add(self, host: Host) -> None:
         """Add a host, perhaps with the name of an earlier host and another speed."""
         self._speeds[host.name] = self._speed_of(host)
+        self.memory.add(host)
 
     def begin(self, launch: Launch, now: float) -> None:
         """Begin an attempt on its host."""
+        if self.memory:
+            self.memory.begin(launch)
         limit = self._limits.get(launch.phase.job)
         if limit is not None:
             self._expires[key_of(launch)] = now + limit
@@ -110,6 +117,7 @@ class Attempts:
     def give_up(self, key: AttemptKey, now: float) -> bool:
         """Stop an attempt that is waiting; False if it computes."""
         self._expires.pop(key, None)
+        self.memory.forget(key)
         if self.reading and self.reading.give_up(now, key):
             return True
         if not self.is_waiting(key):
@@ -194,8 +202,6 @@ class Attempts:
 
 
 # Heap entries of the simulated backend that are not events: actions that are delayed.
-
-AttemptKey = tuple[PhaseId, int, int]
 
 
 @dataclass(frozen=True, slots=True)

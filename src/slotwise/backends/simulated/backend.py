@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 
 from slotwise.backends.simulated.attempts import (
     Abandon,
-    AttemptKey,
     Attempts,
     BlockReads,
     Deliver,
@@ -21,8 +20,8 @@ from slotwise.backends.simulated.attempts import (
     Stop,
     key_of,
 )
+from slotwise.backends.simulated.simulation import AttemptKey, Reports, Unreachables
 from slotwise.backends.simulated.simulation import Fault as Fault
-from slotwise.backends.simulated.simulation import Reports, Unreachables
 from slotwise.backends.simulated.simulation import Simulation as Simulation
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import GiveUp, Launch, Preempt
@@ -92,9 +91,10 @@ class SimulatedBackend:
         self._heap: list[tuple[float, int, Event | Order]] = []
         self._counter = 0
         self._losses = None if truth.loss is None else Losses(jobs, truth.loss)
-        # The number of heap entries that need handling before they are returned. If hosts are
-        # tracked, outputs are lost or there are gangs, any entry may.
-        self._odd = int(self._tracks_hosts or self._losses is not None or bool(self._gangs))
+        # The number of heap entries that need handling before they are returned. If hosts or
+        # memory are tracked, outputs are lost or there are gangs, any entry may.
+        tracks = self._tracks_hosts or self._losses is not None or self._attempts.memory
+        self._odd = int(bool(tracks or self._gangs))
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._schedule(job.arrival, JobArrived(job.arrival, truth.told(job)))
         for request in requests:
@@ -182,9 +182,10 @@ class SimulatedBackend:
                 elif not self._hosts or not self._put_off(entry, self._hosts[key]):
                     self._stop_requested.discard(key)
                     self._hosts.pop(key, None)
-                    if self._losses is not None and isinstance(entry, TaskFinished):
-                        self._find_loss(self._losses, entry)
-                    yield entry
+                    ended = self._attempts.memory.end(entry)
+                    if self._losses is not None and isinstance(ended, TaskFinished):
+                        self._find_loss(self._losses, ended)
+                    yield ended
             elif isinstance(entry, HostLost | HostJoined | HostChange):
                 yield from self._change_hosts(entry)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any
 
@@ -31,12 +31,15 @@ from slotwise.core.errors import (
 from slotwise.core.events import (
     HostAdded,
     HostChange,
+    TaskFailed,
     TaskFinished,
     check_changes,
     hosts_ever,
     in_order,
 )
 from slotwise.core.job import Job, PhaseId
+from slotwise.core.resources import MEMORY
+from slotwise.core.units import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Simulation:
 
     def told(self, job: Job) -> Job:
         """The job as the scheduler and the log get it."""
-        return job.without_work() if self.hide_work else job
+        return (job.without_work() if self.hide_work else job).without_peaks()
 
     def slowdown(self, locality: Locality) -> float:
         """The factor on the time of a task that reads its input at this distance."""
@@ -296,6 +299,104 @@ def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachabl
                 break
             over = left.pop().over  # The next outage begins before any report.
         yield Unreachable(host, cut, missing if missing < over else None, back)
+
+
+class ActualMemory:
+    """The memory that attempts use, and which of them run out of it. False if none is stated.
+
+    An attempt uses its peak from its start on, or what it got if no peak is stated. One with a
+    limit runs out of memory if its peak is larger. While the attempts on a host use more than
+    the host has, the one runs out that is most above what it got, and then counts with that. It
+    fails at its end.
+    """
+
+    def __init__(self, jobs: Iterable[Job], cluster: Cluster) -> None:
+        self._jobs = {job.id: job for job in jobs}
+        self._is_stated = any(
+            phase.tasks.peaks is not None for job in self._jobs.values() for phase in job.phases
+        )
+        self._has = {host.name: host.resources.get(MEMORY, 0) for host in cluster.hosts}
+        self._on: dict[str, dict[AttemptKey, _Use]] = {}
+        self._host: dict[AttemptKey, str] = {}
+
+    def __bool__(self) -> bool:
+        return self._is_stated
+
+    def add(self, host: Host) -> None:
+        """A host joins, perhaps with the name of an earlier one."""
+        self._has[host.name] = host.resources.get(MEMORY, 0)
+
+    def begin(self, launch: Launch) -> None:
+        """An attempt begins on its host."""
+        job = self._jobs[launch.phase.job]
+        phase = job.by_name[launch.phase.phase]
+        got = launch.memory or phase.needs.get(MEMORY, 0)
+        peak = phase.tasks.peak_of(launch.task)
+        use = _Use(got, got if peak is None else peak, peak is not None)
+        key = launch.phase, launch.task, launch.attempt
+        self._host[key] = launch.host
+        self._on.setdefault(launch.host, {})[key] = use
+        if job.memory_limit and MEMORY in phase.needs and use.above > 0:
+            use.stop(use.peak, f"used {size_text(use.peak)}, limit {size_text(got)}", False)
+        self._relieve(launch.host)
+
+    def forget(self, key: AttemptKey) -> _Use | None:
+        """An attempt uses nothing any more. What it used, if it ran."""
+        host = self._host.pop(key, None)
+        return None if host is None else self._on[host].pop(key)
+
+    def end(self, event: TaskFinished | TaskFailed) -> TaskFinished | TaskFailed:
+        """The end of an attempt with its peak; its failure if it has run out of memory."""
+        where = event.phase, event.task, event.attempt
+        use = self.forget(where)
+        if use is None or not use.is_known or isinstance(event, TaskFailed):
+            return event
+        if use.reason:
+            return TaskFailed(event.at, *where, use.reason, lost=use.is_lost, peak=use.peak)
+        return replace(event, peak=use.peak)
+
+    def _relieve(self, host: str) -> None:
+        """Stop attempts on a host, the one most above what it got first, until others fit."""
+        uses, has = self._on[host].values(), self._has[host]
+        while has and (missing := sum(use.now for use in uses) - has) > 0:
+            most = max(uses, key=lambda use: use.above)
+            if most.above <= 0:
+                return
+            used = max(most.got + 1, most.peak - missing)
+            reason = (
+                f"stopped because host {host} had no memory left: it used {size_text(used)} and"
+                f" had got {size_text(most.got)}"
+            )
+            most.stop(used, reason, True)
+
+
+@dataclass(slots=True)
+class _Use:
+    """What an attempt got of memory, its peak, and whether that is stated. In bytes.
+
+    If it has run out of memory, `reason` says so, and `peak` is what it had used.
+    """
+
+    got: int
+    peak: int
+    is_known: bool
+    reason: str = ""
+    is_lost: bool = False
+
+    @property
+    def now(self) -> int:
+        return self.got if self.reason else self.peak
+
+    @property
+    def above(self) -> int:
+        return self.now - self.got
+
+    def stop(self, used: int, reason: str, is_lost: bool) -> None:
+        self.peak, self.reason, self.is_lost = used, reason, is_lost
+
+
+AttemptKey = tuple[PhaseId, int, int]
+"""The phase, the task and the number of an attempt."""
 
 
 class ActualDurations:
