@@ -34,6 +34,7 @@ from slotwise.workload.schema import (
     Place,
     PoolEntry,
     Priority,
+    Size,
 )
 from slotwise.workload.text import (
     Lines,
@@ -87,6 +88,7 @@ class GateEntry(Entry):
     pools: Annotated[list[GatePool], Listed] = Field(default_factory=list)
     rules: list[Rule] = Field(default_factory=list)
     ahead: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    memory: bool = False
     log: Place | None = None
 
     @field_validator("scheduler")
@@ -104,6 +106,7 @@ class AnnotationEntry(Entry):
     weight: Positive = 1.0
     deadline: Duration | None = None
     priority: Priority = "normal"
+    memory: Size | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class GateOptions:
                pool of the annotation, else the pool with the name of the client if no pools are
                below it, else "default"
     ahead      tasks that each worker may have beyond its threads; None: by their length
+    memory     whether tasks run only where their memory fits, as learned or stated
     log        file to write the log to
     """
 
@@ -125,6 +129,7 @@ class GateOptions:
     pools: tuple[Pool, ...] = ()
     rules: tuple[Rule, ...] = ()
     ahead: int | None = None
+    memory: bool = False
     log: str | None = None
 
     def __post_init__(self) -> None:
