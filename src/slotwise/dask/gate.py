@@ -250,7 +250,7 @@ class Gate(SchedulerPlugin):
         if self._memory is None:
             return Places(room)
         parked = self._restricted.waiting(self._is_held)
-        return self._memory.places(room, [g for g in parked if isinstance(g, Group)], self.now)
+        return self._memory.places(room, _sized(parked), self.now)
 
     @property
     def _waits_for_memory(self) -> bool:
@@ -382,6 +382,8 @@ class Gate(SchedulerPlugin):
         self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
         self._recheck(self._restricted.outdated(self._group))
         self._exempt(self._needed.keys(self._state.awaiting_admission))
+        if self._waits_for_memory:
+            self._wake()  # What workers store, and who has waited long.
         if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:
@@ -419,8 +421,18 @@ class Gate(SchedulerPlugin):
         """The present status."""
         held, state = len(self._holding), self._state
         deferred = self._computations.deferred_of
+        memory = self._memory
+        waiting = [] if memory is None else self._restricted.waiting(self._held_jobs())
         view = GateView(
-            self.options, state, self.history, self.now, self.is_open, held, deferred
+            self.options,
+            state,
+            self.history,
+            self.now,
+            self.is_open,
+            held,
+            deferred,
+            [] if memory is None else list(memory.workers().values()),
+            {} if memory is None else {g.job: memory.why(g) for g in _sized(waiting)},
         )
         parked = islice(self._restricted.parked(), MAX_SCANNED)
         return status_of(view, self._computations.jobs_of(parked))
@@ -440,6 +452,11 @@ class Gate(SchedulerPlugin):
         """Run a task after the turn. Tasks are never stopped, since Dask cannot do that."""
         if isinstance(decision, Launch):
             self._launches.append(decision)
+
+
+def _sized(groups: Iterable[object]) -> list[Group]:
+    """The groups with a need of memory, the others left out."""
+    return [group for group in groups if isinstance(group, Group)]
 
 
 def _workers_of(group: frozenset[str] | Group | None) -> frozenset[str] | None:

@@ -425,13 +425,11 @@ class Restricted:
                 found += chain.from_iterable(by_job.values())
         return found
 
-    def waiting(self, is_held: IsHeld) -> dict[Hashable, list[str]]:
-        """The groups with parked tasks, and their jobs that no pool holds. O(groups * jobs)."""
-        jobs = {
-            group: [job for job in by_job if not is_held(job)]
-            for group, by_job in self._parked.items()
-        }
-        return {group: names for group, names in jobs.items() if names}
+    def waiting(self, is_held: IsHeld) -> list[Hashable]:
+        """The groups with parked tasks of jobs that no pool holds. O(groups * their jobs)."""
+        return [
+            group for group, by_job in self._parked.items() if not all(map(is_held, by_job))
+        ]
 
     def take_all(self) -> list[Key]:
         """Remove and return all tasks."""

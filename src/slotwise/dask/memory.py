@@ -141,7 +141,7 @@ class Needs:
         """A need as text."""
         known = self.bytes_of(need)
         if known < inf:
-            return size_text(int(known))
+            return f"{size_text(int(known))} of memory"
         return (
             "a worker for itself until its memory is known" if need else "a worker for itself"
         )
@@ -153,7 +153,8 @@ class MemoryPlaces(Places):
     A task that needs more than any worker could give has the worker with the most memory for
     itself. One whose need is unknown has any worker for itself.
 
-    kept  the worker that is kept free for a group that has waited, if any
+    kept    the worker that is kept free for a group that has waited, if any
+    larger  the needs that were larger than the most memory that a worker could give, with that
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class MemoryPlaces(Places):
     ) -> None:
         super().__init__(room)
         self._workers, self._bytes_of, self._kept = dict(workers), bytes_of, kept
+        self.larger: dict[Need, int] = {}
         self._found: dict[Group, dict[str, int]] = {}  # since the last task began
 
     def of(self, group: Any) -> set[str]:
@@ -210,6 +212,8 @@ class MemoryPlaces(Places):
                 count = min(room, int(one.free // amount)) if amount else room
             else:
                 is_able = amount == inf or address == largest
+                if amount < inf:
+                    self.larger[group.need] = int(most)
                 count = int(is_able and not one.tasks)
             if count:
                 yield address, count
@@ -224,6 +228,7 @@ class TaskMemory:
         self._other: dict[str, int] = {}
         self._since: dict[Group, float] = {}
         self._warned: set[Need] = set()
+        self._places = MemoryPlaces({}, {}, self.needs.bytes_of)
 
     def learn(self, report: Mapping[str, Any]) -> None:
         """Learn from the report of a `TaskMeter`."""
@@ -254,33 +259,42 @@ class TaskMemory:
         """The workers with room; `parked` has the groups of tasks that wait.
 
         Of the groups that have fitted nowhere for `WAIT_SECONDS`, the first one has a worker
-        kept free for it. Otherwise tasks that need little could take the room forever.
+        kept free for it until it fits. Otherwise tasks that need little could take the room
+        forever.
         """
-        workers = self.workers()
-        places = MemoryPlaces(room, workers, self.needs.bytes_of)
+        self._warn(self._places.larger)
+        workers, since = self.workers(), self._since
+        places = self._places = MemoryPlaces(room, workers, self.needs.bytes_of)
+        waiting = list(parked)
+        due = [group for group in waiting if now >= since.get(group, now) + WAIT_SECONDS]
         self._since = {
-            group: self._since.get(group, now) for group in parked if not places.count(group)
+            group: since.get(group, now) for group in waiting if not places.count(group)
         }
-        self._warn(workers)
-        if self._since:
-            first = min(self._since, key=lambda group: self._since[group])
-            worker = places.largest(first.workers)
-            if worker is not None and now >= self._since[first] + WAIT_SECONDS:
-                return MemoryPlaces(room, workers, self.needs.bytes_of, (worker, first))
-        return places
+        first = min(due, key=lambda group: since[group], default=None)
+        worker = first and places.largest(first.workers)
+        if first is None or worker is None:
+            return places
+        kept = worker, first
+        self._places = MemoryPlaces(room, workers, self.needs.bytes_of, kept)
+        return self._places
 
-    def _warn(self, workers: Mapping[str, WorkerMemory]) -> None:
-        most = max((one.free_idle for one in workers.values()), default=inf)
-        for need in {group.need for group in self._since}:
-            is_new = need not in self._warned and self.needs.is_sure(need)
-            if is_new and most < self.needs.bytes_of(need):
+    def why(self, group: Group) -> str:
+        """Why the tasks of a group wait."""
+        tasks = (
+            f"tasks {group.need!r}" if isinstance(group.need, str) and group.need else "tasks"
+        )
+        need = self.needs.text(group.need)
+        return f"its {tasks} need {need}; no worker that may run them has room"
+
+    def _warn(self, larger: Mapping[Need, int]) -> None:
+        for need in larger.keys() - self._warned:
+            if self.needs.is_sure(need):
                 self._warned.add(need)
-                what = f"tasks {need!r}" if isinstance(need, str) else "a task"
                 logger.warning(
-                    "%s need %s of memory, but no worker has more than %s; each runs alone",
-                    what,
+                    "%s need %s, but no worker has more than %s; each runs alone",
+                    f"tasks {need!r}" if isinstance(need, str) else "tasks",
                     self.needs.text(need),
-                    size_text(int(most)),
+                    size_text(larger[need]),
                 )
 
     def _worker(self, worker: Any) -> WorkerMemory:
