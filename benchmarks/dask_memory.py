@@ -1,10 +1,9 @@
 """Tasks that need more memory together than their workers have: plain Dask, and the gate.
 
-Two workers with four threads and 600 MB each run 24 tasks that need 178 MB each, so that two
-fit beside the process of a worker and four do not. Half of the tasks state nothing and half are
-of another function with 67 MB. Prints how many ended with a result, how many workers were lost,
-the attempts, and the seconds. Plain Dask loses its workers and gives up tasks after four; the
-gate finishes all of them. Its goal: no worker is lost. The machine needs 1.5 GB of free memory.
+Two workers with four threads and 600 MB each run 24 tasks that hold 178 or 67 MB for half a
+second and state nothing. Four at once do not fit beside the process of a worker. Prints how many ended with a result, how many workers were lost,
+the attempts, and the seconds. Plain Dask loses its workers again and again, and is stopped after 90 s. Goal with the gate: all
+results, no worker is lost. Takes 1.3 GB.
 
 `--figure FILE` draws the memory of the workers over time.
 """
@@ -26,7 +25,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
 import slotwise.dask
-from check import Result
+from check import Result, serve
 from slotwise.insight.report.text import BAD, BEST
 
 LIMIT = 600_000_000
@@ -168,4 +167,4 @@ def draw(found: dict[str, Observer], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(main, check)

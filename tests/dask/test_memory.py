@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
 import slotwise.dask
@@ -235,3 +236,36 @@ def test_tasks_that_state_nothing_are_learned(make_cluster: Callable[..., Cluste
         assert client.submit(sum, squares, key="total-1").result() == 2470
         del squares
         cluster.check_empty()
+
+
+def hold(number: int) -> int:
+    """Holds 90 MB for a while."""
+    block = bytearray(90 * MB)
+    time.sleep(0.3)
+    return number + len(block)
+
+
+@pytest.mark.slow
+def test_no_worker_is_lost_to_tasks_that_state_nothing() -> None:
+    """Four at once would need more than the limit, at which Dask ends the worker."""
+    lost: list[str] = []
+
+    class Losses(SchedulerPlugin):
+        def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+            lost.append(worker)
+
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=4,
+            memory_limit="400 MB",
+            dashboard_address="127.0.0.1:0",
+        ) as local,
+        Client(local, set_as_default=False) as client,
+    ):
+        slotwise.dask.install(client, scheduler="fair", memory=True)
+        local.scheduler.add_plugin(Losses(), name="losses")
+        futures = client.map(hold, range(8), pure=False)
+        assert client.gather(futures) == [number + 90 * MB for number in range(8)]
+        assert lost == []
+        local.scheduler.remove_plugin("losses")

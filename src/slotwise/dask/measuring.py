@@ -15,7 +15,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 TOPIC = "slotwise-memory"
 """The topic of the events with the memory of tasks; also the name of the plugin."""
 
-TOLD_MIN = 10
+REPORTED_MIN = 10
 """A worker reports the first tasks of a prefix, then only those that used more than before."""
 
 
@@ -46,7 +46,7 @@ class TaskMeter(WorkerPlugin):
         """Begin; called by Dask."""
         self._worker = worker
         self._windows: dict[Any, _Window] = {}
-        self._told: dict[str, tuple[int, int]] = {}  # reports and largest rise by prefix
+        self._reported: dict[str, tuple[int, int]] = {}  # reports and largest rise by prefix
         self._known = 0  # the kernel's peak where it cannot be reset
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ class TaskMeter(WorkerPlugin):
         elif start == "executing" and (window := self._windows.pop(key, None)):
             used = self._used()
             if used and finish == "memory":
-                self._tell(window, max(window.peak, used[1]) - window.begin)
+                self._report(window, max(window.peak, used[1]) - window.begin)
 
     def _begin(self, key: Any) -> None:
         used = self._used()
@@ -72,10 +72,10 @@ class TaskMeter(WorkerPlugin):
         beside = {other.prefix for other in others}
         self._windows[key] = _Window(prefix, now, now, len(others) + 1, beside)
 
-    def _tell(self, window: _Window, rise: int) -> None:
-        count, largest = self._told.get(window.prefix, (0, 0))
-        if count < TOLD_MIN or rise > largest:
-            self._told[window.prefix] = count + 1, max(rise, largest)
+    def _report(self, window: _Window, rise: int) -> None:
+        count, largest = self._reported.get(window.prefix, (0, 0))
+        if count < REPORTED_MIN or rise > largest:
+            self._reported[window.prefix] = count + 1, max(rise, largest)
             report = {
                 "worker": self._worker.address,
                 "prefix": window.prefix,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ class Needs:
         self._known: dict[str, _Known] = {}
 
     def learn(self, prefix: str, rise: int, at_once: int, beside: Iterable[str]) -> None:
-        """Learn from a task in whose time the memory of its worker rose by so many bytes.
+        """Learn from a task during which the memory of its worker rose by `rise` bytes.
 
         If others ran at the same time, it counts with an equal part of the rise. A part that
         is above its estimate, but not above those of the others, says nothing: it may be
@@ -333,7 +334,12 @@ def _stated(annotations: Mapping[str, Any] | None) -> int | None:
     """The memory that the annotation of a task states, or None. What is invalid is ignored."""
     mine = (annotations or {}).get("slotwise")
     stated = mine.get(MEMORY) if isinstance(mine, Mapping) else None
+    return _bytes(stated) if isinstance(stated, str | int) else None
+
+
+@lru_cache
+def _bytes(stated: str | int) -> int | None:
     try:
-        return None if stated is None else resources_of("", {MEMORY: stated}).get(MEMORY, 0)
+        return resources_of("memory", {MEMORY: stated})[MEMORY]
     except InputError:
         return None  # With a warning when its graph came.
