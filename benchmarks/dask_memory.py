@@ -1,9 +1,10 @@
 """Tasks that need more memory together than their workers have: plain Dask, and the gate.
 
 Two workers with four threads and 600 MB each run 24 tasks that hold 178 or 67 MB for half a
-second and state nothing. Four at once do not fit beside the process of a worker. Prints how many ended with a result, how many workers were lost,
-the attempts, and the seconds. Plain Dask loses its workers again and again, and is stopped after 90 s. Goal with the gate: all
-results, no worker is lost. Takes 1.3 GB.
+second and state nothing. Four at once do not fit beside the process of a worker. Prints how
+many ended with a result, how many workers were lost, the attempts, and the seconds. Plain Dask
+loses its workers again and again, and is stopped after 90 s. Goal with the gate: all results,
+and no worker is lost. Takes 1.3 GB.
 
 `--figure FILE` draws the memory of the workers over time.
 """
