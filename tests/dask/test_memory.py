@@ -21,7 +21,7 @@ from slotwise.core.log import following
 from slotwise.dask.measuring import TaskMeter
 from slotwise.dask.memory import (
     WAIT_SECONDS,
-    Group,
+    MemoryGroup,
     MemoryPlaces,
     Need,
     Needs,
@@ -31,7 +31,7 @@ from slotwise.dask.memory import (
 from slotwise.insight.replay import replay_log
 
 MB = 10**6
-A, B = (Group(None, need, "job") for need in (100 * MB, "load"))
+A, B = (MemoryGroup(None, need, "job") for need in (100 * MB, "load"))
 
 
 def worker(name: str, limit: int = 1000 * MB, estimated: int = 0, tasks: int = 0) -> Any:
@@ -132,7 +132,7 @@ def test_a_worker_is_kept_free_for_a_task_that_waits_long() -> None:
     )
     one = dask_worker(processing=[busy])
     scheduler = SimpleNamespace(running=[one], workers={"w1": one}, tasks={"f": busy})
-    memory, large = TaskMemory(scheduler), Group(None, 450 * MB, "job")
+    memory, large = TaskMemory(scheduler), MemoryGroup(None, 450 * MB, "job")
     assert memory.places({"w1": 3}, [large], now=0.0).count(A) == 3
     assert memory.places({"w1": 3}, [large], now=WAIT_SECONDS).count(A) == 0
     one.processing.clear()

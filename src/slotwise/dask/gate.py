@@ -24,7 +24,7 @@ from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
 from slotwise.dask.holding import Needed, Places, Restricted, TaskHolds
 from slotwise.dask.measuring import TOPIC
-from slotwise.dask.memory import Group, TaskMemory, send_meter
+from slotwise.dask.memory import MemoryGroup, TaskMemory, send_meter
 from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submitter_of
 from slotwise.dask.serving import Demanded, fails_open, serve
 from slotwise.dask.status import MAX_SCANNED, GateHistory, GateStatus, GateView, status_of
@@ -257,7 +257,7 @@ class Gate(SchedulerPlugin):
         """Whether tasks wait that may fit once results are freed or more is known."""
         return self._memory is not None and len(self._restricted) > 0
 
-    def _group(self, key: Key) -> frozenset[str] | Group | None:
+    def _group(self, key: Key) -> frozenset[str] | MemoryGroup | None:
         """The group of a held task: the workers that it may use, and what it needs of memory.
 
         None if it may use all workers and needs no memory, or if it is not held.
@@ -268,7 +268,9 @@ class Gate(SchedulerPlugin):
         if self._memory is None:
             return workers
         task = self._computations.tasks.get(key)
-        return Group(workers, self._memory.need(key), "" if task is None else task.phase.job)
+        return MemoryGroup(
+            workers, self._memory.need(key), "" if task is None else task.phase.job
+        )
 
     def _release(self, launches: Sequence[Launch]) -> None:
         """Run tasks on workers with room, first those that may use the fewest workers.
@@ -454,11 +456,11 @@ class Gate(SchedulerPlugin):
             self._launches.append(decision)
 
 
-def _sized(groups: Iterable[object]) -> list[Group]:
+def _sized(groups: Iterable[object]) -> list[MemoryGroup]:
     """The groups with a need of memory, the others left out."""
-    return [group for group in groups if isinstance(group, Group)]
+    return [group for group in groups if isinstance(group, MemoryGroup)]
 
 
-def _workers_of(group: frozenset[str] | Group | None) -> frozenset[str] | None:
+def _workers_of(group: frozenset[str] | MemoryGroup | None) -> frozenset[str] | None:
     """The workers that the tasks of a group may use; None for all of them."""
-    return group.workers if isinstance(group, Group) else group
+    return group.workers if isinstance(group, MemoryGroup) else group

@@ -43,7 +43,7 @@ ALONE = ""
 """The need of a task whose worker was lost while it ran: a worker for itself."""
 
 
-class Group(NamedTuple):
+class MemoryGroup(NamedTuple):
     """Tasks of a job with the same need that may use the same workers; None: all of them."""
 
     workers: Workers | None
@@ -163,12 +163,12 @@ class MemoryPlaces(Places):
         room: dict[str, int],
         workers: Mapping[str, WorkerMemory],
         bytes_of: Callable[[Need], float],
-        kept: tuple[str, Group] | None = None,
+        kept: tuple[str, MemoryGroup] | None = None,
     ) -> None:
         super().__init__(room)
         self._workers, self._bytes_of, self._kept = dict(workers), bytes_of, kept
         self.larger: dict[Need, int] = {}
-        self._found: dict[Group, dict[str, int]] = {}  # since the last task began
+        self._found: dict[MemoryGroup, dict[str, int]] = {}  # since the last task began
 
     def of(self, group: Any) -> set[str]:
         """The workers with room for a task of a group."""
@@ -192,13 +192,13 @@ class MemoryPlaces(Places):
         able = self._workers if workers is None else self._workers.keys() & workers
         return max(able, key=lambda one: (self._workers[one].free_idle, one), default=None)
 
-    def _counts(self, group: Group) -> dict[str, int]:
+    def _counts(self, group: MemoryGroup) -> dict[str, int]:
         found = self._found.get(group)
         if found is None:
             found = self._found[group] = dict(self._counted(group))
         return found
 
-    def _counted(self, group: Group) -> Iterator[tuple[str, int]]:
+    def _counted(self, group: MemoryGroup) -> Iterator[tuple[str, int]]:
         amount = self._bytes_of(group.need)
         able = self.room.keys() if group.workers is None else self.room.keys() & group.workers
         if self._kept and self._kept[1] != group:
@@ -227,7 +227,7 @@ class TaskMemory:
         self._scheduler = scheduler
         self.needs = Needs()
         self._other: dict[str, int] = {}
-        self._since: dict[Group, float] = {}
+        self._since: dict[MemoryGroup, float] = {}
         self._warned: set[Need] = set()
         self._places = MemoryPlaces({}, {}, self.needs.bytes_of)
 
@@ -256,7 +256,9 @@ class TaskMemory:
         }
         return {one.address: self._worker(one) for one in self._scheduler.running}
 
-    def places(self, room: dict[str, int], parked: Iterable[Group], now: float) -> MemoryPlaces:
+    def places(
+        self, room: dict[str, int], parked: Iterable[MemoryGroup], now: float
+    ) -> MemoryPlaces:
         """The workers with room; `parked` has the groups of tasks that wait.
 
         Of the groups that have fitted nowhere for `WAIT_SECONDS`, the first one has a worker
@@ -279,7 +281,7 @@ class TaskMemory:
         self._places = MemoryPlaces(room, workers, self.needs.bytes_of, kept)
         return self._places
 
-    def why(self, group: Group) -> str:
+    def why(self, group: MemoryGroup) -> str:
         """Why the tasks of a group wait."""
         tasks = (
             f"tasks {group.need!r}" if isinstance(group.need, str) and group.need else "tasks"

@@ -120,8 +120,8 @@ class GateOptions:
                pool of the annotation, else the pool with the name of the client if no pools are
                below it, else "default"
     ahead      tasks that each worker may have beyond its threads; None: by their length
-    memory     whether tasks run only where their memory fits, as learned or stated
     log        file to write the log to
+    memory     whether tasks run only where their memory fits, as learned or stated
     """
 
     scheduler: str = "flex"
@@ -129,8 +129,8 @@ class GateOptions:
     pools: tuple[Pool, ...] = ()
     rules: tuple[Rule, ...] = ()
     ahead: int | None = None
-    memory: bool = False
     log: str | None = None
+    memory: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pools", pools_of(self.pools))
