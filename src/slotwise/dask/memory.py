@@ -83,7 +83,7 @@ class WorkerMemory:
 
 
 @dataclass(slots=True)
-class _Known:
+class _PrefixPeaks:
     """What is known of a prefix: its cases, and the largest."""
 
     learned: LearnedMemory
@@ -105,7 +105,7 @@ class Needs:
     """What tasks need, by prefix."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _PrefixPeaks] = {}
 
     def learn(self, prefix: str, rise: int, at_once: int, beside: Iterable[str]) -> None:
         """Learn from a task during which the memory of its worker rose by `rise` bytes.
@@ -122,7 +122,7 @@ class Needs:
         if known is None:
             if len(self._known) == PREFIXES_MAX:
                 del self._known[next(iter(self._known))]
-            known = self._known[prefix] = _Known(LearnedMemory())
+            known = self._known[prefix] = _PrefixPeaks(LearnedMemory())
         known.note(part)
 
     def bytes_of(self, need: Need) -> float:
