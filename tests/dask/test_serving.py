@@ -77,7 +77,7 @@ def test_the_dashboard_has_a_page(cluster: Cluster) -> None:
 
 
 def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
-    """Its document has a picture for each pool, and a row for each computation.
+    """Its document has a picture for each pool, and a row for each computation and worker.
 
     No column is narrower than its text, whatever the width of the page.
     """
@@ -89,7 +89,8 @@ def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
     from slotwise.dask.dashboard import slotwise_doc
 
     pool = "reports-of-the-board"
-    cluster.install("fair", pools=[{"name": "<b>", "slots_min": 1}, {"name": pool}])
+    pools = [{"name": "<b>", "slots_min": 1}, {"name": pool}]
+    cluster.install("fair", pools=pools, memory=True)
     client = cluster.client(pool)
     futures = client.map(lambda n: time.sleep(0.02), range(200), pure=False)
     until(lambda: len(gate.status(client).samples) > 1)
@@ -102,10 +103,12 @@ def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
     assert table.autosize_mode == "none"
     widths = {one.field: one.width for one in table.columns}
     assert widths["pool"] >= 7 * len(pool) > widths["state"]
-    (facts,) = document.select({"type": Div})
-    assert "scheduler fair" in facts.text
-    assert re.search(r"\d of 4 slots used, \d+ tasks held", facts.text)
-    assert "value 0 s; lower bound 0 s" in facts.text
+    text = "".join(one.text for one in document.select({"type": Div}))
+    assert "scheduler fair" in text
+    assert re.search(r"\d of 4 slots used, \d+ tasks held", text)
+    assert "value 0 s; lower bound 0 s" in text
+    assert len(re.findall("<tr>", text)) == 1 + 2
+    assert "estimated for tasks" in text
     client.cancel(futures)
 
 

@@ -438,7 +438,7 @@ class Computations:
             priority=submitter.priority,
         )
         self.alive[name] = Computation(submitter, by_phase, ranked, len(known))
-        return [JobArrived(now, job), *self._changes(now, known)]
+        return [JobArrived(now, job), *self._changes(now, ranked)]
 
     def _arrive_again(self, now: float) -> list[Event]:
         """Create jobs of the keys that are wanted again although their jobs are over.

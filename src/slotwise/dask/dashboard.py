@@ -26,7 +26,8 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
-from slotwise.dask.status import GateStatus, PoolSample, PoolShare
+from slotwise.dask.status import GateStatus, PoolSample, PoolShare, memory_table
+from slotwise.insight.report.grid import grid_html
 from slotwise.insight.report.text import (
     BAD,
     BEST,
@@ -131,9 +132,10 @@ class PoolPictures:
 
 
 def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
-    """The page: a few facts, the pools over time, and the computations that are not over."""
+    """The page: facts, the pools over time, computations, and the memory of workers."""
     facts = Div(sizing_mode="stretch_width", styles={"font-size": "15px", "color": INK})
     pools = PoolPictures()
+    memory = Div(sizing_mode="stretch_width")
     rows = ColumnDataSource(_rows([]))
     table = DataTable(
         source=rows,
@@ -150,12 +152,13 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
     def update(status: GateStatus) -> None:
         facts.text = _facts(status)
         pools.update(status)
+        memory.text = grid_html(memory_table(status.workers)) if status.workers else ""
         rows.data = _rows(status.computations)
         for one in table.columns:
             one.width = max(one.width, _width(rows.data[one.field]))
 
     _show(scheduler, doc, update, facts)
-    doc.add_root(column(facts, pools.root, table, sizing_mode="stretch_width"))
+    doc.add_root(column(facts, pools.root, table, memory, sizing_mode="stretch_width"))
     doc.title = "Dask: slotwise"
     doc.template = env.get_template("simple.html")
     doc.template_variables.update(extra)

@@ -22,7 +22,9 @@ from slotwise.core.loop import Record, all_of, initial_state, turn
 from slotwise.core.objective import Objective
 from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
-from slotwise.dask.holding import Needed, Restricted, TaskHolds
+from slotwise.dask.holding import Needed, Places, Restricted, TaskHolds
+from slotwise.dask.measuring import TOPIC
+from slotwise.dask.memory import MemoryGroup, TaskMemory, send_meter
 from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submitter_of
 from slotwise.dask.serving import Demanded, fails_open, serve
 from slotwise.dask.status import MAX_SCANNED, GateHistory, GateStatus, GateView, status_of
@@ -65,7 +67,8 @@ class Gate(SchedulerPlugin):
         self._stack = ExitStack()
         self._holding = TaskHolds(scheduler)
         self._restricted = Restricted()
-        self._room_now: dict[str, int] = {}
+        self._places = Places({})
+        self._memory = TaskMemory(scheduler) if self.options.memory else None
         self._is_held: Callable[[str], bool] = lambda job: False
         earlier = scheduler.plugins.get(self.name)
         replaces = isinstance(earlier, Gate) and earlier is not self
@@ -80,6 +83,8 @@ class Gate(SchedulerPlugin):
         self.is_open = False
         scheduler.loop.call_later(CHECK_SECONDS, self._watch)
         serve(scheduler)
+        if self._memory is not None:
+            await send_meter(scheduler)
 
     def _begin(self) -> None:
         options, header = self.options, header_of(self.options)
@@ -143,7 +148,8 @@ class Gate(SchedulerPlugin):
             computations.forgotten(key)
         else:
             computations.changed(key)
-        if not computations.is_settled(key, start, finish):
+        is_freed = start == "memory" and self._waits_for_memory
+        if is_freed or not computations.is_settled(key, start, finish):
             self._wake()
 
     @fails_open
@@ -155,6 +161,14 @@ class Gate(SchedulerPlugin):
     def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
         """Handle a worker that has left."""
         self._workers_changed()
+
+    @fails_open
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Learn from the report of a worker about the memory of a task."""
+        if topic == TOPIC and self._memory is not None and isinstance(msg, dict):
+            self._memory.learn(msg)
+            if self._waits_for_memory:
+                self._wake()
 
     async def close(self) -> None:
         """Finish the log and open the gate; called by Dask when the scheduler closes."""
@@ -211,9 +225,9 @@ class Gate(SchedulerPlugin):
         if self._was_removed():
             return  # Dask has not called its hooks since then.
         room = self._holding.room(self.options.ahead, self._mean_seconds)
-        self._room_now = room
         self._is_held = self._held_jobs()
-        for key in self._restricted.changed(room, self._is_held):
+        self._places = self._places_of(room)
+        for key in self._restricted.changed(self._places, self._is_held):
             self._computations.changed(key)
         slots = self._computations.running + sum(room.values())
         events = self._computations.events(self.now, slots)
@@ -225,35 +239,54 @@ class Gate(SchedulerPlugin):
         turn(self._slotwise, self, self._state, self._record, events)
         self.history.sample(self._state, self.now)
         launches, self._launches = self._launches, []
-        self._release(launches, room)
-        if self._restricted.changed(room, self._held_jobs()):
+        self._release(launches)
+        if self._restricted.changed(self._places, self._held_jobs()):
             self._wake()  # A pool has reached its max share, or fallen below it.
         self._set_alarm()
         if self._scheduler.validate:
             self.validate()
 
-    def _allowed(self, key: Key) -> frozenset[str] | None:
-        """The workers that a task may use; None for all of them, or if it is not held."""
-        return self._holding.allowed(key) if key in self._holding else None
+    def _places_of(self, room: dict[str, int]) -> Places:
+        if self._memory is None:
+            return Places(room)
+        parked = self._restricted.waiting(self._is_held)
+        return self._memory.places(room, _sized(parked), self.now)
 
-    def _release(self, launches: Sequence[Launch], room: dict[str, int]) -> None:
+    @property
+    def _waits_for_memory(self) -> bool:
+        """Whether tasks wait that may fit once results are freed or more is known."""
+        return self._memory is not None and len(self._restricted) > 0
+
+    def _group(self, key: Key) -> frozenset[str] | MemoryGroup | None:
+        """The group of a held task: the workers that it may use, and what it needs of memory.
+
+        None if it may use all workers and needs no memory, or if it is not held.
+        """
+        if key not in self._holding:
+            return None
+        workers = self._holding.allowed(key)
+        if self._memory is None:
+            return workers
+        task = self._computations.tasks.get(key)
+        return MemoryGroup(
+            workers, self._memory.need(key), "" if task is None else task.phase.job
+        )
+
+    def _release(self, launches: Sequence[Launch]) -> None:
         """Run tasks on workers with room, first those that may use the fewest workers.
 
         A task waits again if it may use no worker with room.
         """
         keys = [self._computations.launched(launch, self.now) for launch in launches]
-        allowed = {key: self._holding.allowed(key) for key in keys}
+        groups = {key: self._group(key) for key in keys}
+        allowed = {key: _workers_of(group) for key, group in groups.items()}
         for key in sorted(keys, key=lambda one: inf if (w := allowed[one]) is None else len(w)):
-            workers = allowed[key]
-            places = set(room) if workers is None else room.keys() & workers
+            places = self._places.of(groups[key])
             if places and self._holding.release(key, places, f"slotwise-{time.time()}"):
                 self._restricted.forget(key)
                 worker = self._scheduler.tasks[key].processing_on
-                address = worker and worker.address
-                if address in room:
-                    room[address] -= 1
-                    if not room[address]:
-                        del room[address]
+                if worker is not None:
+                    self._places.take(worker.address, groups[key])
             else:
                 self._computations.ended(End(key, None))
                 self._wake()
@@ -266,17 +299,15 @@ class Gate(SchedulerPlugin):
     def _standing(self, key: Key) -> Standing:
         """The status of a key; it is blocked while no worker that it may use has room."""
         standing = self._holding.standing(key)
-        allowed = None
-        if standing == "runnable" and key in self._holding:
-            allowed = self._holding.allowed(key)
-        if allowed is None:
+        group = self._group(key) if standing == "runnable" else None
+        if group is None:
             self._restricted.forget(key)
             return standing
         task = self._computations.tasks.get(key)
         job = "" if task is None else task.phase.job
-        offer = self._restricted.offer
-        is_offered = offer(key, allowed, self._room_now, job, self._is_held)
-        return "bound" if is_offered else "blocked"
+        if not self._restricted.offer(key, group, self._places, job, self._is_held):
+            return "blocked"
+        return standing if _workers_of(group) is None else "bound"
 
     def _held_jobs(self) -> Callable[[str], bool]:
         """A predicate: the pools of a job let none of its tasks begin now."""
@@ -351,8 +382,10 @@ class Gate(SchedulerPlugin):
         if self._was_removed():
             return
         self._scheduler.loop.call_later(CHECK_SECONDS, self._watch)
-        self._recheck(self._restricted.outdated(self._allowed))
+        self._recheck(self._restricted.outdated(self._group))
         self._exempt(self._needed.keys(self._state.awaiting_admission))
+        if self._waits_for_memory:
+            self._wake()  # What workers store, and who has waited long.
         if not self._is_stuck():
             self._stuck_since = None
         elif self._stuck_since is None:
@@ -373,7 +406,7 @@ class Gate(SchedulerPlugin):
 
         O(held tasks) while threads are free and no task begins.
         """
-        if not self._room_now:
+        if not self._places.room:
             return False
         if self._state.free(ANY_KIND) and any(
             phase.may_launch for phase in self._state.backlogged(ANY_KIND)
@@ -390,8 +423,18 @@ class Gate(SchedulerPlugin):
         """The present status."""
         held, state = len(self._holding), self._state
         deferred = self._computations.deferred_of
+        memory = self._memory
+        waiting = [] if memory is None else self._restricted.waiting(self._held_jobs())
         view = GateView(
-            self.options, state, self.history, self.now, self.is_open, held, deferred
+            self.options,
+            state,
+            self.history,
+            self.now,
+            self.is_open,
+            held,
+            deferred,
+            [] if memory is None else list(memory.workers().values()),
+            {} if memory is None else {g.job: memory.why(g) for g in _sized(waiting)},
         )
         parked = islice(self._restricted.parked(), MAX_SCANNED)
         return status_of(view, self._computations.jobs_of(parked))
@@ -411,3 +454,13 @@ class Gate(SchedulerPlugin):
         """Run a task after the turn. Tasks are never stopped, since Dask cannot do that."""
         if isinstance(decision, Launch):
             self._launches.append(decision)
+
+
+def _sized(groups: Iterable[object]) -> list[MemoryGroup]:
+    """The groups with a need of memory, the others left out."""
+    return [group for group in groups if isinstance(group, MemoryGroup)]
+
+
+def _workers_of(group: frozenset[str] | MemoryGroup | None) -> frozenset[str] | None:
+    """The workers that the tasks of a group may use; None for all of them."""
+    return group.workers if isinstance(group, MemoryGroup) else group

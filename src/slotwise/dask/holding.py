@@ -20,6 +20,13 @@ Scheduler.stream_handlers["update-graph"], ["long-running"], ["worker-status-cha
                                                          handlers to this dictionary
 Scheduler.client_comms                                   for the address of a client
 
+For the memory of workers (`memory.py`, `measuring.py`), if the gate limits it:
+
+Scheduler.workers, WorkerState.memory_limit, .nbytes, .metrics, .name
+TaskState.annotations, .suspicious                       documented attributes
+Scheduler.register_worker_plugin                         a method without an underscore
+Worker.log_event, SchedulerPlugin.log_event              documented, for the reports of workers
+
 For adaptive clusters (`serving.py`), which otherwise grow for all tasks that are held:
 
 Scheduler.adaptive_target, .handlers["adaptive_target"]  wrapped
@@ -42,7 +49,8 @@ distributed.dashboard.components.scheduler.env, .BOKEH_THEME   the style of Dask
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from itertools import chain, islice
 from math import ceil, inf
@@ -288,6 +296,32 @@ def ahead_of(threads: int, seconds: float) -> int:
 Workers = frozenset[str]
 """The addresses of the workers that a task may use."""
 
+
+class Places:
+    """The workers with room for tasks, which are grouped by the workers that they may use.
+
+    room  the number of tasks that each worker accepts, for workers that accept any
+    """
+
+    def __init__(self, room: dict[str, int]) -> None:
+        self.room = room
+
+    def of(self, group: Any) -> set[str]:
+        """The workers with room for a task of a group; None: it may use all workers."""
+        return set(self.room) if group is None else self.room.keys() & group
+
+    def count(self, group: Any) -> int:
+        """How many tasks of a group have room now, if no others begin."""
+        return sum(self.room[address] for address in self.of(group))
+
+    def take(self, address: str, group: Any) -> None:
+        """Count a task that begins."""
+        if address in self.room:
+            self.room[address] -= 1
+            if not self.room[address]:
+                del self.room[address]
+
+
 IsHeld = Callable[[str], bool]
 """A predicate: the pools of a job let none of its tasks begin now."""
 
@@ -295,24 +329,25 @@ IsHeld = Callable[[str], bool]
 class Restricted:
     """The runnable tasks that only certain workers may run; each is offered or parked.
 
-    At most as many are offered slots as their workers have room for. None of a job is offered
-    that its pools hold, at a max share or in the queue for admission: it could not use the
-    room. For slotwise, parked tasks are blocked, because it does not know that a slot is on a
-    worker that they may not use.
+    A group has those that may use the same workers, and with limits of memory, those of a job
+    that need the same. At most as many of a group are offered slots as have room (`Places`).
+    None of a job is offered that its pools hold, at a max share or in the queue for admission:
+    it could not use the room. For slotwise, parked tasks are blocked, because it does not know
+    that a slot is on a worker that they may not use.
     """
 
     def __init__(self) -> None:
-        self._offered: dict[Workers, dict[Key, str]] = {}  # with the job of each
-        self._parked: dict[Workers, dict[str, dict[Key, None]]] = {}  # by job
-        self._of: dict[Key, tuple[Workers, str]] = {}
+        self._offered: dict[Hashable, dict[Key, str]] = {}  # with the job of each
+        self._parked: dict[Hashable, dict[str, OrderedDict[Key, None]]] = {}  # by job
+        self._of: dict[Key, tuple[Hashable, str]] = {}
 
     def __len__(self) -> int:
         return len(self._of)
 
     def is_parked(self, key: Key) -> bool:
         """Whether a task waits for a worker that it may use."""
-        workers, job = self._of.get(key, (None, ""))
-        return workers is not None and key in self._parked.get(workers, {}).get(job, ())
+        group, job = self._of.get(key, (None, ""))
+        return group is not None and key in self._parked.get(group, {}).get(job, ())
 
     def parked(self) -> Iterator[Key]:
         """The tasks that wait for workers that they may use."""
@@ -321,70 +356,80 @@ class Restricted:
         )
 
     def offer(
-        self, key: Key, workers: Workers, room: Mapping[str, int], job: str, is_held: IsHeld
+        self, key: Key, group: Hashable, places: Places, job: str, is_held: IsHeld
     ) -> bool:
-        """Offer slots to a task that may use these workers; return False if it is parked."""
+        """Offer slots to a task of a group; return False if it is parked."""
+        is_first = self._of.get(key) == (group, job) and not self.is_parked(key)
         self.forget(key)
-        self._of[key] = workers, job
-        offered = self._offered.get(workers, ())
-        is_offered = len(offered) < _room_of(workers, room) and not is_held(job)
+        self._of[key] = group, job
+        offered = self._offered.get(group, ())
+        is_offered = not is_held(job) and len(offered) < places.count(group)
         if is_offered:
-            self._offered.setdefault(workers, {})[key] = job
+            self._offered.setdefault(group, {})[key] = job
         else:
-            self._parked.setdefault(workers, {}).setdefault(job, {})[key] = None
+            parked = self._parked.setdefault(group, {}).setdefault(job, OrderedDict())
+            parked[key] = None
+            if is_first:  # It keeps its place before those that were not offered.
+                parked.move_to_end(key, last=False)
         return is_offered
 
     def forget(self, key: Key) -> None:
         """Forget a task that runs, or need not run."""
-        workers, job = self._of.pop(key, (None, ""))
-        if workers is None:
+        group, job = self._of.pop(key, (None, ""))
+        if group is None:
             return
-        by_job = self._parked.get(workers, {})
+        by_job = self._parked.get(group, {})
         if key in by_job.get(job, ()):
             del by_job[job][key]
             if not by_job[job]:
                 del by_job[job]
             if not by_job:
-                del self._parked[workers]
+                del self._parked[group]
         else:
-            del self._offered[workers][key]
-            if not self._offered[workers]:
-                del self._offered[workers]
+            del self._offered[group][key]
+            if not self._offered[group]:
+                del self._offered[group]
 
-    def changed(self, room: Mapping[str, int], is_held: IsHeld) -> list[Key]:
+    def changed(self, places: Places, is_held: IsHeld) -> list[Key]:
         """The tasks to offer now, and those that can be offered no longer.
 
-        O(kinds of restrictions * their jobs + tasks that are offered or returned).
+        O(groups * their jobs + tasks that are offered or returned).
         """
         found: list[Key] = []
-        for workers in {**self._offered, **self._parked}:
-            offered = self._offered.get(workers, {})
+        for group in {**self._offered, **self._parked}:
+            offered = self._offered.get(group, {})
             held = [key for key, job in offered.items() if is_held(job)]
-            more = _room_of(workers, room) - len(offered) + len(held)
+            more = places.count(group) - len(offered) + len(held)
             if more < 0:
                 found += offered
                 continue
             found += held
-            for job, keys in self._parked.get(workers, {}).items():
+            for job, keys in self._parked.get(group, {}).items():
                 if more and not is_held(job):
                     added = list(islice(keys, more))
                     found += added
                     more -= len(added)
         return found
 
-    def outdated(self, allowed: Callable[[Key], Workers | None]) -> list[Key]:
+    def outdated(self, group_of: Callable[[Key], Hashable]) -> list[Key]:
         """The tasks that may use other workers now, as after a change of resources.
 
-        One task stands for all that may use the same workers. O(kinds of restrictions).
+        One task stands for all that may use the same workers. O(groups).
         """
         found: list[Key] = []
-        for workers, offered in self._offered.items():
-            if allowed(next(iter(offered))) != workers:
+        for group, offered in self._offered.items():
+            if group_of(next(iter(offered))) != group:
                 found += offered
-        for workers, by_job in self._parked.items():
-            if allowed(next(iter(next(iter(by_job.values()))))) != workers:
+        for group, by_job in self._parked.items():
+            if group_of(next(iter(next(iter(by_job.values()))))) != group:
                 found += chain.from_iterable(by_job.values())
         return found
+
+    def waiting(self, is_held: IsHeld) -> list[Hashable]:
+        """The groups with parked tasks of jobs that no pool holds. O(groups * their jobs)."""
+        return [
+            group for group, by_job in self._parked.items() if not all(map(is_held, by_job))
+        ]
 
     def take_all(self) -> list[Key]:
         """Remove and return all tasks."""
@@ -392,10 +437,6 @@ class Restricted:
         for table in (self._offered, self._parked, self._of):
             table.clear()
         return found
-
-
-def _room_of(workers: Workers, room: Mapping[str, int]) -> int:
-    return sum(room[address] for address in workers & room.keys())
 
 
 PART = 0.01

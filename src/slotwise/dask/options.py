@@ -34,6 +34,7 @@ from slotwise.workload.schema import (
     Place,
     PoolEntry,
     Priority,
+    Size,
 )
 from slotwise.workload.text import (
     Lines,
@@ -87,6 +88,7 @@ class GateEntry(Entry):
     pools: Annotated[list[GatePool], Listed] = Field(default_factory=list)
     rules: list[Rule] = Field(default_factory=list)
     ahead: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    memory: bool = False
     log: Place | None = None
 
     @field_validator("scheduler")
@@ -104,6 +106,7 @@ class AnnotationEntry(Entry):
     weight: Positive = 1.0
     deadline: Duration | None = None
     priority: Priority = "normal"
+    memory: Size | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class GateOptions:
                below it, else "default"
     ahead      tasks that each worker may have beyond its threads; None: by their length
     log        file to write the log to
+    memory     whether tasks run only where their memory fits, as learned or stated
     """
 
     scheduler: str = "flex"
@@ -126,6 +130,7 @@ class GateOptions:
     rules: tuple[Rule, ...] = ()
     ahead: int | None = None
     log: str | None = None
+    memory: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pools", pools_of(self.pools))

@@ -25,6 +25,8 @@ from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
+from slotwise.core.units import size_text
+from slotwise.dask.memory import WorkerMemory
 from slotwise.dask.options import GateOptions
 
 MAX_ROWS = 30
@@ -32,6 +34,9 @@ MAX_ROWS = 30
 
 MAX_SCANNED = 1_000
 """The most computations, in order of arrival, and parked tasks that are examined."""
+
+MAX_WORKERS = 100
+"""The most workers whose memory is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class GateStatus:
     computations  the first running and the first waiting ones; `more`: the number of others
     completed     the number of computations that are over and have run tasks
     value         the objective of these; `lower_bound`: a lower bound of it
+    workers       the memory of the workers, if the gate limits it
     """
 
     is_open: bool
@@ -85,6 +91,7 @@ class GateStatus:
     completed: int
     value: float
     lower_bound: float
+    workers: tuple[WorkerMemory, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -135,6 +142,21 @@ class GateStatus:
                 "slots": [str(one.running) for one in rows],
                 "reason": [one.reason for one in rows],
             }
+        if self.workers:
+            yield memory_table(self.workers)
+
+
+def memory_table(workers: Sequence[WorkerMemory]) -> dict[str, list[str]]:
+    """The memory of workers as a table of sizes."""
+    return {
+        "worker": [one.worker for one in workers],
+        "limit": [size_text(one.limit) if one.limit else "none" for one in workers],
+        "process": [size_text(one.other) for one in workers],
+        "results": [size_text(one.stored) for one in workers],
+        "estimated for tasks": [size_text(one.estimated) for one in workers],
+        "free": [size_text(int(one.free)) if one.limit else "" for one in workers],
+        "tasks": [str(one.tasks) for one in workers],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +164,8 @@ class GateView:
     """The data for `status_of`.
 
     `held` is the number of held tasks; `deferred` returns the number of runnable tasks of a job
-    that are not offered to slotwise.
+    that are not offered to slotwise. `workers` and `waits` have the memory of the workers, and
+    for each job why its tasks wait for memory, if the gate limits it.
     """
 
     options: GateOptions
@@ -152,6 +175,8 @@ class GateView:
     is_open: bool
     held: int
     deferred: Callable[[str], int]
+    workers: Sequence[WorkerMemory] = ()
+    waits: Mapping[str, str] = field(default_factory=dict)
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
@@ -187,6 +212,7 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
         completed=history.completed,
         value=history.value,
         lower_bound=history.lower_bound,
+        workers=tuple(gate.workers[:MAX_WORKERS]),
     )
 
 
@@ -236,7 +262,8 @@ def _reason(
     able = [phase for phase in phases if phase.pending]
     if not able:
         if is_parked:
-            return "its tasks may run only on certain workers, which have no room"
+            certain = "its tasks may run only on certain workers, which have no room"
+            return gate.waits.get(phases[0].job.id, certain)
         return "" if running else "none of its tasks is runnable yet"
     if not state.capacity(ANY_KIND):
         return "no worker accepts tasks now"
