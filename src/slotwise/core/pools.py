@@ -516,11 +516,12 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
         if phase.unit > 1 or phase.needs or phase.hosts:
             request = phase.slots, phase.needs
             try:
+                served, joining = cluster, later
                 if phase.hosts:
-                    cluster, later = _on_hosts_of(phase, cluster, later)
-                cluster.check_task(phase.kind, *request)
+                    served, joining = _on_hosts_of(phase, cluster, later)
+                served.check_task(phase.kind, *request)
                 if phase.gang:
-                    _with(cluster, later).check_gang(phase.kind, phase.tasks.count, *request)
+                    _with(served, joining).check_gang(phase.kind, phase.tasks.count, *request)
                 if job.pool in pools:
                     _check_share(job, phase, pools)
             except InputError as error:
@@ -535,8 +536,8 @@ def check_open(job: Job, pools: PoolTree, user: str | None = None) -> None:
     for pool in pools.path(job.pool):
         if why := next(_closed(pool, job, job.user or user, pools), ""):
             raise InputError(
-                f"job {job.id!r}: pool {pool.name!r} is closed, because its {why}; open it, or"
-                " name another pool"
+                f"job {job.id!r}: pool {pool.name!r} is closed, because its {why}; open it, also"
+                " by a later change, or name another pool"
             )
 
 
