@@ -309,8 +309,9 @@ class RunSpec:
         for job, tree in product(self.jobs, changed):
             check_fits(job, self.cluster, tree, self.later)
         user = _account() if self.backend == "live" else None
+        last, when = (changed[-1], " after the last change") if changed else (pools, "")
         for job in self.jobs:  # A pool that a change opens may be closed before.
-            check_open(job, changed[-1] if changed else pools, user)
+            check_open(job, last, user, when)
         _refuse_open(self.jobs)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:

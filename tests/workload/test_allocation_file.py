@@ -52,6 +52,18 @@ def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], tuple[str, ...]
     return yaml.safe_load(found.text), found.missing
 
 
+def test_queues_of_the_file_have_the_default_max_share(tmp_path: Path) -> None:
+    """`maxChildResources` of a queue is for those that are created later."""
+    text = """<allocations>
+  <queue name="g"><maxChildResources>64 vcores</maxChildResources>
+    <queue name="h"/><queue name="i"><maxResources>9 vcores</maxResources></queue></queue>
+  <queueMaxResourcesDefault>100 vcores</queueMaxResourcesDefault>
+</allocations>"""
+    keys, missing = imported(tmp_path, text)
+    assert [pool.get("slots_max") for pool in keys["pools"]] == [None, 100, 9]
+    assert (keys["pools"][0]["child_defaults"], missing) == ({"slots_max": 64}, ())
+
+
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
     keys, missing = imported(tmp_path, HADOOP)

@@ -528,16 +528,16 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 
 
-def check_open(job: Job, pools: PoolTree, user: str | None = None) -> None:
+def check_open(job: Job, pools: PoolTree, user: str | None = None, when: str = "") -> None:
     """InputError, with job and pool, if a pool of the job is closed: it would wait forever.
 
-    `user` has the jobs that state none.
+    `user` has the jobs that state none. `when` says when the pools are these.
     """
     for pool in pools.path(job.pool):
         if why := next(_closed(pool, job, job.user or user, pools), ""):
             raise InputError(
-                f"job {job.id!r}: pool {pool.name!r} is closed, because its {why}; open it, also"
-                " by a later change, or name another pool"
+                f"job {job.id!r}: pool {pool.name!r} is closed{when}, because its {why}; open"
+                " it, or name another pool"
             )
 
 

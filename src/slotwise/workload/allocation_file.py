@@ -275,6 +275,7 @@ class _AllocationReader:
         `root` is a pool only if it has limits, or users have: they count in all pools.
         """
         pools, root = self.pools, self._root
+        self._state_max_shares()
         if users := self._top.pop("users", {}):
             root["jobs_max_per_user"] = users
         if root:
@@ -286,6 +287,17 @@ class _AllocationReader:
             inside = (pool if "parent" in pool else pool | {"parent": "root"} for pool in pools)
             pools = [{"name": "root", **root}, *inside]
         return {**self._top, **({"pools": pools} if pools else {})}
+
+    def _state_max_shares(self) -> None:
+        """State the default max share of queues whose parent has another for new queues.
+
+        In Hadoop, `maxChildResources` is only for queues that are created while it runs.
+        """
+        default = self._top.get("pool_defaults", {}).get("slots_max", {})
+        by_name = {pool["name"]: pool for pool in self.pools}
+        for pool in self.pools:
+            if "child_defaults" in by_name.get(pool.get("parent", ""), self._root):
+                pool.setdefault("slots_max", default)
 
     def _add(self, element: _Element, parent: str) -> None:
         name = f"{parent}.{element.name}" if parent else element.name
