@@ -53,9 +53,10 @@ def read_allocations(path: str | Path) -> ImportedPools:
         root = _parse(read_text(path, WANTED))
         if root.tag != "allocations":
             raise InputError(f"{root.place} is not <allocations>; name {WANTED}")
-        reader = _AllocationReader()
+        is_of_spark = _is_of_spark(root)
+        reader = _AllocationReader(is_of_spark)
         reader.read(root)
-        keys = _of_spark(reader.pools) if _is_of_spark(root) else reader.keys()
+        keys = _of_spark(reader.pools) if is_of_spark else reader.keys()
         imported = ImportedPools(keys, tuple(reader.missing))
         _check(imported)
     except InputError as error:
@@ -247,7 +248,8 @@ class _AllocationReader:
     missing  what has no counterpart
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_of_spark: bool) -> None:
+        self._is_of_spark = is_of_spark
         self.pools: list[dict[str, Any]] = []
         self.missing: list[str] = []
         self._top: dict[str, Any] = {}
@@ -333,7 +335,13 @@ class _AllocationReader:
         keys: dict[str, Any],
         of: str,
     ) -> None:
-        value = read(element)
+        try:
+            value = read(element)
+        except InputError:
+            if not self._is_of_spark:
+                raise
+            self._miss(element, of, element.text.strip())  # Spark uses the default.
+            return
         if value is not None or path[-1] == "jobs_max":  # None: no limit, against a default.
             _put(keys, path, value)
         elif read is _policy:
