@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from slotwise.core.events import HostAdded as HostAdded
     from slotwise.core.events import HostDrained as HostDrained
     from slotwise.core.events import HostRemoved as HostRemoved
+    from slotwise.core.events import PoolsChanged as PoolsChanged
     from slotwise.core.job import Block as Block
     from slotwise.core.job import Job as Job
     from slotwise.core.job import Phase as Phase
@@ -106,7 +107,7 @@ _NAMES = {
     "slotwise.jobs.dataflow.graph": ("Dataflow",),
     "slotwise.jobs.dataflow.ends": ("Output",),
     "slotwise.backends.simulated.simulation": ("Simulation", "Fault", "Outage"),
-    "slotwise.core.events": ("HostAdded", "HostDrained", "HostRemoved"),
+    "slotwise.core.events": ("HostAdded", "HostDrained", "HostRemoved", "PoolsChanged"),
     "slotwise.results": (
         "Plan",
         "TaskPlan",

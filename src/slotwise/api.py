@@ -138,12 +138,13 @@ def _simulate(
     believed = source.believed(cluster)
     parameters |= truth.troubles(cluster, believed)
     later = [change.host for change in changes if isinstance(change, HostAdded)]
+    pool_changes = source.pool_changes(believed)
     visible = tuple(map(truth.told, jobs))
     spec = RunSpec(
         scheduler, "simulated", visible, believed, source, options, parameters, later=later
     )
     return spec.run(
-        lambda _: nullcontext(SimulatedBackend(cluster, jobs, truth)),
+        lambda _: nullcontext(SimulatedBackend(cluster, jobs, truth, pool_changes)),
         [Duration(tasks)] if tasks >= TASKS_MANY else [],
     )
 
@@ -346,15 +347,20 @@ def _run(
         (host,) = cluster.hosts
         parameters["slots"] = dict(host.slots)
     spec = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
+
+    def begin(made: LiveBackend) -> LiveBackend:
+        made.inbox.expect(source.pool_changes(believed))
+        return made
+
     if backend is not None:
-        return spec.run(lambda logs: backend(executions, logs), source.records)
+        return spec.run(lambda logs: begin(backend(executions, logs)), source.records)
     slots = sum(cluster.capacity.values())
     with enter(slots, processors(), warn_user, reports=True):
 
-        def local(logs: AttemptLogs | None) -> LocalBackend:
+        def local(logs: AttemptLogs | None) -> LiveBackend:
             if source.stages is not None and logs is not None:
                 source.stages.begin(logs.folder.parent)
-            return LocalBackend(executions, cluster, logs=logs)
+            return begin(LocalBackend(executions, cluster, logs=logs))
 
         return spec.run(local, source.records)
 

@@ -176,7 +176,11 @@ def plan_tasks(
 
 
 def _refuse_changes(source: Source, slots: Slots | None) -> None:
-    """Raise InputError for changes of hosts, which a plan cannot follow."""
+    """Raise InputError for changes of hosts or pools, which a plan cannot follow."""
+    if source.workload.pool_changes:
+        raise InputError(
+            "pool_changes: a plan is for pools that do not change; leave them out, or simulate"
+        )
     if source.workload.changes and slots is None:
         raise InputError(
             "cluster.changes: a plan is for hosts that do not change; leave them out, or"

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from inspect import signature
+from itertools import product
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -304,16 +305,21 @@ class RunSpec:
         aim = objective_of(self.options.objective, self.source)
         pools = self.source.pools(self.cluster)
         check_jobs(self.jobs, self.cluster, aim, pools, self.later)
+        changed = [PoolTree(one.pools) for one in self.source.pool_changes(self.cluster)]
+        for job, tree in product(self.jobs, changed):
+            check_fits(job, self.cluster, tree, self.later)
         user = _account() if self.backend == "live" else None
-        for job in self.jobs:
-            check_open(job, pools, user)
+        last, when = (changed[-1], " after the last change") if changed else (pools, "")
+        for job in self.jobs:  # A pool that a change opens may be closed before.
+            check_open(job, last, user, when)
         _refuse_open(self.jobs)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
         cluster = replace(self.cluster, kinds=kinds)
-        check_scheduler(self.scheduler, self.jobs, cluster, pools)
+        for tree in (pools, *changed):
+            check_scheduler(self.scheduler, self.jobs, cluster, tree)
         return Header(
             backend=self.backend,
             scheduler=self.options.of_scheduler(self.scheduler, self.cluster, rest_seconds),

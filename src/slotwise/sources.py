@@ -29,12 +29,12 @@ from slotwise.core.errors import (
     option_name,
     shown,
 )
-from slotwise.core.events import HostAdded, HostChange, hosts_ever
+from slotwise.core.events import HostAdded, HostChange, PoolsChanged, hosts_ever
 from slotwise.core.history import read_history
 from slotwise.core.job import Job, Phase, PhaseId, Shuffle, Sizes, Tasks
 from slotwise.core.loop import Record
 from slotwise.core.objective import Objective
-from slotwise.core.pools import PoolTree, Preemption, check_fits
+from slotwise.core.pools import Pool, PoolTree, Preemption, check_fits
 from slotwise.core.rates import COMMAND_MARK, Rates, estimate_rates
 from slotwise.core.resources import MEMORY, check_devices, resources_of
 from slotwise.core.units import Percent, share_of
@@ -261,8 +261,18 @@ class Source:
 
     def pools(self, cluster: Cluster) -> PoolTree:
         """The pools on a cluster, including those that are only named by jobs."""
+        return self._tree(self.workload.pools, cluster)
+
+    def pool_changes(self, cluster: Cluster) -> tuple[PoolsChanged, ...]:
+        """The changes of the pools on a cluster, each with all pools as in `pools`."""
+        return tuple(
+            replace(change, pools=tuple(self._tree(change.pools, cluster).values()))
+            for change in self.workload.pool_changes
+        )
+
+    def _tree(self, pools: Iterable[Pool], cluster: Cluster) -> PoolTree:
         named = (_stated(entry).pool for entry in self.workload.jobs)
-        tree = PoolTree(self.workload.pools).with_pools(named).on(cluster)
+        tree = PoolTree(pools).with_pools(named).on(cluster)
         preemption = self.workload.preemption
         return tree if preemption is None else tree.with_preemption(preemption)
 

@@ -7,7 +7,7 @@ from typing import Any
 from slotwise import Job, Phase, Tasks
 from slotwise.backends.inbox import Inbox
 from slotwise.backends.local.call_stream import CallFiles, CallStream
-from slotwise.core.events import JobCancelled, JobsClosed, TasksAdded
+from slotwise.core.events import JobCancelled, JobsClosed, PoolsChanged, TasksAdded
 
 
 class Stream(CallStream):
@@ -45,6 +45,16 @@ def test_a_stream_of_calls_arrives_once_and_then_grows() -> None:
             inbox.put(stream)
     assert taken(inbox, 3.0) == [TasksAdded(3.0, stream.phase, 2)]
     assert len(woken) == 3, "an entry that is left is not put again"
+
+
+def test_expected_requests_are_taken_at_their_instants() -> None:
+    """With the instant at which they are taken, and the run does not wait for them."""
+    inbox = Inbox((), lambda: None, is_open=False)
+    inbox.expect([PoolsChanged(1.0, ()), PoolsChanged(3.0, ())])
+    assert taken(inbox, 0.5) == [JobsClosed(0.5)]
+    assert inbox.next_at == 1.0
+    assert taken(inbox, 1.5) == [PoolsChanged(1.5, ())]
+    assert inbox.next_at == 3.0
 
 
 def test_entries_are_taken_in_the_order_in_which_they_were_put() -> None:

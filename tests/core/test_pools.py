@@ -249,6 +249,14 @@ def test_a_change_of_pools_opens_a_closed_one(why: str) -> None:
     assert state.completed == {"w": 7.0}
 
 
+def test_phases_of_a_job_may_run_on_different_hosts() -> None:
+    """What one phase names does not count for the next one."""
+    phases = tuple(Phase(one, Tasks(1, 1.0), hosts=frozenset({one})) for one in ("h1", "h2"))
+    cluster = Cluster((Host("h1", {"task": 1}), Host("h2", {"task": 1})))
+    result = simulate(Workload((Job("x", phases),), cluster))
+    assert result.jobs["x"]["completion"] == 1.0
+
+
 def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     """After its time-out tasks are killed at once, as many as it lacks slots.
 

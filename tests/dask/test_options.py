@@ -79,9 +79,31 @@ def test_pools_may_be_stated_by_name() -> None:
     assert GateOptions(pools=stated).pools == meant
 
 
+def test_pools_have_what_they_do_not_state_from_defaults() -> None:
+    """Of the parent, and for all pools; `default` has them, too."""
+    options = GateOptions.of_mapping(
+        {
+            "pool_defaults": {"jobs_max_per_user": 2},
+            "pools": {"lab": {"child_defaults": {"jobs_max": 3}}, "ann": {"parent": "lab"}},
+        }
+    )
+    lab, ann, default = options.pools
+    assert (lab.jobs_max, ann.jobs_max, default.jobs_max) == (None, 3, None)
+    assert [pool.jobs_max_of("x") for pool in options.pools] == [2, 2, 2]
+
+
+def test_an_annotation_names_the_user() -> None:
+    """Without it a computation is of nobody, and not of the account of Dask's scheduler."""
+    options = GateOptions.of_mapping({})
+    assert options.submitter("x", {"user": "ann"}).user == "ann"
+    assert options.submitter("x", {}).user is None
+    assert header_of(options).user is None
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"pools": {}, "pool_defaults": {"jobs_max": -1}}, "pool_defaults.jobs_max is -1: exp"),
         ({"pols": []}, "pols: unknown key 'pols'; did you mean 'pools'?"),
         ({"scheduler": "best"}, "scheduler is 'best': unknown scheduler; known: fifo, fair"),
         ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),

@@ -52,6 +52,32 @@ def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], tuple[str, ...]
     return yaml.safe_load(found.text), found.missing
 
 
+def test_invalid_values_of_spark_are_named(tmp_path: Path) -> None:
+    """Spark takes its defaults instead of them: FIFO, weight 1, no min share."""
+    text = """<allocations><pool name="a">
+  <schedulingMode>NONE</schedulingMode><weight> </weight><minShare>few</minShare>
+</pool></allocations>"""
+    keys, missing = imported(tmp_path, text)
+    assert keys["pools"][0] == {"name": "a", "policy": "fifo"}
+    assert missing == (
+        "schedulingMode NONE of a (line 2)",
+        "weight of a (line 2)",
+        "minShare few of a (line 2)",
+    )
+
+
+def test_queues_of_the_file_have_the_default_max_share(tmp_path: Path) -> None:
+    """`maxChildResources` of a queue is for those that are created later."""
+    text = """<allocations>
+  <queue name="g"><maxChildResources>64 vcores</maxChildResources>
+    <queue name="h"/><queue name="i"><maxResources>9 vcores</maxResources></queue></queue>
+  <queueMaxResourcesDefault>100 vcores</queueMaxResourcesDefault>
+</allocations>"""
+    keys, missing = imported(tmp_path, text)
+    assert [pool.get("slots_max") for pool in keys["pools"]] == [None, 100, 9]
+    assert (keys["pools"][0]["child_defaults"], missing) == ({"slots_max": 64}, ())
+
+
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
     keys, missing = imported(tmp_path, HADOOP)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from slotwise.backends.local.call_stream import CallStream
@@ -51,15 +51,19 @@ class Inbox:
         self._is_open, self._wake = is_open, wake
         self._has_closed = False
         self._put: deque[Entry] = deque()
+        self._expected: deque[Request] = deque()
 
     @property
     def next_at(self) -> float:
-        """The instant of the next known arrival; -inf if an entry was put."""
-        if self._put:
+        """The instant of the next known arrival or request; -inf if an entry was put."""
+        if self._put or not (self._given or self._is_open or self._has_closed):
             return -inf
-        if self._given:
-            return self._given[0].job.arrival
-        return inf if self._is_open or self._has_closed else -inf
+        arrival = self._given[0].job.arrival if self._given else inf
+        return min(arrival, self._expected[0].at) if self._expected else arrival
+
+    def expect(self, requests: Iterable[Request]) -> None:
+        """Take these requests, in order of time, at their instants until the run ends."""
+        self._expected.extend(requests)
 
     def put(self, entry: Entry) -> None:
         """Append a job that arrives now, whose `open` was called, or another entry."""
@@ -78,6 +82,8 @@ class Inbox:
         if not (self._given or self._is_open or self._has_closed):
             self._has_closed = True
             yield JobsClosed(now)
+        while self._expected and self._expected[0].at <= now:
+            yield replace(self._expected.popleft(), at=now)
         put = self._put
         while put:
             entry = put.popleft()

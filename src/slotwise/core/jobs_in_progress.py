@@ -468,6 +468,9 @@ class Admission:
         self._running: Counter[_Limit] = Counter()
         # The waiting jobs by pool and user, the next one first.
         self._waiting: dict[_Limit, list[tuple[float, int, Job]]] = {}
+        # Those of a pool and user are looked at only if what they wait for may have changed.
+        self._open: set[_Limit] = set()
+        self._parked: dict[_Limit, set[_Limit]] = {}  # by the limit that they wait for
         # More than a limit only where jobs moved to a pool, or its limit was lowered.
         self._excess: Counter[_Limit] = Counter()
 
@@ -483,7 +486,7 @@ class Admission:
         if place := self._place(job):
             self._drop(place)
             return iter(())  # It took no room.
-        self._running.subtract(self._limits(job, pools).keys())
+        self._free(job, pools)
         return self._admit(pools) if self._waiting else iter(())
 
     def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
@@ -492,7 +495,7 @@ class Admission:
             self._drop(place)
             self._wait((-PRIORITIES[job.priority], place[1], job))
         else:
-            self._running.subtract(self._limits(old, pools).keys())
+            self._free(old, pools)
             self._running.update(self._limits(job, pools).keys())
             self._excess |= self._running
         return self._admit(pools)
@@ -501,6 +504,8 @@ class Admission:
         """Count the admitted jobs in new pools. The jobs that may begin now."""
         self._running = Counter(key for job in admitted for key in self._limits(job, pools))
         self._excess = self._running.copy()
+        self._open = set(self._waiting)
+        self._parked.clear()
         return self._admit(pools)
 
     def awaits(self, job: Job) -> bool:
@@ -529,19 +534,32 @@ class Admission:
             most = inf if limit is None else max(limit, self._excess[name, user])
             assert 0 <= count <= most, "no pool runs too many jobs"
 
+    def _free(self, job: Job, pools: PoolTree) -> None:
+        """Count an admitted job no more, and look at those that wait for its place."""
+        limits = self._limits(job, pools).keys()
+        self._running.subtract(limits)
+        for limit in limits & self._parked.keys():
+            self._open |= self._parked.pop(limit)
+
     def _admit(self, pools: PoolTree) -> Iterator[Job]:
         """Admit what fits. Of the jobs of a pool and user, only the first is checked."""
-        waiting = self._waiting
-        while fit := [jobs[0] for jobs in waiting.values() if self._fits(jobs[0][2], pools)]:
+        while fit := [place for key in tuple(self._open) if (place := self._fits(key, pools))]:
             first = min(fit)
             job = first[2]
             self._running.update(self._limits(job, pools).keys())
             self._drop(first)
             yield job
 
-    def _fits(self, job: Job, pools: PoolTree) -> bool:
-        limits = self._limits(job, pools).items()
-        return all(self._running[limit] < most for limit, most in limits)
+    def _fits(self, key: _Limit, pools: PoolTree) -> tuple[float, int, Job] | None:
+        """The first waiting job of a pool and user if it fits; otherwise they are parked."""
+        if key in self._waiting:
+            limits = self._limits(self._waiting[key][0][2], pools).items()
+            full = next((limit for limit, most in limits if self._running[limit] >= most), None)
+            if full is None:
+                return self._waiting[key][0]
+            self._parked.setdefault(full, set()).add(key)
+        self._open.discard(key)
+        return None
 
     def _limits(self, job: Job, pools: PoolTree) -> dict[_Limit, int]:
         """The limits of running jobs that a job counts against; only these are counted."""
@@ -556,7 +574,10 @@ class Admission:
 
     def _wait(self, place: tuple[float, int, Job]) -> None:
         job = place[2]
-        insort(self._waiting.setdefault((job.pool, job.user or self._user), []), place)
+        key = job.pool, job.user or self._user
+        if key not in self._waiting:
+            self._open.add(key)
+        insort(self._waiting.setdefault(key, []), place)
 
     def _place(self, job: Job) -> tuple[float, int, Job] | None:
         """The place of a waiting job; None for one that was admitted."""

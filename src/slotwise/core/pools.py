@@ -516,27 +516,28 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
         if phase.unit > 1 or phase.needs or phase.hosts:
             request = phase.slots, phase.needs
             try:
+                served, joining = cluster, later
                 if phase.hosts:
-                    cluster, later = _on_hosts_of(phase, cluster, later)
-                cluster.check_task(phase.kind, *request)
+                    served, joining = _on_hosts_of(phase, cluster, later)
+                served.check_task(phase.kind, *request)
                 if phase.gang:
-                    _with(cluster, later).check_gang(phase.kind, phase.tasks.count, *request)
+                    _with(served, joining).check_gang(phase.kind, phase.tasks.count, *request)
                 if job.pool in pools:
                     _check_share(job, phase, pools)
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 
 
-def check_open(job: Job, pools: PoolTree, user: str | None = None) -> None:
+def check_open(job: Job, pools: PoolTree, user: str | None = None, when: str = "") -> None:
     """InputError, with job and pool, if a pool of the job is closed: it would wait forever.
 
-    `user` has the jobs that state none.
+    `user` has the jobs that state none. `when` says when the pools are these.
     """
     for pool in pools.path(job.pool):
         if why := next(_closed(pool, job, job.user or user, pools), ""):
             raise InputError(
-                f"job {job.id!r}: pool {pool.name!r} is closed, because its {why}; open it, or"
-                " name another pool"
+                f"job {job.id!r}: pool {pool.name!r} is closed{when}, because its {why}; open"
+                " it, or name another pool"
             )
 
 

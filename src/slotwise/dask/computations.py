@@ -140,6 +140,7 @@ class Submitter:
     deadline: float | None = None
     """Seconds after the arrival."""
     priority: str = "normal"
+    user: str | None = None
 
 
 class KeyInfo(NamedTuple):
@@ -436,6 +437,7 @@ class Computations:
             weight=submitter.weight,
             deadline=deadline,
             priority=submitter.priority,
+            user=submitter.user,
         )
         self.alive[name] = Computation(submitter, by_phase, ranked, len(known))
         return [JobArrived(now, job), *self._changes(now, ranked)]

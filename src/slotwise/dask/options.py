@@ -32,6 +32,7 @@ from slotwise.workload.schema import (
     Name,
     ObjectiveEntry,
     Place,
+    PoolDefaults,
     PoolEntry,
     Priority,
     Size,
@@ -86,6 +87,7 @@ class GateEntry(Entry):
     scheduler: str = "flex"
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
     pools: Annotated[list[GatePool], Listed] = Field(default_factory=list)
+    pool_defaults: PoolDefaults | None = None
     rules: list[Rule] = Field(default_factory=list)
     ahead: Annotated[int, Field(ge=0, le=1_000)] | None = None
     memory: bool = False
@@ -107,6 +109,7 @@ class AnnotationEntry(Entry):
     deadline: Duration | None = None
     priority: Priority = "normal"
     memory: Size | None = None
+    user: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ class GateOptions:
             entry = GateEntry.model_validate(data)
         except ValidationError as error:
             raise InputError(complaint(error, data, lines, GateEntry, whole)) from error
-        pools = build_pools(entry.pools, data, lines)
+        pools = build_pools(entry.pools, data, lines, entry.pool_defaults)
         if "default" in pools.inner:
             where = real_path(("pools", list(pools).index("default")), data)
             raise InputError(
@@ -191,7 +194,8 @@ class GateOptions:
         objective = build_objective(entry.objective)
         due_after(objective)
         built = {"objective": objective, "pools": tuple(pools.values())}
-        return cls(**dict(entry) | built | {"rules": tuple(entry.rules)})
+        given = {key: value for key, value in entry if key != "pool_defaults"}
+        return cls(**given | built | {"rules": tuple(entry.rules)})
 
     def submitter(
         self, client: str, annotation: Mapping[str, Any], address: str = ""
@@ -219,7 +223,8 @@ class GateOptions:
             hint = suggestion(pool, [*tree, "default"])
             raise InputError(f"unknown pool {pool!r}; {hint}")
         tree.check_holds_jobs(pool)
-        return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
+        of_job = entry.weight, entry.deadline, entry.priority, entry.user
+        return Submitter(name, pool, *of_job)
 
 
 def due_after(objective: Objective) -> float | None:
@@ -278,8 +283,9 @@ def header_of(options: GateOptions) -> Header:
     is_quick = allocator.phase_seconds <= QUICK_SECONDS
     rest = REST_SECONDS if is_quick else SEARCH_REST_SECONDS
     header = spec.header(rest_seconds=rest, is_open=True)
-    # Dask decides how often a task is repeated.
-    return replace(header, attempts_max=10**9, losses_max=10**9)
+    # Dask decides how often a task is repeated. The account is that of Dask's scheduler: it is
+    # not the user of the computations.
+    return replace(header, attempts_max=10**9, losses_max=10**9, user=None)
 
 
 logger = logging.getLogger("slotwise.dask")

@@ -20,6 +20,7 @@ from slotwise.core.cluster import ANY_KIND
 from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, HostResized, JobArrived, TaskFinished
 from slotwise.core.job import Job
+from slotwise.core.jobs_in_progress import LimitReached
 from slotwise.core.objective import Objective, Size
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to, whole
@@ -243,15 +244,19 @@ def _awaiting(gate: GateView, name: str) -> ComputationStatus:
     """A computation that awaits admission to its pool."""
     phases = gate.state.phases_of(name)
     job = phases[0].job
-    reason = " and ".join(
-        f"pool {limit.pool} runs {len(limit.jobs)} computations, its jobs_max"
-        if limit.most
-        else f"pool {limit.pool} is closed (jobs_max 0)"
-        for limit in gate.state.limits_reached(name)
-    )
+    reason = " and ".join(map(_of_limit, gate.state.limits_reached(name)))
     tasks = sum(phase.phase.tasks.count for phase in phases)
     waited = gate.now - job.arrival
     return ComputationStatus(name, job.pool, "waiting", waited, tasks, 0, 0, 0, 0.0, reason)
+
+
+def _of_limit(limit: LimitReached) -> str:
+    key, whom = "jobs_max", ""
+    if limit.user is not None:
+        key, whom = "jobs_max_per_user", f" of user {limit.user}"
+    if not limit.most:
+        return f"pool {limit.pool} is closed{whom.replace(' of', ' for')} ({key} 0)"
+    return f"pool {limit.pool} runs {len(limit.jobs)} computations{whom}, its {key}"
 
 
 def _reason(

@@ -54,9 +54,10 @@ def read_allocations(path: str | Path) -> ImportedPools:
         root = _parse(read_text(path, WANTED))
         if root.tag != "allocations":
             raise InputError(f"{root.place} is not <allocations>; name {WANTED}")
-        reader = _AllocationReader()
+        is_of_spark = _is_of_spark(root)
+        reader = _AllocationReader(is_of_spark)
         reader.read(root)
-        keys = _of_spark(reader.pools) if _is_of_spark(root) else reader.keys()
+        keys = _of_spark(reader.pools) if is_of_spark else reader.keys()
         imported = ImportedPools(keys, tuple(reader.missing))
         _check(imported)
     except InputError as error:
@@ -251,7 +252,8 @@ class _AllocationReader:
     missing  what has no counterpart
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_of_spark: bool) -> None:
+        self._is_of_spark = is_of_spark
         self.pools: list[dict[str, Any]] = []
         self.missing: list[str] = []
         self._top: dict[str, Any] = {}
@@ -279,6 +281,7 @@ class _AllocationReader:
         `root` is a pool only if it has limits, or users have: they count in all pools.
         """
         pools, root = self.pools, self._root
+        self._state_max_shares()
         if users := self._top.pop("users", {}):
             root["jobs_max_per_user"] = users
         if root:
@@ -290,6 +293,17 @@ class _AllocationReader:
             inside = (pool if "parent" in pool else pool | {"parent": "root"} for pool in pools)
             pools = [{"name": "root", **root}, *inside]
         return {**self._top, **({"pools": pools} if pools else {})}
+
+    def _state_max_shares(self) -> None:
+        """State the default max share of queues whose parent has another for new queues.
+
+        In Hadoop, `maxChildResources` is only for queues that are created while it runs.
+        """
+        default = self._top.get("pool_defaults", {}).get("slots_max", {})
+        by_name = {pool["name"]: pool for pool in self.pools}
+        for pool in self.pools:
+            if "child_defaults" in by_name.get(pool.get("parent", ""), self._root):
+                pool.setdefault("slots_max", default)
 
     def _add(self, element: _Element, parent: str) -> None:
         name = f"{parent}.{element.name}" if parent else element.name
@@ -325,7 +339,13 @@ class _AllocationReader:
         keys: dict[str, Any],
         of: str,
     ) -> None:
-        value = read(element)
+        try:
+            value = read(element)
+        except InputError:
+            if not self._is_of_spark:
+                raise
+            self._miss(element, of, element.text.strip())  # Spark uses the default.
+            return
         if value is not None or path[-1] == "jobs_max":  # None: no limit, against a default.
             _put(keys, path, value)
         elif read is _policy:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from math import inf
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from slotwise.core.events import (
     HostChange,
     HostDrained,
     HostRemoved,
+    PoolsChanged,
     check_changes,
     with_kinds,
 )
@@ -45,6 +47,7 @@ from slotwise.workload.schema import (
     ObjectiveEntry,
     PartEntry,
     PhaseEntry,
+    PoolChangeEntry,
     PoolDefaults,
     PoolEntry,
     WorkEntry,
@@ -331,6 +334,7 @@ def build(
         known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
         where = ("cluster", "changes")
         _at(where, lines, lambda: check_changes(known, changes, given))
+    pool_changes = _pool_changes(entry.pool_changes, pools, lines)
     with _blaming(list(pools.values()), data, lines):
         return Workload(
             jobs=tuple(jobs),
@@ -343,6 +347,7 @@ def build(
             network=_part(Network, entry.network),
             placement=_part(Placement, entry.placement),
             changes=tuple(changes),
+            pool_changes=tuple(pool_changes),
         )
 
 
@@ -422,6 +427,40 @@ def build_pools(
         pools.append(_at(("pool_defaults",), lines, lambda: Pool("default", **for_all)))
     with _blaming(pools, data, lines):
         return PoolTree(pools)
+
+
+def _pool_changes(
+    entries: Sequence[PoolChangeEntry], pools: PoolTree, lines: Lines
+) -> Iterator[PoolsChanged]:
+    """All pools after each instant at which some change, in order of time.
+
+    Changes of one instant are one event. O(pools) for each instant.
+    """
+    current = dict(pools)
+    numbered = sorted(enumerate(entries), key=lambda one: one[1].at)
+    for at, group in groupby(numbered, key=lambda one: one[1].at):
+        where: Path = ()
+        for number, stated in group:
+            where = ("pool_changes", number)
+            if stated.pool not in current and stated.pool != "default":
+                hint = suggestion(stated.pool, sorted({*current, "default"}))
+                raise InputError(
+                    f"{place((*where, 'pool'), lines)}: unknown pool {stated.pool!r}; {hint}"
+                )
+            before = current.get(stated.pool, Pool())
+            current[stated.pool] = _at(
+                where, lines, lambda stated=stated, before=before: _changed(before, stated)
+            )
+        tree = _at(where, lines, lambda: PoolTree(current.values()))
+        yield PoolsChanged(at, tuple(tree.values()))
+
+
+def _changed(pool: Pool, entry: PoolChangeEntry) -> Pool:
+    """The pool with what a change states; its preemption key by key."""
+    stated = {key: value for key, value in entry.stated.items() if key not in ("at", "pool")}
+    if preemption := _part(Preemption, entry.preemption):
+        stated["preemption"] = preemption.within(pool.preemption)
+    return replace(pool, **stated)
 
 
 @contextmanager

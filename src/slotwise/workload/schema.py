@@ -372,6 +372,20 @@ class PoolEntry(PoolDefaults):
     child_defaults: PoolDefaults | None = None
 
 
+class PoolChangeEntry(PoolDefaults):
+    """What a pool states from an instant on; the keys that are left out stay as they are."""
+
+    at: Arrival
+    pool: Name
+    preemption: PreemptionEntry | None = None
+
+    @model_validator(mode="after")
+    def _some_change(self) -> Self:
+        if not self.stated.keys() - {"at", "pool"}:
+            raise ValueError("expected what changes, such as slots_max")
+        return self
+
+
 def _listed(value: Any) -> Any:
     """Pools by name as a list; the messages of `complaint` name them by their keys."""
     if not isinstance(value, list | Mapping):
@@ -598,6 +612,7 @@ class WorkloadEntry(Entry):
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
     pool_defaults: PoolDefaults | None = None
     pools: Annotated[list[PoolEntry], Listed] = Field(default_factory=list)
+    pool_changes: list[PoolChangeEntry] = Field(default_factory=list)
     jobs: Annotated[list[JobEntry], Field(min_length=1)]
 
     @field_validator("slotwise", mode="before")

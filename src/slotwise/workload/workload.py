@@ -20,7 +20,7 @@ from slotwise.core.errors import (
     shown,
     suggestion,
 )
-from slotwise.core.events import HostAdded, HostChange
+from slotwise.core.events import HostAdded, HostChange, PoolsChanged
 from slotwise.core.job import AfterFailed, Bytes, Job, Phase, Shuffle, Tasks, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
@@ -262,6 +262,7 @@ class Workload:
     shuffle     how reduces get map output, or None: after all maps are done
     network     the simulated network, or None: the simulation sets the time of remote reads
     changes     changes of the hosts of the cluster, in a simulation
+    pool_changes  changes of the pools, in order of time: all pools from an instant on
     placement   where input is in a simulation, or None: everywhere, unless `replicas` is given
     place_of    the place of a job in the file that it was read from, for messages
     """
@@ -277,6 +278,7 @@ class Workload:
     network: Network | None = None
     placement: Placement | None = None
     changes: tuple[HostChange, ...] = ()
+    pool_changes: tuple[PoolsChanged, ...] = ()
     place_of: Callable[[str], str] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -290,6 +292,8 @@ class Workload:
         object.__setattr__(self, "pools", pools_of(self.pools, "workload: pools"))
         remedy = "expected a list of slotwise.HostAdded, HostDrained and HostRemoved"
         check_all("workload: changes", self.changes, HostChange, remedy)
+        remedy = "expected a list of slotwise.PoolsChanged"
+        check_all("workload: pool_changes", self.pool_changes, PoolsChanged, remedy)
         remedy = "expected a whole number >= 0"
         check_range("workload: replicas", self.replicas, 0, inf, remedy, whole=True)
         check_path("workload: folder", self.folder, optional=False)
@@ -303,7 +307,8 @@ class Workload:
             )
         object.__setattr__(self, "replicas", replicas)
         if self.jobs and all(isinstance(job, Job | Described) for job in self.jobs):
-            check_kinds(self.pools, self._kinds())
+            for pools in (self.pools, *(one.pools for one in self.pool_changes)):
+                check_kinds(pools, self._kinds())
 
     def _kinds(self) -> Iterator[str]:
         """The kinds of slots and of phases; programs have the usual ones."""
