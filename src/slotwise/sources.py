@@ -428,14 +428,15 @@ def resources_of_host(
 
 def may_request(workload: Workload, resource: str) -> bool:
     """Whether some task of live work may request it. Of an app, it is not known beforehand."""
+    entries = map(_stated, workload.jobs)
     return any(
         _may_request(one, resource)
-        for entry in workload.jobs
-        for one in (parts_of(entry) if isinstance(entry, Described) else (_stated(entry),))
+        for entry in entries
+        for one in ((entry,) if isinstance(entry, Job) else parts_of(entry))
     )
 
 
-def _may_request(entry: Job | Described, resource: str) -> bool:
+def _may_request(entry: Job | ProgramJob | CommandJob | DataflowJob, resource: str) -> bool:
     if isinstance(entry, Job):
         return any(resource in phase.needs for phase in entry.phases)
     if isinstance(entry, DataflowJob):
