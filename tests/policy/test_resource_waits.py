@@ -163,3 +163,27 @@ def test_a_gang_keeps_hosts_with_memory_for_all_of_its_tasks(
         [*stream, Job("big", (gang(2, 1.0, 4),), arrival=5.0)], cluster, name="fair"
     )
     assert run.state.completed["big"] < 20.0
+
+
+def test_kinds_of_slots_get_other_parts_as_demand_falls(simulated: Callable[..., Any]) -> None:
+    """A phase with one task left gets a slot: it does not keep two thirds of one."""
+    host = Host("h", {"map": 4, "reduce": 4}, resources={"memory": 8})
+    maps = Phase("map", Tasks(3, 0.3), "map", resources={"memory": 1})
+    first = Phase("map", Tasks(1, 0.0), "map")
+    after = frozenset({"map"})
+    last = Phase("reduce", Tasks(1, 1.0), "reduce", after, resources={"memory": 1})
+    jobs = [
+        Job("gang", (Phase("map", Tasks(2, 1.0), "map", gang=True),), pool="a"),
+        Job("short", (Phase("map", Tasks(1, 0.0), "map", gang=True),), pool="a"),
+        Job("both", (first, last), pool="a"),
+        Job("maps", (maps,), pool="a"),
+    ]
+    pools = [Pool("a", slots_max={"task": 4})]
+    log = simulated(jobs, Cluster((host,)), pools, name="fifo").log
+    slots = {
+        turn.now: decision.slots.get(PhaseId("maps", "map"))
+        for turn in log.turns
+        for decision in turn.decisions
+        if isinstance(decision, Reallocate)
+    }
+    assert slots[0.6] == 1.0

@@ -32,7 +32,12 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.adjusting import adjust, first_in_order
-from slotwise.policy.allocator import Allocator, reads_finish, serves_in_turn
+from slotwise.policy.allocator import (
+    Allocator,
+    reads_finish,
+    reads_requests,
+    serves_in_turn,
+)
 from slotwise.policy.assignment.assigner import (
     Assigner,
     Greedy,
@@ -137,8 +142,17 @@ class Scheduler:
         return snapshot.now + max(self.rest_seconds, rest)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
-        """Whether the allocation of a new epoch can differ from the last one."""
-        return snapshot.has_changed if self.allocator.reads_work else snapshot.has_shrunk
+        """Whether the allocation of a new epoch can differ from the last one.
+
+        Several kinds of slots have parts of the other resources, which depend on all that each
+        phase can still use, also above its allocation.
+        """
+        kinds = snapshot.cluster.capacity
+        has_parts = len(kinds) > 1 and any(map(snapshot.has_requests, kinds))
+        reads_all = self.allocator.reads_work or (
+            has_parts and not reads_requests(self.allocator)
+        )
+        return snapshot.has_changed if reads_all else snapshot.has_shrunk
 
     def _epoch_after(self, now: float) -> float:
         """The first multiple of the length of an epoch after this instant."""
