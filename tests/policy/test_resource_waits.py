@@ -168,7 +168,7 @@ def test_a_gang_keeps_hosts_with_memory_for_all_of_its_tasks(
 def test_kinds_of_slots_get_other_parts_as_demand_falls(simulated: Callable[..., Any]) -> None:
     """A phase with one task left gets a slot: it does not keep two thirds of one."""
     host = Host("h", {"map": 4, "reduce": 4}, resources={"memory": 8})
-    maps = Phase("map", Tasks(3, 0.3), "map", resources={"memory": 1})
+    maps = Phase("map", Tasks(2, 0.3), "map", resources={"memory": 1})
     first = Phase("map", Tasks(1, 0.0), "map")
     after = frozenset({"map"})
     last = Phase("reduce", Tasks(1, 1.0), "reduce", after, resources={"memory": 1})
@@ -186,4 +186,4 @@ def test_kinds_of_slots_get_other_parts_as_demand_falls(simulated: Callable[...,
         for decision in turn.decisions
         if isinstance(decision, Reallocate)
     }
-    assert slots[0.6] == 1.0
+    assert slots[0.5] == 1.0
