@@ -428,4 +428,4 @@ def makespan(
 
 
 if __name__ == "__main__":
-    main()
+    checking.serve(main, check)
