@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -170,7 +171,9 @@ def test_what_is_no_address_is_refused(given: str) -> None:
         hdfs_locator(given)
 
 
-def test_a_file_is_read_from_hdfs_where_its_blocks_are(name_node: NameNode) -> None:
+def test_a_file_is_read_from_hdfs_where_its_blocks_are(
+    name_node: NameNode, tmp_path: Path
+) -> None:
     """The whole way: found, cut, placed and read by one URL."""
     pytest.importorskip("requests", reason="fsspec reads webhdfs:// with requests")
     text = b"a rose is a\n" * 10
@@ -184,7 +187,12 @@ def test_a_file_is_read_from_hdfs_where_its_blocks_are(name_node: NameNode) -> N
     url = f"{name_node.address}/in/a.txt"
     hosts = [Host(name, {"task": 1}, addresses=(name,)) for name in ("dn1", "dn2", "dn3")]
     execution = plan_mapreduce(
-        "j", "wordcount", url, "out", cluster=Cluster(tuple(hosts)), input_hosts="auto"
+        "j",
+        "wordcount",
+        url,
+        str(tmp_path / "out"),
+        cluster=Cluster(tuple(hosts)),
+        input_hosts="auto",
     )
     assert execution.job.by_name["map"].tasks.blocks == (Block(frozenset({"dn1", "dn2"}), 100),)
     (file,) = find_inputs([url])
