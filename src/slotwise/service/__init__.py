@@ -1,0 +1,1 @@
+"""The service: one scheduler for all terminals, scripts and notebooks of a machine."""
