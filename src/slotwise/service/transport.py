@@ -88,7 +88,7 @@ class Transport:
             self._own.connection = None
 
     def _asked(self, method: str, path: str, body: bytes, kind: str) -> Any:
-        """The answer to a request; a connection that has ended since the last one is renewed."""
+        """The answer to a request; a connection that has ended since then is renewed."""
         connection = getattr(self._own, "connection", None)
         is_new = connection is None
         if connection is None:
