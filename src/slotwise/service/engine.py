@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future as Waiting
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,9 +13,15 @@ from typing import Any
 
 from slotwise.backends.local.call_stream import CallFiles
 from slotwise.core.decisions import Decision, GiveUp, Launch
-from slotwise.core.dependencies import CANCELLED, predecessor_failed
+from slotwise.core.dependencies import (
+    CANCELLED,
+    check_dependencies,
+    in_order,
+    predecessor_failed,
+)
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import Job
 from slotwise.jobs.commands import Commands
 from slotwise.jobs.execution import Execution
 from slotwise.service.hosted import HostedExecution
@@ -38,6 +44,9 @@ OVER = ("done", "failed", "cancelled", "lost")
 
 JOBS_MAX = 10_000
 """The most jobs of one submission."""
+
+
+NO_OUTPUTS: Mapping[str, Sequence[str]] = {}
 
 
 class MissingError(InputError):
@@ -142,7 +151,8 @@ class Engine:
         found: list[tuple[StoredJob, Execution | None]] = []
         try:
             for (number, id), one in zip(numbered, entries, strict=True):
-                found.append(self._planned(given, one, number, id, names, now))
+                found.append(self._planned(given, one, number, id, names, now, found))
+            jobs = self._checked(execution for _, execution in found)
         except BaseException:
             for _, execution in found:
                 if execution is not None:
@@ -150,9 +160,25 @@ class Engine:
             raise
         records = [record for record, _ in found]
         self.store.add(records, given.key, given.environ).result()
+        by_id = {record.id: (record, execution) for record, execution in found}
         for record, execution in found:
-            self._enter(record, execution)
+            if execution is None:
+                self._tell(record)
+        for job in jobs:
+            self._enter(*by_id[job.id])
         return records
+
+    def _checked(self, executions: Iterable[Execution | None]) -> list[Job]:
+        """The jobs of a submission, each after those that it waits for. InputError."""
+        jobs = [one.job for one in executions if one is not None]
+        by_id = {job.id: job for job in jobs}
+        if any(job.predecessors for job in jobs):
+            others = {name for job in jobs for name in job.predecessors if self.is_open(name)}
+            check_dependencies(jobs, others)
+        for job in jobs:
+            self._check_pool(job.pool)
+            self.core.check_job(job, by_id)
+        return in_order(jobs)
 
     def _planned(
         self,
@@ -162,8 +188,12 @@ class Engine:
         id: str,
         names: Mapping[str, str],
         now: float,
+        planned: Sequence[tuple[StoredJob, Execution | None]],
     ) -> tuple[StoredJob, Execution | None]:
-        """The record of a job, and its execution; None if it is over, or held for others."""
+        """The record of a job, and its execution; None if a job before it has failed.
+
+        `planned` are the jobs of the submission before it.
+        """
         before, failed = self._predecessors(one, id, names)
         folder = Path(given.folder)
         record = StoredJob(
@@ -184,11 +214,15 @@ class Engine:
             record = replace(record, state="cancelled", reason=predecessor_failed(failed))
             return replace(record, ended=now), None
         execution = self._execution(
-            record, one, folder, given.environ, before, pickle=given.pickle
+            record,
+            one,
+            folder,
+            given.environ,
+            before,
+            pickle=given.pickle,
+            outputs={one.id: found.outputs for one, found in planned if found is not None},
         )
         job = execution.job
-        self.core.check_job(job)
-        self._check_pool(job.pool)
         return (
             replace(
                 record,
@@ -233,11 +267,14 @@ class Engine:
         before: Mapping[str, str],
         done: Sequence[int] = (),
         pickle: bytes = b"",
+        outputs: Mapping[str, Sequence[str]] = NO_OUTPUTS,
     ) -> Execution:
         """The execution of a job, planned in a process of its own if it has user code."""
         pool = HELD if record.held else record.changes.get("pool")
         if one.kind in ("program", "object"):
-            return self._hosted(record, one, folder, environ, before or {}, pool, pickle)
+            live = {job: one[2].outputs for job, one in list(self._live.items())}
+            outputs = {**live, **outputs}
+            return self._hosted(record, one, folder, environ, before, pool, pickle, outputs)
         described = self.planner.described(one, record.id, folder, before, pool)
         arrival = self.core.now
         execution = self.planner.execution(described, one, folder, environ, arrival, done)
@@ -254,11 +291,11 @@ class Engine:
         before: Mapping[str, str],
         pool: str | None,
         pickle: bytes,
+        outputs: Mapping[str, Sequence[str]],
     ) -> Execution:
         """The execution of a job with user code, which another process has."""
         entry = self.planner.entry(one, record.id, before, pool)
         about = {key: entry[key] for key in PROPERTIES if key in entry} if pickle else {}
-        outputs = {job: live[2].outputs for job, live in list(self._live.items())}
         return HostedExecution.start(
             pickle or entry,
             folder,
@@ -277,11 +314,8 @@ class Engine:
         if known and pool not in (*known, "default", HELD):
             raise InputError(f"pool {pool!r} is not a pool; {suggestion(pool, known)}")
 
-    def _enter(self, record: StoredJob, execution: Execution | None) -> None:
+    def _enter(self, record: StoredJob, execution: Execution) -> None:
         """Give a stored job to the session."""
-        if execution is None:
-            self._tell(record)
-            return
         try:
             future = self.core.run(execution)
         except Exception as error:  # It changed since it was checked, as its input may.

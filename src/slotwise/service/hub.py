@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any
 
-
 _CLIENT = "client "
 
 

@@ -23,7 +23,6 @@ from slotwise.core.errors import InputError
 from slotwise.jobs.work_folder import FileLock, HeldError
 from slotwise.service.blobs import LARGE_BYTES, Blobs
 from slotwise.service.records import (
-    OPEN,
     Record,
     StoredCall,
     StoredJob,

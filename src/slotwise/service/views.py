@@ -8,8 +8,8 @@ from typing import Any
 
 from slotwise.core.errors import InputError
 from slotwise.service.engine import OVER, Engine
-from slotwise.service.settings import HELD
 from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.settings import HELD
 
 TASKS_MAX = 1_000
 """The most tasks in the JSON of a job."""
