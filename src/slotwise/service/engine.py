@@ -165,7 +165,9 @@ class Engine:
             if execution is None:
                 self._tell(record)
         for job in jobs:
-            self._enter(*by_id[job.id])
+            record, planned = by_id[job.id]
+            if planned is not None:
+                self._enter(record, planned)
         return records
 
     def _checked(self, executions: Iterable[Execution | None]) -> list[Job]:
