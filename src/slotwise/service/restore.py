@@ -87,6 +87,7 @@ def _restored(engine: Engine, record: StoredJob, adopted: Mapping[int, bool]) ->
     if tasks:
         host = engine.core.state.cluster.hosts[0].name
         execution.adopted = {PHASE: dict.fromkeys(tasks, host)}
+    execution.open()
     engine._enter(record, execution)
     return ADOPTED if tasks else AGAIN if has_begun else QUEUED
 
