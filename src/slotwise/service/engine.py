@@ -394,6 +394,7 @@ class Engine:
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
         code = self.supervision.code(record.id)
+        self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
 
         def tell() -> None:
@@ -484,7 +485,6 @@ class Engine:
         if self.found(job).state not in OVER:
             raise InputError(f"job {job!r} is not over; cancel it first")
         self.store.forget(job).result()
-        self.supervision.remove(job)
 
     def _change(self, job: str, **properties: Any) -> None:
         future = self.future_of(job)

@@ -30,6 +30,7 @@ from slotwise.service.engine import (
 )
 from slotwise.service.following import followed
 from slotwise.service.hub import Listener, of_client, of_job
+from slotwise.service.retention import forget_output
 from slotwise.service.schema import StoreError
 from slotwise.service.wire import API, frame, frames
 
@@ -312,6 +313,7 @@ class Server:
             await run_in_threadpool(engine.change, job, stated)
         elif name == "forget":
             await run_in_threadpool(engine.forget, job)
+            await run_in_threadpool(forget_output, engine, job)
             return JSONResponse({"id": job})
         else:
             await run_in_threadpool(getattr(engine, name), job)
