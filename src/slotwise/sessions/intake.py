@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -361,21 +361,33 @@ def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
 
 
 class Names:
-    """The ids of the jobs of a session."""
+    """The ids of the jobs of a session, or of a store.
 
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}  # the last number appended to each name
+    `last` has the last number appended to each name.
+    """
+
+    def __init__(self, last: Mapping[str, int] | None = None) -> None:
+        self._last = dict(last or {})
         self._lock = threading.Lock()
 
     def unused(self, name: str) -> str:
         """A name that no job of this session has had: `name`, or with a number appended."""
-        base, _, number = name.rpartition("-")
-        if not (base and number.isdecimal()):
-            base, number = name, "1"
+        base, wanted = _numbered(name)
         with self._lock:
-            last, wanted = self._last.get(base, 0), int(number)
+            last = self._last.get(base, 0)
             self._last[base] = max(last + 1, wanted)
         return name if wanted > last else f"{base}-{last + 1}"
+
+    def last(self, name: str) -> tuple[str, int]:
+        """A name without its number, and the last number appended to that; 0 if unused."""
+        base, _ = _numbered(name)
+        return base, self._last.get(base, 0)
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """A name without the number appended to it, and that number."""
+    base, _, number = name.rpartition("-")
+    return (base, int(number)) if base and number.isdecimal() else (name, 1)
 
 
 def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:
