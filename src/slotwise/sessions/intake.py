@@ -40,6 +40,8 @@ from slotwise.sources import Described, Entry
 
 T = TypeVar("T")
 
+NO_JOBS: Mapping[str, Job] = {}
+
 
 class SessionCore:
     """Accepts calls and jobs, passes them to the loop, and settles their futures.
@@ -166,13 +168,17 @@ class SessionCore:
         """Begin a job of calls; the caller holds the lock."""
         self._calls[calls.job.id] = calls
 
-    def check_job(self, job: Job) -> None:
-        """InputError for a job that the present pools or objective do not allow."""
+    def check_job(self, job: Job, also: Mapping[str, Job] = NO_JOBS) -> None:
+        """InputError for a job that the present pools or objective do not allow.
+
+        `also` are jobs that it may wait for and that have not been submitted yet.
+        """
         self.pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
         known = {}
         if job.predecessors:
-            known = {name: one for name in job.predecessors if (one := self._job_of(name))}
+            found = ((name, also.get(name) or self._job_of(name)) for name in job.predecessors)
+            known = {name: one for name, one in found if one is not None}
             over = {name for name in job.predecessors if self.state.is_over(name)}
             if job.predecessors - known.keys() - over:  # For the message, all names.
                 check_dependencies([job], [*self._calls, *self.jobs])
