@@ -258,6 +258,21 @@ def test_files_that_cannot_grow(used: Path, spec: bytes) -> None:
         assert len(list((used / "blobs").iterdir())) == (spec == LARGE)
 
 
+def test_an_end_that_cannot_be_written(used: Path) -> None:
+    """The call is as it was, with its parts; nothing of its result is left."""
+    with Store(used) as store:
+        added(store, "calls").result()
+        store.add_calls("calls", [StoredCall("calls", 0, (LARGE,), (None,))]).result()
+        with files_up_to(len(LARGE) + 1000):
+            until_full(store, bytes(200_000))
+            until_full(store, b"")
+            assert store.end_call("calls", 0, True, LARGE, "", 1.0).exception() is not None
+            assert [call.parts for call in store.calls("calls")] == [(LARGE,)]
+            assert len(list((used / "blobs").iterdir())) == 1
+        assert store.end_call("calls", 0, True, LARGE, "", 1.0).result()
+        assert store.result("calls", 0) == (True, LARGE)
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder that is a file system of 4 MB."""
