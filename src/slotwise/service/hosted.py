@@ -19,8 +19,9 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from math import inf
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from slotwise.backends.local.process import OWN_OPTIONS
 from slotwise.core.cluster import Cluster
@@ -52,6 +53,13 @@ KINDS: dict[str, Callable[[str], Exception]] = {
     for one in (InputError, InputChanged, FailedAttemptError, WorkFolderError, ValueError)
 }
 """The errors that the process sends by name; others are SlotwiseErrors."""
+
+
+class Answer(NamedTuple):
+    """What the process of a job answers: a JSON value, and pickles."""
+
+    value: Any = None
+    parts: Sequence[bytes] = ()
 
 
 class LostHostingError(SlotwiseError):
@@ -97,63 +105,59 @@ class HostingProcess:
         self._channel = _Channel(ours)
         self._answers = frames(self._channel)
         self.pid = self._process.pid
-        self._end = weakref.finalize(self, _end, self._process, ours, own_end)
+        self._kill = weakref.finalize(self, _kill, self._process, ours, own_end)
 
     def ask(
-        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float | None = 0
-    ) -> tuple[Any, list[bytes]]:
-        """The answer to a question, and its pickles. Raises what the process raises.
+        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
+    ) -> Answer:
+        """The answer to a question. Raises what the process raises.
 
-        It may take `limit` seconds: 0 stands for the usual limit, None for any time. While a
-        thread waits for an answer, others get a LostHostingError.
+        It may take `limit` seconds, by default the usual limit. While a thread waits for an
+        answer, others get a LostHostingError.
         """
         if not self._lock.acquire(blocking=False):
             raise LostHostingError(f"the process of job {self._job!r} is busy")
         try:
             if self._lost:
                 raise LostHostingError(self._lost)
-            return self._asked(name, stated, parts, self._limit if limit == 0 else limit)
+            return self._asked(name, stated, parts, limit or self._limit)
         finally:
             self._lock.release()
 
-    def close(self) -> None:
-        """End the process, which has closed its job, or kill it."""
+    def end(self, seconds: float = 0.0) -> None:
+        """End the process, which gets these seconds to exit by itself."""
         self._lost = self._lost or f"job {self._job!r} is closed"
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_SECONDS)
-        self._end()
+            self._process.wait(seconds)
+        self._kill()
 
-    def kill(self) -> None:
-        """Kill the process."""
-        self._lost = self._lost or f"job {self._job!r} was given up"
-        self._end()
-
-    def _asked(
-        self, name: str, stated: object, parts: Sequence[bytes], limit: float | None
-    ) -> tuple[Any, list[bytes]]:
+    def _asked(self, name: str, stated: object, parts: Sequence[bytes], limit: float) -> Answer:
+        why = ""
         try:
-            self._channel.until = None if limit is None else time.monotonic() + limit
+            self._channel.until = time.monotonic() + limit
             self._channel.send(frame({"do": name}, (dumped(stated).encode(), *parts)))
             header, (body, *found) = next(self._answers)
             value = json.loads(body)
         except TimeoutError:
-            self._lose(f"has not answered for {limit:g} s")
+            why = f"has not answered for {limit:g} s"
         except (OSError, StopIteration, SlotwiseError, ValueError):
-            # It has died, or user code has written to its channel.
-            self._lose("")
-        if "error" in header:
-            raise KINDS.get(str(header["error"]), SlotwiseError)(str(header.get("text")))
-        return value, found
-
-    def _lose(self, why: str) -> NoReturn:
-        if not why:
+            why = "has sent what cannot be read"  # User code may have written to the channel.
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(1)
                 why = signalled(-code) if code < 0 else f"exited with code {code}"
-        what = f"the process in which job {self._job!r} is planned and its results are kept"
-        self._lost = f"{what} {why or 'has sent what cannot be read'}"
-        self._end()
-        raise LostHostingError(self._lost)
+        if why:
+            what = f"the process in which job {self._job!r} is planned and its results are kept"
+            self._lost = f"{what} {why}"
+            self._kill()
+            raise LostHostingError(self._lost)
+        if "error" in header:
+            raise KINDS.get(str(header["error"]), SlotwiseError)(str(header.get("text")))
+        return Answer(value, found)
+
+
+def _stated(name: str, what: str) -> Any:
+    """A property that the process has stated."""
+    return property(lambda self: self._plain[name], doc=what)
 
 
 class HostedExecution(Execution):
@@ -164,26 +168,25 @@ class HostedExecution(Execution):
     name, as of programs; otherwise it is its pickle.
     """
 
-    unpickles = False
+    output = _stated("output", "The folder that it writes to.")
+    program = _stated("program", "The name of the program in other runs.")
+    sleeps = _stated("sleeps", "Whether its tasks only sleep.")
+    waits = _stated("waits", "Whether its attempts wait.")
+    is_shown = _stated("is_shown", "Whether the terminal shows what tasks print.")
+    ending_seconds = _stated("ending_seconds", "Seconds for the end of an attempt.")
+    result: object = None
+    closes_in_thread = True
 
-    def __init__(self, process: HostingProcess, described: Any, parts: list[bytes]) -> None:
-        """`described` and `parts` are what the process has answered. ValueError if invalid."""
-        self._process, self._plain = process, described
+    def __init__(self, process: HostingProcess, answer: Answer) -> None:
+        """`answer` is the description of the job. ValueError if it cannot be read."""
+        self._process, self._plain = process, answer.value
         try:
-            self.job = decode_job(described["job"])
-            self._packs = bool(described["unpickles"])
-            self.sleeps, self.waits = bool(described["sleeps"]), bool(described["waits"])
-            self.is_shown = bool(described["is_shown"])
-            self.ending_seconds = float(described["ending_seconds"])
-            self.done_before = _tuples(described["done_before"])
-            self._sizes = _tuples(described["sizes"])
-            self._own = frozenset(described["own"])
-            self._path = tuple(map(str, described["path"]))
-            (runner,) = parts
+            self.job = decode_job(self._plain["job"])
+            self.done_before = _tuples(self._plain["done_before"])
+            self._sizes: Mapping[str, Sizes] = _tuples(self._plain["sizes"])
+            self._take_runner(answer.parts[0])
         except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
-        self.runner = PickledRunner(runner, self._path, packs=self._packs)
-        self._result: object = None
         self._is_open = self._is_closed = False
 
     @staticmethod
@@ -240,50 +243,25 @@ class HostedExecution(Execution):
         process = HostingProcess(job, environ, log, limit)
         parts = [entry] if isinstance(entry, bytes) else []
         try:
-            described, found = process.ask("load", asked, parts=parts)
-            if described["is_deferred"]:
-                return DeferredHosted(process, described)
-            return HostedExecution(process, described, found)
+            answer = process.ask("load", asked, parts=parts)
+            if answer.parts:
+                return HostedExecution(process, answer)
+            return DeferredHosted(process, answer.value)
         except BaseException as error:
-            process.kill()
+            process.end()
             if isinstance(error, InputError) or not isinstance(error, Exception):
                 raise
             raise InputError(f"job {job!r} cannot be planned: {error}") from None
 
     @property
-    def output(self) -> str:
-        """The folder that it writes to."""
-        return str(self._plain["output"])
-
-    @property
     def outputs(self) -> tuple[str, ...]:
         """All folders that it writes to."""
-        return tuple(map(str, self._plain["outputs"]))
-
-    @property
-    def closes_in_thread(self) -> bool:
-        """Always: the results of calls may be large."""
-        return True
-
-    @property
-    def result(self) -> object:
-        """Text, texts by name or a pickle; None before it has succeeded."""
-        return self._result
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder on each host with its own."""
-        return str(self._plain["folder"])
+        return tuple(self._plain["outputs"])
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The names of all these folders."""
-        return tuple(map(str, self._plain["folders"]))
-
-    @property
-    def program(self) -> str:
-        """The name of the program in other runs."""
-        return str(self._plain["program"])
+        """The names of its folders on each host with its own."""
+        return tuple(self._plain["folders"])
 
     @property
     def sizes(self) -> Mapping[str, Sizes]:
@@ -293,40 +271,34 @@ class HostedExecution(Execution):
     def known_as(self, phase: str) -> tuple[str, str]:
         """The names by which histories know a phase."""
         program, name = self._plain["known_as"][phase]
-        return str(program), str(name)
+        return program, name
 
     def open(self) -> None:
         """Reserve the output. InputError also if the process is lost."""
-        if "open" in self._own:
-            try:
-                self._process.ask("open")
-            except LostHostingError as error:
-                raise InputError(str(error)) from None
+        try:
+            self._process.ask("open")
+        except LostHostingError as error:
+            raise InputError(str(error)) from None
         self._is_open = True
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> bool:
         """Ask the process."""
-        found = self._told("begins_at", phase, task, attempt, address)
-        return True if found is None else bool(found)
+        return bool(self._told(True, "begins_at", phase, task, attempt, address))
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The pickle of the arguments. InputChanged if the process is lost."""
-        _, parts = self._asked("arguments", phase, task, attempt)
-        if len(parts) > 1:
-            self.runner = PickledRunner(parts[1], self._path, packs=self._packs)
-        return (parts[0],)
+        body, *runner = self._asked("arguments", phase, task, attempt).parts
+        if runner:
+            self._take_runner(runner[0])
+        return (body,)
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
         """Ask the process."""
-        return tuple(map(str, self._told("output_files", phase, task, attempt) or ()))
+        return tuple(self._told((), "output_files", phase, task, attempt))
 
     def describe(self, phase: str, task: int) -> str:
         """The description by the process, or else a plain one."""
-        return str(self._told("describe", phase, task) or super().describe(phase, task))
-
-    def printed(self, phase: str, task: int, path: str) -> None:
-        """Tell the process."""
-        self._told("printed", phase, task, path)
+        return str(self._told(super().describe(phase, task), "describe", phase, task))
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass the result on. InputChanged if the process is lost."""
@@ -335,66 +307,64 @@ class HostedExecution(Execution):
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """Ask the process."""
-        return float(self._told("waited", phase, task, attempt) or 0.0)
+        return float(self._told(0.0, "waited", phase, task, attempt))
 
     def absorbs(
         self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool
     ) -> bool:
         """Ask the process; a lost one absorbs nothing."""
-        return bool(self._told("absorbs", phase, task, reason, is_lost, is_own))
+        return bool(self._told(False, "absorbs", phase, task, reason, is_lost, is_own))
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
-        """Forget lost output. If the process is lost, nothing is lost that is not with it."""
-        found = self._told("lose", phase, sorted(tasks), fails=WorkFolderError)
-        return [int(task) for task in found or ()]
+        """Forget lost output; none if the process is lost. Raises WorkFolderError."""
+        try:
+            return list(self._process.ask("lose", phase, sorted(tasks)).value)
+        except LostHostingError:
+            return ()
+        except Exception as error:
+            raise WorkFolderError(str(error)) from None
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
         """Tell the process."""
-        self._told("discard", phase, task, attempt)
+        self._told(None, "discard", phase, task, attempt)
 
     def close(self, succeeded: bool) -> None:
         """Commit the output, which may take any time, or remove everything; end the process."""
         if self._is_closed:
             return
         if succeeded:
-            result, parts = self._asked("close", True, limit=None)
-            self._result = parts[0] if parts else result
-            self._process.close()
+            self._asked("read_results")
+            value, parts = self._asked("close", True, limit=inf)
+            self.result = parts[0] if parts else value
+            self._process.end(END_SECONDS)
         else:
             try:
                 self._process.ask("close", False)
-                self._process.close()
+                self._process.end(END_SECONDS)
             except Exception:
-                self._process.kill()
+                self._process.end()
                 self._remove_left()
         self._is_closed = True
 
+    def _take_runner(self, body: bytes) -> None:
+        packs = self._plain["unpickles"]
+        self.runner = PickledRunner(body, self._plain["path"], packs=packs)
+
     def _asked(
-        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float | None = 0
-    ) -> tuple[Any, list[bytes]]:
+        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
+    ) -> Answer:
         """What the process answers. InputChanged if it is lost: no attempt can succeed."""
         try:
             return self._process.ask(name, *stated, parts=parts, limit=limit)
         except LostHostingError as error:
             raise InputChanged(str(error)) from None
 
-    def _told(
-        self, name: str, *stated: object, fails: Callable[[str], Exception] | None = None
-    ) -> Any:
-        """What the process answers; None if it is lost, and if it has nothing to do.
-
-        None also for other errors, unless they are raised as what `fails` makes of their text.
-        """
-        if name not in self._own:
-            return None
-        try:
-            return self._process.ask(name, *stated)[0]
-        except LostHostingError:
-            return None
-        except Exception as error:
-            if fails is not None:
-                raise fails(str(error)) from None
-            return None
+    def _told(self, default: object, name: str, *stated: object) -> Any:
+        """What the process answers; the default if it has nothing to do, is lost or fails."""
+        if name in self._plain["own"]:
+            with suppress(Exception):
+                return self._process.ask(name, *stated).value
+        return default
 
     def _remove_left(self) -> None:
         """Remove the intermediate files and the staged output of a process that was killed."""
@@ -428,7 +398,7 @@ class DeferredHosted(DeferredExecution):
 
         def plan() -> None:
             try:
-                self._found = HostedExecution(self._process, *self._process.ask("plan"))
+                self._found = HostedExecution(self._process, self._process.ask("plan"))
             except Exception as error:
                 self._found = InputError(str(error))
             wake()
@@ -440,7 +410,7 @@ class DeferredHosted(DeferredExecution):
 
     def close(self, succeeded: bool) -> None:
         """End the process of a job that was not planned."""
-        self._process.kill()
+        self._process.end()
 
     def _take(self) -> Execution:
         assert self._found is not None
@@ -454,7 +424,7 @@ class _Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self.until: float | None = None
+        self.until = inf
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; none at the end. TimeoutError."""
@@ -467,10 +437,10 @@ class _Channel:
         self._connection.sendall(data)
 
     def _wait_until(self) -> None:
-        left = None if self.until is None else self.until - time.monotonic()
-        if left is not None and left <= 0:
+        left = self.until - time.monotonic()
+        if left <= 0:
             raise TimeoutError
-        self._connection.settimeout(left)
+        self._connection.settimeout(None if left == inf else left)
 
 
 def _tuples(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -481,7 +451,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _end(process: subprocess.Popen[bytes], channel: socket.socket, lifeline: int) -> None:
+def _kill(process: subprocess.Popen[bytes], channel: socket.socket, lifeline: int) -> None:
     """Kill the process and its group, and reap it."""
     channel.close()
     with suppress(ProcessLookupError, PermissionError):
