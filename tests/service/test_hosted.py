@@ -7,7 +7,9 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,15 @@ from slotwise import (
     SlotwiseError,
     Tasks,
 )
+from slotwise.core.history import append_history, read_history
+from slotwise.core.job import Observation
+from slotwise.core.rates import estimate_rates
 from slotwise.jobs.pickling import pickled_by_value
 from slotwise.service.hosted import DeferredHosted, HostedExecution
 from slotwise.sessions.futures import Future
+from slotwise.sources import Source
+from slotwise.workload.file import read_job
+from slotwise.workload.workload import Workload
 from waiting import until
 
 PATIENCE = 120.0
@@ -105,11 +113,6 @@ def content(output: Path) -> dict[str, bytes]:
     return {str(path.relative_to(output)): path.read_bytes() for path in paths}
 
 
-def pid_of(hosted: Hosted) -> int:
-    """The process of a job."""
-    return hosted._process.pid
-
-
 def is_running(pid: int) -> bool:
     """Whether a process is there."""
     return os.path.exists(f"/proc/{pid}")
@@ -127,7 +130,7 @@ def test_a_program_has_the_output_that_it_has_in_a_session(
     assert content(folder / "out") == content(folder / "plain") != {}
     assert (folder / "out" / "_SUCCESS").is_file()
     assert os.listdir(folder / "work") == []
-    until(lambda: not is_running(pid_of(hosted)))
+    until(lambda: not is_running(hosted.process.pid))
     assert (folder / "log").read_text() == "user code at its import\n"
     assert "user code" not in "".join(capfd.readouterr())
 
@@ -135,27 +138,24 @@ def test_a_program_has_the_output_that_it_has_in_a_session(
 def test_the_scheduler_knows_of_a_program_what_it_knows_in_a_session(
     session: Session, folder: Path
 ) -> None:
-    """Phases with work, sizes, and the names by which histories know them."""
-    from slotwise.sources import read_source
-
-    hosted = started(session, count(folder), folder)
-    (plain,) = read_source(_described(folder)).executions(session._intake.state.cluster)
-    assert hosted.job.phases == plain.job.phases
-    assert hosted.job.program == plain.job.program == hosted.program == "app.py:Count"
-    assert hosted.sizes == plain.sizes
+    """Phases with work as a history has it, sizes, names for histories, and descriptions."""
+    history, cluster = folder / "history", session._intake.state.cluster
+    seen = Observation("app.py:Count", "map", 1000, "localhost", 1.0, 5.0)
+    append_history(history, [seen])
+    workload = Workload((read_job(count(folder), 2, folder),), folder=folder)
+    source = Source(workload, estimate_rates(read_history(history)))
+    (plain,) = source.executions(cluster)
+    hosted = started(session, count(folder), folder, job="known", history=history)
+    assert hosted.job == replace(plain.job, id="known", arrival=hosted.job.arrival)
+    assert hosted.job.by_name["map"].tasks.work_of(0) == pytest.approx(1.0)
+    assert hosted.program == plain.program == "app.py:Count"
+    assert (hosted.sizes, hosted.waits) == (plain.sizes, plain.waits)
     assert hosted.known_as("map") == plain.known_as("map")
-    assert hosted.outputs == (str(folder / "out"),)
-    assert hosted.describe("map", 0).endswith("(text.txt, bytes 0-200)") or (
-        hosted.describe("map", 0).startswith("map task 0 of job")
-    )
+    assert hosted.outputs == plain.outputs == (str(folder / "out"),)
+    assert hosted.describe("map", 1) == plain.describe("map", 1).replace("count", "known")
     hosted.close(succeeded=False)
-    assert not is_running(pid_of(hosted))
-
-
-def _described(folder: Path) -> Any:
-    from slotwise.workload.file import read_job
-
-    return read_job({**count(folder), "inputs": str(folder / "text.txt")}, 2, folder)
+    assert not is_running(hosted.process.pid)
+    assert hosted.describe("map", 1) == "map task 1 of job known"
 
 
 def words(records: Any) -> Any:
@@ -184,23 +184,14 @@ def test_a_pickled_dataflow_has_the_output_that_it_has_in_a_session(
 
 def test_phases_of_commands_and_programs(session: Session, folder: Path) -> None:
     """Later phases read what earlier ones have written; commands have its environment."""
-    entry = {
-        "id": "mixed",
-        "phases": [
-            {**count(folder), "name": "count"} | {"id": None},
-            {
-                "name": "mail",
-                "command": 'cat out/part*; echo "$WORD"',
-                "output": "mail",
-                "after": ["count"],
-            },
-        ],
-    }
-    del entry["phases"][0]["id"]  # type: ignore[index]
+    mail = {"name": "mail", "command": 'cat out/part*; echo "$WORD"', "output": "mail"}
+    program = {key: value for key, value in count(folder).items() if key != "id"}
+    phases = [{**program, "name": "count"}, {**mail, "after": ["count"]}]
+    entry = {"id": "mixed", "phases": phases}
     outputs = {"count": str(folder / "out"), "mail": str(folder / "mail")}
     assert run(session, entry, folder).result(PATIENCE) == outputs
-    mail = (folder / "mail" / "task-00000.out").read_text()
-    assert sorted(mail.splitlines()) == ["a\t150", "b\t100", "c\t50", "hello"]
+    printed = (folder / "mail" / "task-00000.out").read_text()
+    assert sorted(printed.splitlines()) == ["a\t150", "b\t100", "c\t50", "hello"]
 
 
 def array(task: int) -> Any:
@@ -223,6 +214,40 @@ def test_pickled_calls_return_the_pickle_of_their_results(
     results = pickle.loads(packed)
     assert results["sum"] == {0: 300_000.0}
     assert [results["arrays"][task][0] for task in range(3)] == [0, 1, 2]
+
+
+class Hanging:
+    """A value whose unpickling never ends, except in the process that has made it."""
+
+    def __reduce__(self) -> Any:
+        return time.sleep, (1000,)
+
+
+class Unreadable:
+    """A value that cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("three",)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (Hanging, "has not answered for 1 s"),
+        (Unreadable, "the result of p task 0 cannot be read: ValueError"),
+    ],
+)
+def test_a_result_that_cannot_be_read_fails_its_job_only(
+    session: Session, folder: Path, made: type, reason: str
+) -> None:
+    """Meanwhile the loop of the scheduler continues with others."""
+    calls = Calls(Job("calls", (Phase("p", Tasks(1)),)), lambda task: made())
+    hosted = started(session, pickled_by_value(calls), folder)
+    hosted.process.limit = 1.0 if made is Hanging else PATIENCE
+    future = session._intake.run(hosted)
+    assert session.submit(len, "abc").result(PATIENCE) == 3
+    with pytest.raises(SlotwiseError, match=reason):
+        future.result(PATIENCE)
 
 
 class Traced:
@@ -270,8 +295,9 @@ def test_code_that_fails_when_it_is_planned_fails_its_job_only(
     session: Session, folder: Path, code: dict[str, str], reason: str
 ) -> None:
     """With a reason; nothing is written."""
+    limit = 3.0 if reason.endswith("3 s") else PATIENCE
     with pytest.raises(InputError, match=f"(?s)job 'job.*{reason}"):
-        started(session, count(folder, **code), folder, limit=3.0)
+        started(session, count(folder, **code), folder, limit=limit)
     assert not (folder / "out").exists()
     assert session.submit(len, "abc").result(PATIENCE) == 3
 
@@ -293,7 +319,7 @@ def test_a_failed_job_leaves_nothing(session: Session, folder: Path) -> None:
         session._intake.run(hosted).result(PATIENCE)
     until(lambda: not (folder / "out").exists())
     until(lambda: os.listdir(folder / "work") == [])
-    until(lambda: not is_running(pid_of(hosted)))
+    until(lambda: not is_running(hosted.process.pid))
 
 
 def test_a_job_fails_with_its_process_and_leaves_nothing(
@@ -306,7 +332,7 @@ def test_a_job_fails_with_its_process_and_leaves_nothing(
     hosted = started(session, entry, folder)
     future = session._intake.run(hosted)
     until((folder / "begun").exists)
-    os.kill(pid_of(hosted), signal.SIGKILL)
+    os.kill(hosted.process.pid, signal.SIGKILL)
     (folder / "go").touch()
     with pytest.raises(SlotwiseError, match=r"the process .* was killed by signal 9"):
         future.result(PATIENCE)
@@ -317,7 +343,6 @@ def test_a_job_fails_with_its_process_and_leaves_nothing(
 
 def test_a_failed_attempt_is_repeated(session: Session, folder: Path) -> None:
     """The output is committed once, from the attempts that succeeded."""
-    once = "Path(self.folder, word).mkdir()"  # Fails at the second attempt, so the first ...
     once = "(Path(self.folder, word).exists() or Path(self.folder, word).touch() or 1 / 0)"
     entry = {**count(folder, at_reduce=once), "parameters": {"folder": str(folder)}}
     assert run(session, entry, folder).result(PATIENCE)
@@ -385,7 +410,7 @@ from slotwise.core.cluster import Cluster
 from slotwise.service.hosted import HostedExecution
 entry = {"id": "a", "program": "wordcount", "inputs": "text.txt", "output": "out"}
 hosted = HostedExecution.start(entry, sys.argv[1], Cluster.of_slots(1), job="a")
-print(hosted._process.pid, flush=True)
+print(hosted.process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

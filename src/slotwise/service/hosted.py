@@ -76,7 +76,7 @@ class HostingProcess:
         self, job: str, environ: Mapping[str, str] | None, log: str | Path | None, limit: float
     ) -> None:
         """`log` gets what user code prints in it. SlotwiseError if it cannot be started."""
-        self._job, self._limit, self._lost = job, limit, ""
+        self._job, self.limit, self._lost = job, limit, ""
         self._lock = threading.Lock()
         environ = os.environ if environ is None else environ
         with ExitStack() as theirs:
@@ -120,7 +120,7 @@ class HostingProcess:
         try:
             if self._lost:
                 raise LostHostingError(self._lost)
-            return self._asked(name, stated, parts, limit or self._limit)
+            return self._asked(name, stated, parts, limit or self.limit)
         finally:
             self._lock.release()
 
@@ -164,8 +164,8 @@ class HostedExecution(Execution):
     """A job whose execution is in a process of its own; see `Execution` for the methods.
 
     A job whose process is lost fails, and what the process has left on the disk is removed.
-    The result of a job that has succeeded is that of the execution, if it is text or texts by
-    name, as of programs; otherwise it is its pickle.
+    The result of a job that has succeeded is that of the execution, if it is a string or strings
+    by name, as of programs; otherwise it is its pickle.
     """
 
     output = _stated("output", "The folder that it writes to.")
@@ -179,7 +179,7 @@ class HostedExecution(Execution):
 
     def __init__(self, process: HostingProcess, answer: Answer) -> None:
         """`answer` is the description of the job. ValueError if it cannot be read."""
-        self._process, self._plain = process, answer.value
+        self.process, self._plain = process, answer.value
         try:
             self.job = decode_job(self._plain["job"])
             self.done_before = _tuples(self._plain["done_before"])
@@ -276,14 +276,14 @@ class HostedExecution(Execution):
     def open(self) -> None:
         """Reserve the output. InputError also if the process is lost."""
         try:
-            self._process.ask("open")
+            self.process.ask("open")
         except LostHostingError as error:
             raise InputError(str(error)) from None
         self._is_open = True
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> bool:
         """Ask the process."""
-        return bool(self._told(True, "begins_at", phase, task, attempt, address))
+        return bool(self._answered(True, "begins_at", phase, task, attempt, address))
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The pickle of the arguments. InputChanged if the process is lost."""
@@ -294,11 +294,11 @@ class HostedExecution(Execution):
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
         """Ask the process."""
-        return tuple(self._told((), "output_files", phase, task, attempt))
+        return tuple(self._answered((), "output_files", phase, task, attempt))
 
     def describe(self, phase: str, task: int) -> str:
         """The description by the process, or else a plain one."""
-        return str(self._told(super().describe(phase, task), "describe", phase, task))
+        return str(self._answered(super().describe(phase, task), "describe", phase, task))
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass the result on. InputChanged if the process is lost."""
@@ -307,26 +307,26 @@ class HostedExecution(Execution):
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """Ask the process."""
-        return float(self._told(0.0, "waited", phase, task, attempt))
+        return float(self._answered(0.0, "waited", phase, task, attempt))
 
     def absorbs(
         self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool
     ) -> bool:
         """Ask the process; a lost one absorbs nothing."""
-        return bool(self._told(False, "absorbs", phase, task, reason, is_lost, is_own))
+        return bool(self._answered(False, "absorbs", phase, task, reason, is_lost, is_own))
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget lost output; none if the process is lost. Raises WorkFolderError."""
         try:
-            return list(self._process.ask("lose", phase, sorted(tasks)).value)
+            return list(self.process.ask("lose", phase, sorted(tasks)).value)
         except LostHostingError:
             return ()
         except Exception as error:
             raise WorkFolderError(str(error)) from None
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Tell the process."""
-        self._told(None, "discard", phase, task, attempt)
+        """Notify the process."""
+        self._answered(None, "discard", phase, task, attempt)
 
     def close(self, succeeded: bool) -> None:
         """Commit the output, which may take any time, or remove everything; end the process."""
@@ -336,13 +336,13 @@ class HostedExecution(Execution):
             self._asked("read_results")
             value, parts = self._asked("close", True, limit=inf)
             self.result = parts[0] if parts else value
-            self._process.end(END_SECONDS)
+            self.process.end(END_SECONDS)
         else:
             try:
-                self._process.ask("close", False)
-                self._process.end(END_SECONDS)
+                self.process.ask("close", False)
+                self.process.end(END_SECONDS)
             except Exception:
-                self._process.end()
+                self.process.end()
                 self._remove_left()
         self._is_closed = True
 
@@ -355,15 +355,15 @@ class HostedExecution(Execution):
     ) -> Answer:
         """What the process answers. InputChanged if it is lost: no attempt can succeed."""
         try:
-            return self._process.ask(name, *stated, parts=parts, limit=limit)
+            return self.process.ask(name, *stated, parts=parts, limit=limit)
         except LostHostingError as error:
             raise InputChanged(str(error)) from None
 
-    def _told(self, default: object, name: str, *stated: object) -> Any:
+    def _answered(self, default: object, name: str, *stated: object) -> Any:
         """What the process answers; the default if it has nothing to do, is lost or fails."""
         if name in self._plain["own"]:
             with suppress(Exception):
-                return self._process.ask(name, *stated).value
+                return self.process.ask(name, *stated).value
         return default
 
     def _remove_left(self) -> None:
@@ -389,7 +389,7 @@ class DeferredHosted(DeferredExecution):
         """`described` is what the process has answered."""
         outputs = tuple(map(str, described["outputs"]))
         super().__init__(decode_job(described["job"]), outputs, self._take)
-        self._process = process
+        self.process = process
         self._found: HostedExecution | InputError | None = None
         self._thread: threading.Thread | None = None
 
@@ -398,7 +398,7 @@ class DeferredHosted(DeferredExecution):
 
         def plan() -> None:
             try:
-                self._found = HostedExecution(self._process, self._process.ask("plan"))
+                self._found = HostedExecution(self.process, self.process.ask("plan"))
             except Exception as error:
                 self._found = InputError(str(error))
             wake()
@@ -410,7 +410,7 @@ class DeferredHosted(DeferredExecution):
 
     def close(self, succeeded: bool) -> None:
         """End the process of a job that was not planned."""
-        self._process.end()
+        self.process.end()
 
     def _take(self) -> Execution:
         assert self._found is not None

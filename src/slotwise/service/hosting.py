@@ -170,7 +170,7 @@ class HostedJob:
         return Answer(absorbs(phase, task, reason, is_lost=is_lost, is_own=is_own))
 
     def _close(self, succeeded: bool) -> Answer:
-        """Close the job. If it has succeeded, return its result: text, texts or a pickle."""
+        """Close the job. If it has succeeded, return its result: strings or a pickle."""
         execution = self._execution
         execution.close(succeeded)
         result: object = None
@@ -180,8 +180,8 @@ class HostedJob:
         elif succeeded:
             result = execution.result
         self.is_closed = True
-        texts = result.values() if isinstance(result, dict) else [result or ""]
-        is_plain = all(type(one) is str for one in texts)
+        values = result.values() if isinstance(result, dict) else [result or ""]
+        is_plain = all(type(one) is str for one in values)
         return Answer(result) if is_plain else Answer(None, [sent_by_value(result)])
 
 
