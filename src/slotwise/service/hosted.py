@@ -15,10 +15,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from io import BufferedReader
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,10 +102,10 @@ class HostingProcess:
                 os.close(own_end)
                 why = error.strerror or error
                 raise SlotwiseError(f"job {job!r}: its process cannot start: {why}") from error
-        self._channel = _Channel(ours)
-        self._answers = frames(self._channel)
+        stream = ours.makefile("rb")
+        self._channel, self._log, self._answers = ours, log, frames(stream)
         self.pid = self._process.pid
-        self._kill = weakref.finalize(self, _kill, self._process, ours, own_end)
+        self._kill = weakref.finalize(self, _kill, self._process, (stream, ours), own_end)
 
     def ask(
         self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
@@ -134,8 +134,8 @@ class HostingProcess:
     def _asked(self, name: str, stated: object, parts: Sequence[bytes], limit: float) -> Answer:
         why = ""
         try:
-            self._channel.until = time.monotonic() + limit
-            self._channel.send(frame({"do": name}, (dumped(stated).encode(), *parts)))
+            self._channel.settimeout(None if limit == inf else limit)
+            self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
             header, (body, *found) = next(self._answers)
             value = json.loads(body)
         except TimeoutError:
@@ -147,7 +147,7 @@ class HostingProcess:
                 why = signalled(-code) if code < 0 else f"exited with code {code}"
         if why:
             what = f"the process in which job {self._job!r} is planned and its results are kept"
-            self._lost = f"{what} {why}"
+            self._lost = f"{what} {why}" + (f"; see {self._log}" if self._log else "")
             self._kill()
             raise LostHostingError(self._lost)
         if "error" in header:
@@ -164,8 +164,8 @@ class HostedExecution(Execution):
     """A job whose execution is in a process of its own; see `Execution` for the methods.
 
     A job whose process is lost fails, and what the process has left on the disk is removed.
-    The result of a job that has succeeded is that of the execution, if it is a string or strings
-    by name, as of programs; otherwise it is its pickle.
+    The result of a job that has succeeded is that of the execution if this is a string, or
+    strings by name, as of programs. Otherwise it is its pickle.
     """
 
     output = _stated("output", "The folder that it writes to.")
@@ -404,7 +404,8 @@ class DeferredHosted(DeferredExecution):
             wake()
 
         if self._thread is None:
-            self._thread = threading.Thread(target=plan, name=f"plan of {self.job.id}")
+            name = f"plan of {self.job.id}"
+            self._thread = threading.Thread(target=plan, name=name, daemon=True)
             self._thread.start()
         return self._found is not None
 
@@ -419,30 +420,6 @@ class DeferredHosted(DeferredExecution):
         return self._found
 
 
-class _Channel:
-    """The connection to a process, each use of which may last up to the instant `until`."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self.until = inf
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end. TimeoutError."""
-        self._wait_until()
-        return self._connection.recv(min(size, 1 << 20))
-
-    def send(self, data: bytes) -> None:
-        """Send all of it. TimeoutError."""
-        self._wait_until()
-        self._connection.sendall(data)
-
-    def _wait_until(self) -> None:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(None if left == inf else left)
-
-
 def _tuples(stated: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(n) if isinstance(n, list) else n for name, n in stated.items()}
 
@@ -451,9 +428,14 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _kill(process: subprocess.Popen[bytes], channel: socket.socket, lifeline: int) -> None:
+def _kill(
+    process: subprocess.Popen[bytes],
+    channel: tuple[BufferedReader, socket.socket],
+    lifeline: int,
+) -> None:
     """Kill the process and its group, and reap it."""
-    channel.close()
+    for one in channel:
+        one.close()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     os.close(lifeline)
