@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slotwise import api
-from slotwise.cli.options import Json, seconds_option
-from slotwise.cli.terminal import last_run, print_json
+from slotwise.cli.application import print_json
+from slotwise.cli.parsing import Json, seconds_option
+from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign

@@ -14,9 +14,10 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files, file_name
-from slotwise.cli.options import Json
+from slotwise.cli.application import print_json, show_message
+from slotwise.cli.parsing import Json
 from slotwise.cli.streams import has_reader
-from slotwise.cli.terminal import last_run, print_json, show_message
+from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import MAX_NAMES
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import JobArrived

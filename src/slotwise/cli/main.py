@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from slotwise import __version__, api
+from slotwise.cli.application import Application, errors, print_json
 from slotwise.cli.commands import (
     explain_log,
     replay_log,
@@ -20,7 +21,6 @@ from slotwise.cli.defaults import Defaults, options_stated
 from slotwise.cli.logs import show_logs
 from slotwise.cli.options import (
     AggregateName,
-    Json,
     OutputOptions,
     Penalty,
     ResourcesText,
@@ -29,17 +29,13 @@ from slotwise.cli.options import (
     SlotsText,
     grouped,
     objective_asked,
-    parse_resources,
     parse_slots,
-    seconds_option,
 )
+from slotwise.cli.parsing import Json, parse_resources, seconds_option
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
 from slotwise.cli.terminal import (
-    Application,
     cluster_left_out,
-    errors,
-    print_json,
     results_shown,
     show_defaults,
     show_plan,

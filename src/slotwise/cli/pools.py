@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slotwise.cli.terminal import Application, show_message
+from slotwise.cli.application import Application, show_message
 from slotwise.workload.allocation_file import read_allocations
 
 pools = Application(no_args_is_help=True, help="Import pools of other systems.")
