@@ -9,6 +9,12 @@ import sys
 from slotwise import __version__
 from slotwise.cli.streams import StdoutError, guard_streams, leave
 
+VERBS = {
+    *("submit", "status", "list", "wait", "cancel", "hold", "release", "priority", "move"),
+    *("workers", "top", "completion"),
+}
+"""The commands that ask a server, which load without those that schedule."""
+
 
 def main() -> None:
     """Run the command. A signal before its modules are loaded ends the process."""
@@ -21,17 +27,38 @@ def main() -> None:
     guard_streams()
     try:
         try:
-            if sys.argv[1:] == ["--version"]:
-                print(f"slotwise {__version__}")  # Without loading the other modules.
-            else:
-                from slotwise.cli.main import main as run
-
-                run()
+            run(sys.argv[1:])
         finally:
             sys.stdout.flush()
     except StdoutError as error:  # Of output outside of commands, such as help.
         sys.stderr.write(f"slotwise: {error}\n")
         sys.exit(2)
+
+
+def run(words: list[str]) -> None:
+    """Run a command with as few modules as it needs, because loading all takes a second."""
+    if words == ["--version"]:
+        print(f"slotwise {__version__}")
+        return
+    if words[:1] == ["submit"]:
+        from slotwise.cli.submit import quick
+
+        code = quick(words[1:])
+        if code is not None:
+            sys.exit(code)
+    if (words and words[0] in VERBS) or _completed_verb() in VERBS:
+        from slotwise.cli.service import main as run_command
+    else:
+        from slotwise.cli.main import main as run_command
+    run_command()
+
+
+def _completed_verb() -> str:
+    """The command whose words a shell completes, or ""."""
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    is_asked = "_SLOTWISE_COMPLETE" in os.environ
+    words = line.replace("\n", " ").split(" ") if is_asked else []
+    return words[1] if len(words) > 2 else ""
 
 
 def fill_standard_streams() -> None:

@@ -44,20 +44,27 @@ MEANT_OPTIONS = {
 """Options of other tools, and those of slotwise that do the same."""
 
 MEANT_COMMANDS = {
-    **dict.fromkeys(("submit", "start", "exec", "execute", "launch"), "run"),
+    **dict.fromkeys(("start", "exec", "execute", "launch"), "run"),
+    **dict.fromkeys(("add", "sbatch", "enqueue"), "submit"),
+    **dict.fromkeys(("ls", "jobs", "ps", "queue", "squeue"), "list"),
+    **dict.fromkeys(("kill", "stop", "rm", "remove", "delete", "scancel"), "cancel"),
+    **dict.fromkeys(("cat", "follow", "tail", "output"), "logs"),
+    **dict.fromkeys(("nodes", "hosts", "sinfo"), "workers"),
+    "unhold": "release",
     **dict.fromkeys(("draw", "graph"), "show"),
     "why": "explain",
 }
 """Commands of other tools, and those of slotwise that do the same."""
 
 
-class _Command(TyperCommand):
+class CommandOfApplication(TyperCommand):
     """A command that refuses unknown options with a suggestion.
 
     Its help has no type for options without a value.
     """
 
     def get_params(self, ctx: Any) -> Any:
+        """The parameters, of which flags have no type."""
         return _without_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -106,7 +113,7 @@ class Application(typer.Typer):
         self, name: str | None = None, **named: Any
     ) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """A decorator for a function that becomes a command."""
-        return super().command(name, cls=_Command, **named)
+        return super().command(name, **{"cls": CommandOfApplication, **named})
 
 
 def _without_types(parameters: Any) -> Any:

@@ -34,6 +34,7 @@ from slotwise.cli.options import (
 from slotwise.cli.parsing import Json, parse_resources, seconds_option
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
+from slotwise.cli.service import add_commands
 from slotwise.cli.terminal import (
     cluster_left_out,
     results_shown,
@@ -63,6 +64,7 @@ app = Application(
 )
 app.add_typer(trace, name="trace")
 app.add_typer(pools, name="pools")
+add_commands(app)
 
 EXAMPLE = """
 A workload file, **jobs.yaml**:
