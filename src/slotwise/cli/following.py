@@ -11,7 +11,7 @@ from typing import Any
 
 from slotwise.cli.streams import has_reader
 from slotwise.insight.report.text import in_short, printable
-from slotwise.service.transport import Transport, job_path
+from slotwise.service.transport import MissingJobError, NoServerError, Transport, job_path
 
 OVER = frozenset({"done", "failed", "cancelled", "lost"})
 """The states of jobs that have ended."""
@@ -28,6 +28,18 @@ FAILED, TIMED_OUT, CANCELLED = 1, 124, 130
 STREAMS = {"out": "stdout", "err": "stderr"}
 
 Job = Mapping[str, Any]
+
+
+def server_with(job: str, url: str | None = None) -> Transport | None:
+    """The server if it runs and has this job; a server that is named must have it."""
+    transport = Transport(url)
+    try:
+        transport.get(job_path(job))
+    except (NoServerError, MissingJobError):
+        if url is not None:
+            raise
+        return None
+    return transport
 
 
 def is_over(job: Job) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +35,7 @@ from slotwise.cli.options import (
 from slotwise.cli.parsing import Json, parse_resources, seconds_option
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
-from slotwise.cli.service import add_commands
+from slotwise.cli.service import Server, add_commands
 from slotwise.cli.terminal import (
     cluster_left_out,
     results_shown,
@@ -49,6 +50,7 @@ from slotwise.policy.dmrs.planning import PLANNERS
 from slotwise.policy.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.results import Plan, TaskPlan
 from slotwise.running import checked_names
+from slotwise.service.wire import SERVER_VARIABLE
 from slotwise.sources import read_source
 
 app = Application(
@@ -255,12 +257,14 @@ def _run(
         bool, typer.Option("--dry-run", help="Show which jobs would run, and why.")
     ] = False,
     history: History = None,
+    server: Server = None,
     scheduling: Scheduling,
     output: OutputOptions,
 ) -> None:
     """Run the workload in worker processes of this machine, or of a Dask cluster.
 
-    Jobs of stated work sleep.
+    Jobs of stated work sleep. With `--server`, or if SLOTWISE_SERVER is set, a server runs the
+    jobs: they are submitted, what they print is shown, and the command waits for their end.
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
 
@@ -268,6 +272,10 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
+    if server or os.environ.get(SERVER_VARIABLE):
+        from slotwise.cli.server_run import run_on_server
+
+        run_on_server(file, server, options_stated(context), as_json=output.as_json)
     resumed, defaults = (
         Resumed(file, is_wanted=resume, is_local=dask is None),
         Defaults.of(file),
