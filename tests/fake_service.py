@@ -30,7 +30,7 @@ JOB = {
     "tasks_done": 0,
     "tasks_running": 1,
     "tasks_failed": 0,
-    "command": ["sleep", "9"],
+    "name": "sleep 9",
     "output": None,
     "after": [],
     "code": None,
@@ -56,8 +56,8 @@ SERVER = {
 }
 
 POOL = {
-    **{"name": "team", "weight": 2.0, "slots_min": 1, "slots_max": None, "running": 1},
-    **{"queued": 2, "held": 0, "fair": 2.66666, "guaranteed": 1, "used_seconds": 123.456},
+    **{"name": "team", "weight": 2.66666, "slots_min": {}, "slots_max": {"task": 3}},
+    **{"running": 1, "queued": 2, "held": 3},
 }
 
 WORKER = {

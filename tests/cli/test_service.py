@@ -224,7 +224,7 @@ def test_jobs_are_listed(slotwise: Any, service: FakeService) -> None:
 def test_text_of_others_cannot_control_a_terminal(slotwise: Any, service: FakeService) -> None:
     """Control characters of names, commands and reasons are escaped, and markup is text."""
     bad = "\x1b]0;x\x07[red]"
-    service.add("bad", user=bad, pool=bad, command=bad, reason=f"{bad}\n{bad}", state="held")
+    service.add("bad", user=bad, pool=bad, name=bad, reason=f"{bad}\n{bad}", state="held")
     for words in (["list"], ["status", "bad"], ["top"], ["explain", "17"]):
         done = slotwise(*words)
         assert (done.exit_code, "\x1b" in done.output, "\x07" in done.output) == (
@@ -241,7 +241,7 @@ def test_the_state_of_the_server_and_of_a_job(slotwise: Any, service: FakeServic
     assert "slots: 1 of 4 busy; scheduler flex" in text
     assert "2 queued, 0 waiting, 0 held, 1 running" in text
     task = {"task": 4, "state": "running", "attempt": 2, "begun": 1.7e9, "ended": None}
-    service.add("array", tasks=[task, {**task, "task": 5}], tasks_done=1)
+    service.add("array", tasks=2, tasks_listed=[task, {**task, "task": 5}])
     text = slotwise("status", "array").stdout
     assert "job array of 2 tasks is running in pool team" in text
     assert [line.split()[:3] for line in text.splitlines()[-2:]] == [
@@ -271,7 +271,7 @@ def test_jobs_are_changed(slotwise: Any, service: FakeService) -> None:
 def test_pools_and_workers_are_shown(slotwise: Any, service: FakeService) -> None:
     """Numbers have three digits."""
     head, row = slotwise("pools").stdout.splitlines()
-    assert dict(zip(head.split(), row.split(), strict=False))["fair"] == "2.67"
+    assert dict(zip(head.split(), row.split(), strict=False))["weight"] == "2.67"
     assert "h1" in slotwise("workers").stdout
     assert "gpu 1/2" in slotwise("workers").stdout
     assert plain(slotwise("pools", "--json"))["pools"][0]["name"] == "team"

@@ -59,12 +59,6 @@ def exit_code(job: Job) -> int:
     return code if code > 0 else 128 - code
 
 
-def task_count(job: Job) -> int:
-    """The number of tasks of a job, which may have them as a list."""
-    tasks = job.get("tasks") or 0
-    return len(tasks) if isinstance(tasks, list) else int(tasks)
-
-
 def wait_for(transport: Transport, job: str, until: float | None = None) -> Job:
     """The job when it is over, or as it is at an instant of the monotonic clock."""
     while True:
@@ -130,7 +124,9 @@ def print_logs(
     Of one task stdout goes to stdout and stderr to stderr, as they are; of several tasks all
     goes to stdout, with headers. With `follow`, until the job or the reader of stdout ends.
     """
-    has_headers = has_name or (task is None and task_count(transport.get(job_path(job))) > 1)
+    has_headers = has_name or (
+        task is None and (transport.get(job_path(job))["tasks"] or 1) > 1
+    )
     sys.stdout.flush()
     last: tuple[object, ...] | None = None
     ends_line, is_any = True, False

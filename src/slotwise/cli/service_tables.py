@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from slotwise.cli.following import task_count
 from slotwise.insight.report.text import MISSING, counted, in_short, number, printable, seconds
 
 PIPE_WIDTH = 200
@@ -73,18 +72,13 @@ def took(job: Plain, now: float) -> str:
 
 def what_runs(job: Plain) -> str:
     """The command of a job in one line, or its kind."""
-    command = job.get("command")
-    if not command:
-        return str(job.get("kind") or "")
-    if not isinstance(command, str):
-        command = " ".join(map(str, command))
-    line = " ".join(command.split())
+    line = " ".join(str(job.get("name") or job.get("kind") or "").split())
     return line if len(line) <= COMMAND_WIDTH else f"{line[: COMMAND_WIDTH - 3]}..."
 
 
 def tasks_done(job: Plain) -> str:
     """The tasks that are done, of all."""
-    return f"{job.get('tasks_done') or 0:,}/{task_count(job) or MISSING}"
+    return f"{job.get('tasks_done') or 0:,}/{job.get('tasks') or MISSING}"
 
 
 def state_of(job: Plain) -> Text:
@@ -115,26 +109,14 @@ def jobs_table(jobs: Sequence[Plain], now: float) -> Table:
 
 
 def pools_table(pools: Sequence[Plain]) -> Table:
-    """Pools, one in a row, with the slots that they hold and could hold."""
-    headings = ("pool", "weight", "min", "max", "running", "fair", "queued", "held", "used")
-    return table_of(
-        headings,
-        (
-            (
-                pool["name"],
-                number(pool.get("weight")),
-                _share(pool.get("slots_min")),
-                _share(pool.get("slots_max")),
-                _share(pool.get("running")),
-                _share(pool.get("fair")),
-                _share(pool.get("queued")),
-                _share(pool.get("held")),
-                seconds(pool.get("used_seconds")),
-            )
-            for pool in pools
-        ),
-        range(1, 9),
+    """Pools, one in a row: what they may hold, what they hold, and their jobs."""
+    headings = ("pool", "weight", "min", "max", "slots", "jobs running", "jobs queued")
+    keys = ("slots_min", "slots_max", "held", "running", "queued")
+    rows = (
+        (pool["name"], number(pool.get("weight")), *(_share(pool.get(key)) for key in keys))
+        for pool in pools
     )
+    return table_of(headings, rows, range(1, 7))
 
 
 def _share(value: object) -> str:
@@ -219,9 +201,8 @@ def show_job(job: Plain) -> None:
     lines = [f"{sentence(job)}{_why(job)}"]
     lines += [f"{name + ':':11} {value}" for name, value in about.items() if _is_known(value)]
     print("\n".join(map(printable, lines)))
-    tasks = job.get("tasks")
-    if isinstance(tasks, list) and tasks:
-        console().print(_tasks_table(tasks, now))
+    if job.get("tasks_listed"):
+        console().print(_tasks_table(job["tasks_listed"], now))
 
 
 def _is_known(value: object) -> bool:
@@ -261,7 +242,7 @@ def _tasks_table(tasks: Sequence[Plain], now: float) -> Table:
 
 def sentence(job: Plain) -> str:
     """A job's state in words."""
-    count = task_count(job)
+    count = job.get("tasks") or 0
     of_tasks = f" of {counted(count, 'task')}" if count > 1 else ""
     where = f" in pool {job['pool']}" if job.get("pool") else ""
     return printable(f"job {job['id']}{of_tasks} is {job['state']}{where}")

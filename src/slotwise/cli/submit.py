@@ -299,7 +299,6 @@ def request_of(submitted: Submitted) -> dict[str, Any]:
         "environ": dict(os.environ),
         "key": options.get("key"),
         "user": options.get("user"),
-        "hold": "hold" in options,
     }
 
 
@@ -328,6 +327,10 @@ def submit(submitted: Submitted) -> int:
             raise
         answer = transport.post("/v1/jobs", body)
     jobs = answer["jobs"]
+    if "hold" in options:
+        from slotwise.service.transport import job_path
+
+        jobs = [transport.post(job_path(job["id"], "hold")) for job in jobs]
     _show(jobs, options)
     if not options.keys() & {"wait", "follow"}:
         return 0

@@ -23,7 +23,6 @@ from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
 from slotwise.insight.report.session_table import SessionJobs
-from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
 from slotwise.sessions.calls import Binding, CallSubmitter, submit_after
@@ -121,11 +120,7 @@ class Session:
         given = RunOptions.of(options, Session)
         refuse_shuffle(given)
         given.check_files(history)
-        if scheduler in QUEUEINGS:
-            raise InputError(
-                f"{scheduler} needs the work of all tasks, and that of calls is unknown;"
-                f" expected one of {', '.join(ALLOCATORS)} for a session"
-            )
+        changes.check_allocator(scheduler)
         check_slots(slots)
         workload = Workload((), pools=pools_of(pools), preemption=given.preemption)
         place = hosts.place_for(slots, dask, dask_slots, resources)
@@ -354,6 +349,14 @@ class Session:
         """
         self._intake.check_open(had_waited=False)
         changes.set_objective(self._intake, objective)
+
+    def set_scheduler(self, name: str) -> None:
+        """Replace the scheduler, by the name of an allocator; its options stay.
+
+        Slots that jobs hold are not taken back. InputError for an unknown name.
+        """
+        self._intake.check_open(had_waited=False)
+        changes.set_scheduler(self._intake, name)
 
     def add_host(
         self,
