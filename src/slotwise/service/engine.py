@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future as Waiting
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from slotwise.jobs.commands import Commands
 from slotwise.jobs.execution import Execution
 from slotwise.service.hosted import HostedExecution
 from slotwise.service.hub import Hub, of_client, of_job
+from slotwise.service.insist import insist
 from slotwise.service.planning import Planner, Spec, Submitted
 from slotwise.service.records import OPEN, StoredJob, StoredTask
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
-from slotwise.service.streams import Stream, Streams
+from slotwise.service.streams import Stream, Streams, note_before
 from slotwise.service.supervised import Supervision
 from slotwise.service.wire import frame
 from slotwise.sessions import changes
@@ -107,6 +109,7 @@ class Engine:
         self.streams = Streams(core, store, hub, self._stream_over)
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
         self._reasons: dict[str, str] = {}
+        self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
         self._keys: dict[str, Waiting[list[StoredJob]]] = {}
         self._lock = threading.Lock()
@@ -318,6 +321,8 @@ class Engine:
 
     def _enter(self, record: StoredJob, execution: Execution) -> None:
         """Give a stored job to the session."""
+        if not record.restart:
+            note_before(execution, lambda: self.store.begin(record.id, time.time()))
         try:
             future = self.core.run(execution)
         except Exception as error:  # It changed since it was checked, as its input may.
@@ -345,6 +350,7 @@ class Engine:
                     self.hub.publish(of_job(job), "begun")
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
+                self._last[one.job] = at
 
     def _task_over(self, event: TaskFinished | TaskFailed | TaskKilled, at: float) -> None:
         """Store the end of an attempt of a command; those of calls are stored by themselves."""
@@ -352,6 +358,7 @@ class Engine:
         if live is None:
             return
         job, state, reason = event.phase.job, "done", ""
+        self._last[job] = at
         if isinstance(event, TaskFailed):
             state, reason = "lost" if event.lost else "failed", event.reason
         elif isinstance(event, TaskKilled):
@@ -385,16 +392,17 @@ class Engine:
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
         code = self.supervision.code(record.id)
-        ended = self.store.end(record.id, state, time.time(), reason, code, result)
+        at = self._last.pop(record.id, None) or time.time()
 
-        def tell(_: object) -> None:
+        def tell() -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
             self.supervision.forget(record.id)
             with suppress(Exception):  # It is told again when the client asks.
                 self._tell(self.store.job(record.id))
 
-        ended.add_done_callback(tell)
+        end = partial(self.store.end, record.id, state, at, reason, code, result)
+        insist(end, tell)
 
     def _tell(self, record: StoredJob | None) -> None:
         if record is None:

@@ -132,6 +132,7 @@ class Server:
                 "pid": os.getpid(),
                 "started": self._started,
                 "state": state,
+                "restoring": self.is_restoring,
                 "folder": str(self._engine.folder),
                 **numbers,
             }
