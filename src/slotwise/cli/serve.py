@@ -31,7 +31,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Pools, scheduler and so on, as in slotwise.toml; by default the user's. SIGHUP"
+            help="Pools, scheduler and so on, as in slotwise.toml [default: the user's]. SIGHUP"
             " reads it again.",
         ),
     ] = None,
