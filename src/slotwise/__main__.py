@@ -9,6 +9,9 @@ import sys
 from slotwise import __version__
 from slotwise.cli.streams import StdoutError, guard_streams, leave
 
+COMPLETION_VARIABLE = "_SLOTWISE_COMPLETE"
+"""The environment variable with which the script of a shell asks for completions."""
+
 VERBS = {
     *("submit", "status", "list", "wait", "cancel", "hold", "release", "priority", "move"),
     *("workers", "top", "completion"),
@@ -46,7 +49,8 @@ def run(words: list[str]) -> None:
         code = quick(words[1:])
         if code is not None:
             sys.exit(code)
-    if (words and words[0] in VERBS) or _completed_verb() in VERBS:
+    verb = _completed_verb() if COMPLETION_VARIABLE in os.environ else "".join(words[:1])
+    if verb in VERBS:
         from slotwise.cli.service import main as run_command
     else:
         from slotwise.cli.main import main as run_command
@@ -55,10 +59,12 @@ def run(words: list[str]) -> None:
 
 def _completed_verb() -> str:
     """The command whose words a shell completes, or ""."""
+    from typer import completion
+
+    completion.completion_init()  # type: ignore[attr-defined]
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-    is_asked = "_SLOTWISE_COMPLETE" in os.environ
-    words = line.replace("\n", " ").split(" ") if is_asked else []
-    return words[1] if len(words) > 2 else ""
+    words = line.split()
+    return words[1] if len(words) > 1 + (not line[-1:].isspace()) else ""
 
 
 def fill_standard_streams() -> None:

@@ -154,7 +154,7 @@ def test_a_submission_prints_its_id(slotwise: Any, service: FakeService, folder:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "3\n", "")
     path, _, body = service.asked[-1]
     assert (path, body["jobs"]) == ("/v1/jobs", [{"command": ["sleep", "9"]}])
-    assert (body["key"], body["user"], body["hold"]) == ("k", "eve", False)
+    assert (body["key"], body["user"]) == ("k", "eve")
     assert body["folder"] == str(folder)
     assert body["environ"]["PATH"] == os.environ["PATH"]
     done = slotwise("submit", "--id", "x", "--wait", "--json", "true")
@@ -172,12 +172,13 @@ def test_a_workload_file_is_submitted(
     done = slotwise("submit", "w.yaml", "--hold")
     assert (done.exit_code, done.stdout) == (0, "a\nb\n")
     assert "not used, because the server has its own: cluster, objective" in done.stderr
-    body = service.asked[-1][2]
+    (_, _, body), *held = service.asked
+    assert [path for path, *_ in held] == ["/v1/jobs/a/hold", "/v1/jobs/b/hold"]
     first, second = body["jobs"]
     assert 0 <= time.time() + 60 - first.pop("deadline")["at"] < TIMEOUT
     assert first == {"id": "a", "command": "sleep 9", "pool": "team"}
     assert second == {"id": "b", "command": "sleep 9", "after": "a"}
-    assert (body["folder"], body["hold"]) == (str(folder), True)
+    assert body["folder"] == str(folder)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_waiting_exits_with_the_code_of_the_job(slotwise: Any, service: FakeServ
     assert slotwise("wait", "ok").exit_code == 0
     done = slotwise("wait", "ok", "train")
     assert (done.exit_code, done.stdout) == (3, "")
-    assert done.stderr == "slotwise: job train failed: it exited with code 3\n"
+    assert done.stderr == "slotwise: job train: failed: it exited with code 3\n"
     assert slotwise("wait", "17", "ok", "--any").exit_code == 0
     assert slotwise("wait", "17", "--timeout", "0").exit_code == 124
 
@@ -243,7 +244,7 @@ def test_the_state_of_the_server_and_of_a_job(slotwise: Any, service: FakeServic
     task = {"task": 4, "state": "running", "attempt": 2, "begun": 1.7e9, "ended": None}
     service.add("array", tasks=2, tasks_listed=[task, {**task, "task": 5}])
     text = slotwise("status", "array").stdout
-    assert "job array of 2 tasks is running in pool team" in text
+    assert "job array of 2 tasks in pool team: running" in text
     assert [line.split()[:3] for line in text.splitlines()[-2:]] == [
         ["4", "running", "2"],
         ["5", "running", "2"],
@@ -273,7 +274,7 @@ def test_pools_and_workers_are_shown(slotwise: Any, service: FakeService) -> Non
     head, row = slotwise("pools").stdout.splitlines()
     assert dict(zip(head.split(), row.split(), strict=False))["weight"] == "2.67"
     assert "h1" in slotwise("workers").stdout
-    assert "gpu 1/2" in slotwise("workers").stdout
+    assert "gpu 1.00 of 2.00" in slotwise("workers").stdout
     assert plain(slotwise("pools", "--json"))["pools"][0]["name"] == "team"
 
 

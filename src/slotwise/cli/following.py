@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from slotwise.cli.application import show_message
 from slotwise.cli.streams import has_reader
 from slotwise.insight.report.text import in_short, printable
 from slotwise.service.transport import MissingJobError, NoServerError, Transport, job_path
@@ -81,31 +82,23 @@ def wait_for_any(transport: Transport, jobs: Sequence[str], until: float | None)
         time.sleep(ANY_SECONDS)
 
 
-def follow_jobs(transport: Transport, jobs: Sequence[str], *, prints: bool) -> int:
-    """Wait for jobs, and print their output one after the other; the largest exit code."""
-    code = 0
+def follow_jobs(transport: Transport, jobs: Sequence[str], *, prints: bool) -> list[Job]:
+    """Wait for jobs, and print their output, one after the other; the jobs when over."""
+    found = []
     for job in jobs:
         if prints:
             print_logs(transport, job, follow=True, has_name=len(jobs) > 1)
-        found = wait_for(transport, job)
-        show_end(found)
-        code = max(code, exit_code(found))
-    return code
+        found.append(wait_for(transport, job))
+        show_end(found[-1])
+    return found
 
 
 def show_end(job: Job) -> None:
-    """Print on stderr why a job is not done, if it is over and is not."""
+    """Print on stderr how a job has ended, if it is over and not done."""
     if is_over(job) and job["state"] != "done":
         why = in_short(job.get("reason") or "")
-        text = f"slotwise: job {job['id']} {ended_as(job)}{f': {why}' if why else ''}"
+        text = f"slotwise: job {job['id']}: {job['state']}{f': {why}' if why else ''}"
         print(printable(text, lines=True), file=sys.stderr)
-
-
-def ended_as(job: Job) -> str:
-    """How a job ended, in words."""
-    if job["state"] == "lost":
-        return "is lost"
-    return "was cancelled" if job["state"] == "cancelled" else str(job["state"])
 
 
 def print_logs(
@@ -128,7 +121,7 @@ def print_logs(
         task is None and (transport.get(job_path(job))["tasks"] or 1) > 1
     )
     sys.stdout.flush()
-    last: tuple[object, ...] | None = None
+    last: tuple[int, int, str] | None = None
     ends_line, is_any = True, False
     query: dict[str, Any] = {"task": task, "stream": stream, "follow": int(follow)}
     received: Any = transport.stream(job_path(job, "logs"), **query)
@@ -148,6 +141,8 @@ def print_logs(
             if has_headers and place != last:
                 between = "" if last is None else "\n" if ends_line else "\n\n"
                 to.write(f"{between}==> {_title(job, *place)} <==\n".encode())
+            elif last is not None and header["attempt"] > last[1]:
+                show_message(f"slotwise: attempt {header['attempt']} of job {job}")
             last, ends_line = place, data.endswith(b"\n")
             to.write(data)
             to.flush()

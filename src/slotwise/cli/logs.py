@@ -20,7 +20,7 @@ from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files,
 from slotwise.cli.application import print_json, show_message
 from slotwise.cli.following import print_logs, server_with
 from slotwise.cli.parsing import Json
-from slotwise.cli.service import Server
+from slotwise.cli.service import Server, complete_jobs
 from slotwise.cli.streams import has_reader
 from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import MAX_NAMES
@@ -41,7 +41,10 @@ Chosen = Callable[[AttemptFile], bool]
 
 
 def show_logs(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A job.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help="A job.", autocompletion=complete_jobs),
+    ] = None,
     task: Annotated[
         int | None, typer.Argument(metavar="[TASK]", help="The number of a task of it.")
     ] = None,

@@ -11,12 +11,11 @@ from typing import NoReturn
 import typer
 
 from slotwise.cli.application import print_json, show_message
-from slotwise.cli.background import started_if_wanted
-from slotwise.cli.following import Job, is_over, print_logs, show_end, wait_for
+from slotwise.cli.following import follow_jobs, is_over
 from slotwise.cli.service_tables import show_jobs
-from slotwise.cli.submit import Submitted, request_of
+from slotwise.cli.submit import SubmittedWords, posted, request_of
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.transport import NoServerError, Transport, job_path
+from slotwise.service.transport import Transport, job_path
 
 TAKEN = {"file", "server", "as_json"}
 """The parameters of `slotwise run` that apply on a server, too."""
@@ -35,17 +34,11 @@ def run_on_server(file: Path, url: str | None, stated: set[str], *, as_json: boo
             " --server and with SLOTWISE_SERVER unset"
         )
     transport = Transport(url)
-    body = request_of(Submitted({}, str(file), []))
-    try:
-        answer = transport.post("/v1/jobs", body)
-    except NoServerError:
-        if not started_if_wanted(transport):
-            raise
-        answer = transport.post("/v1/jobs", body)
-    jobs = [str(job["id"]) for job in answer["jobs"]]
+    body = request_of(SubmittedWords({}, str(file), []))
+    jobs = [str(job["id"]) for job in posted(transport, body)]
     show_message(f"slotwise: submitted {', '.join(jobs)}")
     try:
-        found = [_followed(transport, job, len(jobs) > 1, as_json) for job in jobs]
+        found = follow_jobs(transport, jobs, prints=not as_json)
     except KeyboardInterrupt:
         _cancel_or_leave(transport, jobs)
         raise typer.Exit(130) from None
@@ -54,15 +47,6 @@ def run_on_server(file: Path, url: str | None, stated: set[str], *, as_json: boo
     else:
         show_jobs(found)
     raise typer.Exit(0 if all(job["state"] == "done" for job in found) else 1)
-
-
-def _followed(transport: Transport, job: str, has_name: bool, as_json: bool) -> Job:
-    """Print what a job prints, unless JSON is asked for; the job when it is over."""
-    if not as_json:
-        print_logs(transport, job, follow=True, has_name=has_name)
-    found = wait_for(transport, job)
-    show_end(found)
-    return found
 
 
 def _cancel_or_leave(transport: Transport, jobs: Sequence[str]) -> None:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.core.resources import MEMORY
+from slotwise.core.units import size_text
 from slotwise.insight.report.text import MISSING, counted, in_short, number, printable, seconds
 
 PIPE_WIDTH = 200
@@ -141,6 +143,10 @@ def show_pools(pools: Sequence[Plain]) -> None:
     console().print(pools_table(pools))
 
 
+def _amount(name: str, value: float) -> str:
+    return size_text(int(value)) if name == MEMORY else number(value)
+
+
 def show_workers(workers: Sequence[Plain]) -> None:
     """Print a table of hosts."""
     rows = (
@@ -149,7 +155,7 @@ def show_workers(workers: Sequence[Plain]) -> None:
             one.get("state"),
             f"{one.get('busy') or 0}/{one['slots']}",
             ", ".join(
-                f"{name} {_share(amount.get('used'))}/{_share(amount.get('total'))}"
+                f"{name} {_amount(name, amount['used'])} of {_amount(name, amount['total'])}"
                 for name, amount in (one.get("resources") or {}).items()
             ),
         )
@@ -198,7 +204,8 @@ def show_job(job: Plain) -> None:
         "exit code": job.get("code"),
         "restarts": job.get("restarts") or None,
     }
-    lines = [f"{sentence(job)}{_why(job)}"]
+    why = in_short(job.get("reason") or "")
+    lines = [f"{sentence(job)}{f', {why}' if why else ''}"]
     lines += [f"{name + ':':11} {value}" for name, value in about.items() if _is_known(value)]
     print("\n".join(map(printable, lines)))
     if job.get("tasks_listed"):
@@ -207,10 +214,6 @@ def show_job(job: Plain) -> None:
 
 def _is_known(value: object) -> bool:
     return value not in (None, "", MISSING)
-
-
-def _why(job: Plain) -> str:
-    return f": {in_short(job['reason'])}" if job.get("reason") else ""
 
 
 def _dated(at: float | None, now: float) -> str:
@@ -245,4 +248,4 @@ def sentence(job: Plain) -> str:
     count = job.get("tasks") or 0
     of_tasks = f" of {counted(count, 'task')}" if count > 1 else ""
     where = f" in pool {job['pool']}" if job.get("pool") else ""
-    return printable(f"job {job['id']}{of_tasks} is {job['state']}{where}")
+    return printable(f"job {job['id']}{of_tasks}{where}: {job['state']}")

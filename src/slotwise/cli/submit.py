@@ -11,9 +11,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slotwise.core.errors import InputError, SlotwiseError, suggestion
+
+if TYPE_CHECKING:
+    from slotwise.service.transport import Transport
 
 HELP = """Submit a command, or all jobs of a workload file, to the server.
 
@@ -108,7 +111,7 @@ AS_STATED = (
 """The options that are keys of an entry of a workload file, with the same values."""
 
 
-class Submitted(NamedTuple):
+class SubmittedWords(NamedTuple):
     """The words of the command line: options by key, a workload file or None, a command."""
 
     options: dict[str, Any]
@@ -116,7 +119,7 @@ class Submitted(NamedTuple):
     command: list[str]
 
 
-def parse_words(words: Sequence[str]) -> Submitted | None:
+def parse_words(words: Sequence[str]) -> SubmittedWords | None:
     """The options before and after a workload file, or before a command. InputError.
 
     None if they ask for the help.
@@ -162,7 +165,7 @@ def parse_words(words: Sequence[str]) -> Submitted | None:
         raise InputError(
             "nothing to submit; add a command, as in: slotwise submit -- echo hello"
         )
-    return Submitted(options, file, command)
+    return SubmittedWords(options, file, command)
 
 
 def _is_workload(word: str) -> bool:
@@ -284,7 +287,7 @@ def _instant(what: str, text: str) -> float:
     return time.time() + (float(text) if text.isdecimal() else float(seconds_until(what, text)))
 
 
-def request_of(submitted: Submitted) -> dict[str, Any]:
+def request_of(submitted: SubmittedWords) -> dict[str, Any]:
     """What is sent to the server. InputError for wrong options, or a wrong workload file."""
     options = submitted.options
     if submitted.file is None:
@@ -302,42 +305,54 @@ def request_of(submitted: Submitted) -> dict[str, Any]:
     }
 
 
-def submit_words(words: Sequence[str]) -> int | None:
-    """Submit what the words after `slotwise submit` state; the exit code.
-
-    None if they ask for the help.
-    """
-    submitted = parse_words(words)
-    return None if submitted is None else submit(submitted)
-
-
-def submit(submitted: Submitted) -> int:
+def submit(submitted: SubmittedWords) -> int:
     """Submit a command or a workload file; the exit code."""
-    from slotwise.service.transport import NoServerError, Transport
+    from slotwise.service.transport import Transport, job_path
 
     options = submitted.options
     transport = Transport(options.get("server"))
-    body = request_of(submitted)
-    try:
-        answer = transport.post("/v1/jobs", body)
-    except NoServerError:
-        from slotwise.cli.background import started_if_wanted
-
-        if not started_if_wanted(transport):
-            raise
-        answer = transport.post("/v1/jobs", body)
-    jobs = answer["jobs"]
+    jobs = posted(transport, request_of(submitted))
     if "hold" in options:
-        from slotwise.service.transport import job_path
-
         jobs = [transport.post(job_path(job["id"], "hold")) for job in jobs]
     _show(jobs, options)
     if not options.keys() & {"wait", "follow"}:
         return 0
-    from slotwise.cli.following import follow_jobs
+    from slotwise.cli.following import exit_code, follow_jobs
 
-    ids = [str(job["id"]) for job in jobs]
-    return follow_jobs(transport, ids, prints="follow" in options)
+    found = follow_jobs(transport, [job["id"] for job in jobs], prints="follow" in options)
+    return max(map(exit_code, found))
+
+
+def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The jobs of a submission. Without a server it offers to start one, on a terminal."""
+    from slotwise.service.transport import NoServerError
+    from slotwise.service.wire import socket_of
+
+    try:
+        jobs: list[dict[str, Any]] = transport.post("/v1/jobs", body)["jobs"]
+    except NoServerError as error:
+        is_asked = sys.stdin.isatty() and sys.stderr.isatty() and transport.path == socket_of()
+        if not is_asked or not _answered(f"slotwise: {error}\nstart one now? [Y/n] "):
+            raise
+        _start_server()
+        jobs = transport.post("/v1/jobs", body)["jobs"]
+    return jobs
+
+
+def _answered(question: str) -> bool:
+    """Ask on the terminal; yes is the default."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+
+
+def _start_server() -> None:
+    """Start the user's server in the background; it prints why if it does not start."""
+    import subprocess
+
+    words = [sys.executable, "-m", "slotwise", "serve", "--background"]
+    if subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode:
+        raise SlotwiseError("nothing was submitted, because the server did not start")
 
 
 def _show(jobs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
