@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future as Waiting
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -155,7 +155,7 @@ class Engine:
         try:
             for (number, id), one in zip(numbered, entries, strict=True):
                 found.append(self._planned(given, one, number, id, names, now, found))
-            jobs = self._checked(execution for _, execution in found)
+            jobs = self._checked([one for _, one in found if one is not None])
         except BaseException:
             for _, execution in found:
                 if execution is not None:
@@ -173,9 +173,9 @@ class Engine:
                 self._enter(record, planned)
         return records
 
-    def _checked(self, executions: Iterable[Execution | None]) -> list[Job]:
-        """The jobs of a submission, each after those that it waits for. InputError."""
-        jobs = [one.job for one in executions if one is not None]
+    def _checked(self, executions: Sequence[Execution]) -> list[Job]:
+        """Open the jobs of a submission; each after those that it waits for. InputError."""
+        jobs = [one.job for one in executions]
         by_id = {job.id: job for job in jobs}
         if any(job.predecessors for job in jobs):
             others = {name for job in jobs for name in job.predecessors if self.is_open(name)}
@@ -183,6 +183,8 @@ class Engine:
         for job in jobs:
             self._check_pool(job.pool)
             self.core.check_job(job, by_id)
+        for one in executions:
+            one.open()
         return in_order(jobs)
 
     def _planned(
@@ -324,7 +326,7 @@ class Engine:
         if not record.restart:
             note_before(execution, lambda: self.store.begin(record.id, time.time()))
         try:
-            future = self.core.run(execution)
+            future = self.core.run(execution, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
             self._end(record, "failed", str(error))
             return
@@ -392,6 +394,7 @@ class Engine:
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
         code = self.supervision.code(record.id)
+        self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
 
         def tell() -> None:
@@ -482,7 +485,6 @@ class Engine:
         if self.found(job).state not in OVER:
             raise InputError(f"job {job!r} is not over; cancel it first")
         self.store.forget(job).result()
-        self.supervision.remove(job)
 
     def _change(self, job: str, **properties: Any) -> None:
         future = self.future_of(job)

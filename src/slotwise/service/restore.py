@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,6 @@ from slotwise.service.engine import Engine
 from slotwise.service.planning import Spec
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.streams import binding_of
-
-PRUNED_MAX = 10_000
-"""The most jobs that are forgotten at once."""
 
 LOST = "it ran when the server ended, and does not run again (restart: false)"
 """Why a job is lost."""
@@ -87,6 +83,7 @@ def _restored(engine: Engine, record: StoredJob, adopted: Mapping[int, bool]) ->
     if tasks:
         host = engine.core.state.cluster.hosts[0].name
         execution.adopted = {PHASE: dict.fromkeys(tasks, host)}
+    execution.open()
     engine._enter(record, execution)
     return ADOPTED if tasks else AGAIN if has_begun else QUEUED
 
@@ -113,16 +110,3 @@ def _calls(engine: Engine, record: StoredJob) -> int:
         engine.store.change(record.id, restarts=record.restarts + 1)
         return AGAIN
     return QUEUED
-
-
-def prune(engine: Engine) -> list[str]:
-    """Forget jobs that ended long ago, with what they printed; the ids of these."""
-    settings = engine.settings
-    before = time.time() - settings.keep_days * 86_400
-    removed = engine.store.prune(before, PRUNED_MAX)
-    counts = engine.store.counts()
-    if (more := sum(counts.values()) - counts.get(OPEN, 0) - settings.keep_jobs) > 0:
-        removed += engine.store.prune(time.time(), min(more, PRUNED_MAX))
-    for job in removed:
-        engine.supervision.remove(job)
-    return removed
