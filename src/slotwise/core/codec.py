@@ -53,6 +53,7 @@ from slotwise.core.events import (
     OutputLost,
     PhaseClosed,
     PoolsChanged,
+    TaskAdopted,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -71,6 +72,7 @@ OMITTED = {
     TaskFinished: ("peak",),
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
+    TaskAdopted: ("devices",),
     Launch: ("devices", "memory"),
     Defer: ("host",),
 }
@@ -206,7 +208,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     for cls in (
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
-        *(TasksRunnable, TasksBlocked, TasksDropped),
+        *(TasksRunnable, TasksBlocked, TasksDropped, TaskAdopted),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
         *(Launch, Defer, Preempt, WouldPreempt, Release, GiveUp, Retry),
     )
