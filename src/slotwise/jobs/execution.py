@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slotwise.core.rates import Rates
 
 
-class Place(NamedTuple):
+class TaskPlace(NamedTuple):
     """Where a task runs: its host, and the numbers of the GPUs there that it has."""
 
     host: str
@@ -53,7 +53,7 @@ class Execution(ABC):
     done_before: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """The tasks, by phase, that an earlier run has done."""
 
-    adopted: Mapping[str, Mapping[int, Place]] = MappingProxyType({})
+    adopted: Mapping[str, Mapping[int, TaskPlace]] = MappingProxyType({})
     """The tasks, by phase, that an earlier run has begun and that run on, with their places.
 
     Where there is room they are counted as running when the job arrives, and begin first.

@@ -1,0 +1,549 @@
+"""Jobs of commands that outlive the server: each attempt runs under a supervisor.
+
+The worker of a slot asks for the supervisor and waits for its end; it may be killed with the
+server. What is in the folder of the service about the tasks of a job:
+
+commands/JOB/TASK/record.json, exit.json  see `supervisor.py`
+commands/JOB/TASK/RUN-ATTEMPT.out, .err   what attempts print
+
+A record is there while its attempt runs, or while its end may be unknown to the server. A new
+server finds it and attaches to the attempt, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote
+
+from slotwise import task as running
+from slotwise.backends.attempt_logs import STREAMS, file_name
+from slotwise.core.errors import OutputError, SlotwiseError
+from slotwise.jobs.command_process import send
+from slotwise.jobs.commands import (
+    PHASE,
+    CommandRunner,
+    Commands,
+    end_of,
+    not_started,
+    opened_for_output,
+)
+from slotwise.jobs.devices import DEVICES
+from slotwise.jobs.endings import OomKills, descendants
+from slotwise.jobs.execution import LostAttemptError, TaskPlace
+from slotwise.jobs.memory import watch
+from slotwise.service import supervisor
+from slotwise.service.supervisor import EXIT, MARK, RECORD, REQUEST_SECONDS, pidfd_of
+
+SPAWNER = "spawner"
+"""The name of the socket of the spawner in the folder of the service."""
+
+COMMANDS = "commands"
+"""The name of the folder with the folders of jobs."""
+
+KILL_SECONDS = 1.0
+"""How long a supervisor may take to end when the processes of its command were killed."""
+
+
+class Spawner:
+    """The process from which supervisors are forked. It ends with this one, or by `close`.
+
+    SlotwiseError if it cannot be started.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        """`folder` is that of the service, which no other server uses."""
+        self.path = os.path.join(os.path.abspath(folder), SPAWNER)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self.ensure()
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def ensure(self) -> None:
+        """Start it again if it has ended. Costs a system call if it has not."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        theirs, self._lifeline = os.pipe()
+        # -P: a module in the current folder must not hide one of Python.
+        command = [sys.executable, "-P", "-m", supervisor.__name__, self.path, str(theirs)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=(theirs,),
+                start_new_session=True,  # Ctrl-C is for the server only.
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise SlotwiseError(
+                f"the process that starts commands cannot be started: {error.strerror}"
+            ) from error
+        finally:
+            os.close(theirs)
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            code = self._process.wait()
+            raise SlotwiseError(
+                f"the process that starts commands has exited with code {code} before it was"
+                f" ready at {self.path}; see its message on stderr"
+            )
+
+    def close(self) -> None:
+        """End it; what it has started runs on. Idempotent."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        if self._process is not None:
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """What all supervised jobs of a run of the server share.
+
+    run   the number of the run, different for each start of the server
+    host  the name of the host where commands run
+    """
+
+    folder: str
+    run: int
+    spawner: Spawner
+    host: str = "localhost"
+
+
+# Records.
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds."""
+
+    pid: int
+    start: str
+    begun: float
+    job: str
+    task: int
+    run: int
+    attempt: int
+    out: str
+    err: str
+    devices: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, plain: object) -> Record:
+        """The record in a file. ValueError if it is not one."""
+        if not isinstance(plain, dict):
+            raise ValueError("it is not an object")
+        try:
+            found = cls(**{**plain, "devices": tuple(plain["devices"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(str(error)) from None
+        numbers = (found.pid, found.task, found.run, found.attempt, *found.devices)
+        texts = (found.start, found.job, found.out, found.err)
+        if not (
+            all(type(one) is int and one >= 0 for one in numbers)
+            and all(type(one) is str for one in texts)
+            and type(found.begun) is float
+        ):
+            raise ValueError("a value has another type")
+        return found
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its supervisor runs."""
+        found = pidfd_of(self.pid, self.start)
+        if found is not None:
+            os.close(found)
+        return found is not None
+
+
+class Exit(NamedTuple):
+    """How a command ended: its code, or the error because of which it did not start."""
+
+    code: int
+    memory: int
+    stopped: bool
+    error: OSError | None = None
+
+    @classmethod
+    def of(cls, plain: object) -> Exit:
+        """The end in a file. ValueError if it is not one."""
+        if isinstance(plain, dict):
+            stopped, number, place = (plain.get(n) for n in ("stopped", "error", "place"))
+            if type(number) is int:
+                return cls(0, 0, bool(stopped), OSError(number, os.strerror(number), place))
+            code, memory = plain.get("code"), plain.get("memory")
+            if type(code) is int and type(memory) is int:
+                return cls(code, memory, bool(stopped))
+        raise ValueError("it is not the end of a command")
+
+
+class SupervisedTask(NamedTuple):
+    """A task of which there is a record.
+
+    It is lost if the record is damaged, or its supervisor has ended without recording the end;
+    `trouble` says why, and there is no record if that is damaged.
+    """
+
+    job: str
+    task: int
+    record: Record | None
+    state: Literal["alive", "ended", "lost"]
+    trouble: str = ""
+
+
+def job_folder(folder: str | Path, job: str) -> str:
+    """The folder of a job in the folder of the service."""
+    return os.path.join(folder, COMMANDS, file_name(job))
+
+
+def records(folder: str | Path, job: str) -> list[SupervisedTask]:
+    """The tasks of a job whose attempts run, or have ended as no server may know yet."""
+    return list(_records(Path(job_folder(folder, job))))
+
+
+def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
+    """Such tasks of other jobs than these. Their processes go on."""
+    known = {file_name(job) for job in known_jobs}
+    places = Path(folder, COMMANDS)
+    unknown = (
+        [one for one in places.iterdir() if one.name not in known] if places.is_dir() else ()
+    )
+    return [found for one in sorted(unknown) for found in _records(one)]
+
+
+def remove(folder: str | Path, job: str) -> None:
+    """Remove the folder of a job, with what its attempts printed; end what of it still runs."""
+    for found in records(folder, job):
+        if found.record is not None:
+            end(found.record)
+    shutil.rmtree(job_folder(folder, job), ignore_errors=True)
+
+
+def _records(place: Path) -> Iterator[SupervisedTask]:
+    for folder in sorted(place.iterdir() if place.is_dir() else ()):
+        if folder.name.isdecimal() and (folder / RECORD).exists():
+            yield _found(folder, unquote(place.name), int(folder.name))
+
+
+def _found(folder: Path, job: str, task: int) -> SupervisedTask:
+    try:
+        record = Record.of(supervisor.read(str(folder / RECORD)))
+    except ValueError as error:
+        why = (
+            f"the record of its attempt ({folder / RECORD}) is damaged: {error}; if its command"
+            " still runs, end it by hand"
+        )
+        return SupervisedTask(job, task, None, "lost", why)
+    is_alive = record.is_alive  # Before the file is looked for: it ends after writing that.
+    if is_alive or (folder / EXIT).exists():
+        return SupervisedTask(record.job, task, record, "alive" if is_alive else "ended")
+    return SupervisedTask(record.job, task, record, "lost", _unrecorded(record, folder))
+
+
+def _unrecorded(record: Record, folder: str | Path) -> str:
+    return (
+        f"the supervisor of its command (process {record.pid}) has ended without a record"
+        f" ({os.path.join(folder, EXIT)}): it was killed, or the machine was restarted"
+    )
+
+
+def end(record: Record) -> None:
+    """Kill all processes of an attempt. Returns when its supervisor has ended.
+
+    That takes some milliseconds; a supervisor that does not end is killed after `KILL_SECONDS`.
+    """
+    pidfd = pidfd_of(record.pid, record.start)
+    if pidfd is None:
+        return
+    ended, until = select.poll(), time.monotonic() + KILL_SECONDS
+    try:
+        ended.register(pidfd, select.POLLIN)
+        while not ended.poll(1):  # It may be about to start the command.
+            send(descendants(record.pid), signal.SIGKILL)
+            if time.monotonic() > until:
+                others = descendants(record.pid)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                send(others, signal.SIGKILL)
+                ended.poll(KILL_SECONDS * 1000)
+                break
+    finally:
+        os.close(pidfd)
+
+
+def end_orphans(record: Record) -> None:
+    """Kill the processes of an attempt whose supervisor was killed. O(processes)."""
+    mark = f"{MARK}={record.pid} {record.start}".encode()
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    send((int(name),), signal.SIGKILL)
+
+
+# In a worker.
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedRunner:
+    """Runs a command under a supervisor, or waits for one that runs, in a worker process.
+
+    It reports memory, passes a stop request on and ends as `CommandRunner` does.
+    """
+
+    command: CommandRunner
+    spawner: str
+    run: int
+
+    def __call__(
+        self,
+        task: int,
+        attempt: int,
+        folder: str,
+        files: tuple[str, str],
+        found: Record | None,
+        trouble: str,
+    ) -> None:
+        """Wait for the end of the attempt `found`, or else of a new one.
+
+        LostAttemptError if there is `trouble`, or the supervisor does not start, or is killed.
+        """
+        running.report_memory(0)  # From now on, this process itself does not count.
+        kills = OomKills()
+        if trouble:
+            raise LostAttemptError(trouble)
+        record = found or self._begin(task, attempt, folder, files)
+        pidfd = pidfd_of(record.pid, record.start)
+        if pidfd is not None:
+            try:
+                running.on_stop_request(lambda _: _ask_to_stop(pidfd))
+                watch(pidfd, lambda: descendants(record.pid), running.report_memory)
+            finally:
+                running.on_stop_request(None)
+                os.close(pidfd)
+        place = os.path.join(folder, EXIT)
+        try:
+            plain = supervisor.read(place)
+            if plain is None:
+                raise LostAttemptError(_unrecorded(record, folder))
+            ended = Exit.of(plain)
+        except ValueError as error:
+            raise LostAttemptError(f"the end of its command ({place}): {error}") from None
+        self._check(ended, files, kills)
+
+    def _check(self, ended: Exit, files: tuple[str, str], kills: OomKills) -> None:
+        """End the task as its command has ended."""
+        running.report_memory(ended.memory, is_over=True)
+        if ended.error is not None:
+            place = ended.error.filename
+            if place in files:
+                raise OutputError.of(place, ended.error)
+            raise not_started(ended.error)
+        if ended.code and ended.stopped and not running.stop_requested():
+            raise LostAttemptError("an earlier run of the server has stopped it")
+        said = ""
+        if ended.code:
+            with suppress(OSError), open(files[1], "rb") as err:
+                said = end_of(err)
+        self.command.check(ended.code, said, kills)
+
+    def _begin(self, task: int, attempt: int, folder: str, files: tuple[str, str]) -> Record:
+        """Have a supervisor start the command."""
+        command, cwd, environment = self.command.parts(task, attempt)
+        devices = environment.get(DEVICES, "")
+        request: dict[str, Any] = {
+            "folder": folder,
+            "job": self.command.job,
+            "task": task,
+            "run": self.run,
+            "attempt": attempt,
+            **dict(zip(STREAMS, files, strict=True)),
+            "devices": [int(number) for number in devices.split(",") if number],
+            "command": command,
+            "cwd": cwd,
+            "environment": environment,
+        }
+        try:
+            plain = self._ask(request)
+        except (OSError, ValueError) as error:
+            raise LostAttemptError(
+                f"its supervisor did not start ({self.spawner}): {error}"
+            ) from error
+        if "error" in plain:
+            error = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
+            raise OutputError.of(str(plain["place"]), error)
+        return Record.of(plain)
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request, and permission to begin."""
+        folder, name = os.path.split(self.spawner)
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            with socket.socket(socket.AF_UNIX) as channel:
+                channel.settimeout(REQUEST_SECONDS)
+                # The whole path may be too long for a socket.
+                channel.connect(f"/proc/self/fd/{place}/{name}")
+                channel.sendall(json.dumps(request).encode() + b"\n")
+                with channel.makefile("rb") as answers:
+                    answer = answers.readline()
+                if not answer.endswith(b"\n"):
+                    raise ValueError("the connection was closed")
+                channel.sendall(b"\n")
+        finally:
+            os.close(place)
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+
+def _ask_to_stop(pidfd: int) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+
+
+# In the server.
+
+
+class SupervisedCommands(Commands):
+    """A planned job of commands whose attempts run under supervisors.
+
+    Attempts of an earlier run of the server that run, or have ended since, are attached to.
+    Output is copied to its staging folder at the end only, so that a new server finds it.
+    """
+
+    def __init__(self, planned: Commands, supervision: Supervision) -> None:
+        """`planned` is not open yet, and not used any more."""
+        vars(self).update(vars(planned))
+        self._by = supervision
+        self._leaves = False
+        self._folder = job_folder(supervision.folder, self.job.id)
+        self._begun: dict[int, int] = {}  # The attempt of each task that may run.
+        self._paths: dict[tuple[int, int], tuple[str, str]] = {}  # Of attempts found.
+        self._before: dict[int, float] = {}
+        self._found: dict[int, SupervisedTask] = {}
+        done = set(self.done_before.get(PHASE, ()))
+        for found in records(supervision.folder, self.job.id):
+            record, task = found.record, found.task
+            if task not in done and task < self._command.tasks:
+                self._found[task] = found
+            elif record is not None:
+                self._winners[task], self._paths[task, 0] = 0, (record.out, record.err)
+        alive_first = sorted(self._found.values(), key=lambda one: one.state != "alive")
+        places = {
+            one.task: TaskPlace(supervision.host, one.record.devices)
+            for one in alive_first
+            if one.record is not None and one.state != "lost"
+        }
+        self.adopted = {PHASE: places} if places else {}
+        self._supervise()
+
+    def _supervise(self) -> None:
+        if isinstance(self.runner, CommandRunner):
+            self.runner = SupervisedRunner(self.runner, self._by.spawner.path, self._by.run)
+
+    def leave(self) -> None:
+        """From now on the supervisors are left alone: the server ends, and they run on."""
+        self._leaves = True
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """Return those of `SupervisedRunner`; an attempt that was found is attached to once."""
+        found = self._found.get(task)
+        if found is None:
+            super().arguments(phase, task, attempt)  # The job has what it needs.
+            self._by.spawner.ensure()
+        self._supervise()
+        folder = os.path.join(self._folder, str(task))
+        record, trouble, self._before[task] = None, "", 0.0
+        if found is not None:
+            record, trouble = found.record, found.trouble
+        if record is not None:
+            record = replace(record, run=self._by.run, attempt=attempt)
+            supervisor.write(os.path.join(folder, RECORD), asdict(record))
+            self._paths[task, attempt] = record.out, record.err
+            if record.is_alive:
+                self._before[task] = max(0.0, time.time() - record.begun)
+        self._found.pop(task, None)
+        os.makedirs(folder, 0o700, exist_ok=True)
+        self._begun[task] = attempt
+        return task, attempt, folder, self.output_files(phase, task, attempt), record, trouble
+
+    def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
+        """Return the files of an attempt in the folder of the service."""
+        known = self._paths.get((task, attempt))
+        name = os.path.join(self._folder, str(task), f"{self._by.run}-{attempt}")
+        return known or tuple(f"{name}.{stream}" for stream in STREAMS)
+
+    def seconds_before(self, phase: str, task: int) -> float:
+        """Return those of an attempt that was found and that runs."""
+        return self._before.get(task, 0.0)
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Keep the files of the first attempt that finishes."""
+        self._begun.pop(task, None)
+        super().finished(phase, task, attempt, result)
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """End what of an attempt still runs, and forget its record; its output stays."""
+        if not self._leaves and self._begun.get(task) == attempt:
+            del self._begun[task]
+            self._end(task, attempt)
+
+    def close(self, succeeded: bool) -> None:
+        """Commit the output, or end what still runs."""
+        if succeeded and not self._is_closed and self._is_open:
+            for task, attempt in self._winners.items():
+                staged = self._staged(task, attempt)
+                for source, to in zip(
+                    self.output_files(PHASE, task, attempt), staged, strict=True
+                ):
+                    _copy(source, to)
+        elif not succeeded and not self._leaves:
+            for task in {**self._begun, **self._found}:
+                self._end(task, self._begun.get(task))
+            self._begun, self._found = {}, {}
+        super().close(succeeded)
+
+    def _end(self, task: int, attempt: int | None) -> None:
+        """End the attempt that the record of a task names, if it is this one, or any."""
+        folder = Path(self._folder, str(task))
+        if not (folder / RECORD).exists():
+            return
+        record = _found(folder, self.job.id, task).record
+        if record is not None:
+            if attempt is not None and (record.run, record.attempt) != (self._by.run, attempt):
+                return
+            end(record)
+            if not (folder / EXIT).exists():
+                end_orphans(record)
+        for name in (RECORD, EXIT):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _copy(source: str, to: str) -> None:
+    """Give a file another name, or copy it where that is not possible. Raises OSError."""
+    with suppress(FileNotFoundError):
+        os.unlink(to)
+    try:
+        os.link(source, to)
+    except OSError:
+        shutil.copyfile(source, to)

@@ -1,0 +1,242 @@
+"""Supervisors of commands: each command of the service has one, which outlives the server.
+
+The server starts one *spawner*, this module as a script. For each command the spawner forks a
+*supervisor*, which leaves the session of the server, starts the command, waits for all of its
+processes and records how it ended. The supervisor of a command ends with it, and nothing else
+ends it: it is neither a child nor in a group of the server or of a worker. A new interpreter
+for each command would cost 10 ms and more, and a fork of the server or of a worker copies the
+page tables of a large process. The spawner imports little, so that a command costs about two
+spawns: this fork, and the start of the command.
+
+In the folder of a task:
+
+record.json  from before the command starts: the supervisor, and what of the request names it
+exit.json    after its end: `code`, or `error` (errno) with `place` if it could not be started;
+             `memory` (the peak of its largest process in bytes), `seconds`, `stopped`
+
+A request is a line of JSON on a connection of its own: `folder` (of the task), the names in
+`NAMED`, `command`, `cwd` and `environment`. The answer is the record, or an `error`. Only when
+the client has sent one more byte does the command start: one that was killed meanwhile, perhaps
+before it could be known that there is a record, starts nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from slotwise.backends.local.worker import reset_signals
+from slotwise.jobs.command_process import adopting, send, start
+
+RECORD, EXIT = "record.json", "exit.json"
+
+NAMED = ("job", "task", "run", "attempt", "out", "err", "devices")
+"""What a record has of its request. `run` is the number of the run of the server."""
+
+MARK = "SLOTWISE_SUPERVISOR"
+"""The environment variable with number and start of its supervisor, in each of its processes."""
+
+RECORD_SECONDS = 600.0
+"""How long a supervisor tries to record the end of its command, if the disk is full."""
+
+REQUEST_SECONDS = 10.0
+"""How long a client may take to send its request and the byte after the answer."""
+
+BACKLOG = 1024
+"""The number of requests that may wait."""
+
+CREDENTIALS = struct.Struct("3i")
+"""The process, user and group at the other end of a unix socket."""
+
+
+def serve(path: str, lifeline: int) -> None:
+    """Fork a supervisor for each request, until the other end of the lifeline is closed.
+
+    A line on stdout says that the socket is there. Only processes of this user are served.
+    """
+    os.set_inheritable(lifeline, False)
+    reset_signals()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    folder, name = os.path.split(path)
+    os.chdir(folder)  # The whole path may be too long for a socket.
+    mask = os.umask(0o177)
+    listener.bind(name)
+    os.umask(mask)
+    own = os.stat(name)
+    listener.listen(BACKLOG)
+    print("ready", flush=True)
+    gc.collect()
+    gc.freeze()  # Collections in supervisors would copy all pages.
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    poll.register(listener, select.POLLIN)
+    while not any(descriptor == lifeline for descriptor, _ in poll.poll()):
+        connection, _ = listener.accept()
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        if CREDENTIALS.unpack(peer)[1] == os.getuid() and not _fork():
+            listener.close()
+            os.close(lifeline)
+            _supervise(connection)
+        connection.close()
+    with suppress(FileNotFoundError):
+        found = os.stat(name)
+        if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
+            os.unlink(name)
+
+
+def _fork() -> int:
+    """Fork; the client sees the end of its connection if that is not possible."""
+    try:
+        return os.fork()
+    except OSError as error:
+        print(f"slotwise: no supervisor can be started: {error.strerror}", file=sys.stderr)
+        return -1
+
+
+def _supervise(connection: socket.socket) -> NoReturn:
+    """Serve one request in a forked process, which ends here."""
+    try:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        os.close(null)
+        Supervisor(connection).run()
+    finally:
+        os._exit(0)  # The record says all that there is to say.
+
+
+class Supervisor:
+    """The supervisor of one command, in a process of its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._stops = False
+        self._send: Callable[[signal.Signals], None] | None = None  # to the command
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def run(self) -> None:
+        """Start the command of the request, and record its end."""
+        self._connection.settimeout(REQUEST_SECONDS)
+        with self._connection, self._connection.makefile("rwb") as stream:
+            request = json.loads(stream.readline())
+            place, end = (os.path.join(request["folder"], name) for name in (RECORD, EXIT))
+            pid = os.getpid()
+            record = {"pid": pid, "start": start_of(pid), "begun": time.time()}
+            record |= {name: request[name] for name in NAMED}
+            answer = record
+            try:
+                with suppress(FileNotFoundError):
+                    os.unlink(end)
+                write(place, record)
+            except OSError as error:
+                answer = {"error": error.errno, "place": error.filename}
+            try:
+                stream.write(json.dumps(answer).encode() + b"\n")
+                stream.flush()
+                may_begin = stream.read(1)
+            except OSError:
+                may_begin = b""
+            if not may_begin or answer is not record:
+                if read(place) == record:
+                    os.unlink(place)
+                return
+        begun = time.monotonic()
+        with adopting(lambda: self._stops) as started:
+            ended = self._run(request, record["start"], started)
+        ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
+        until = time.monotonic() + RECORD_SECONDS
+        while time.monotonic() < until:
+            with suppress(OSError):
+                write(end, ended, is_durable=True)
+                return
+            time.sleep(1.0)
+
+    def _run(
+        self, request: Mapping[str, Any], since: str, started: Callable[[], list[int]]
+    ) -> dict[str, Any]:
+        """Run the command to its end: how it ended, or why it could not start."""
+        environment = {**request["environment"], MARK: f"{os.getpid()} {since}"}
+        try:
+            with open(request["out"], "w+b") as out, open(request["err"], "w+b") as err:
+                process = start(request["command"], request["cwd"], environment, (out, err))
+        except OSError as error:
+            return {"error": error.errno, "place": error.filename}
+        self._send = lambda number: send(started(), number)
+        if self._stops:
+            self._send(signal.SIGTERM)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        return {"code": code, "memory": usage.ru_maxrss << 10}
+
+    def _on_stop(self, *_: object) -> None:
+        """Ask all processes of the command to stop."""
+        self._stops = True
+        if self._send is not None:
+            self._send(signal.SIGTERM)
+
+
+# Records, and the identity of processes, which the server and its workers need as well.
+
+
+def write(path: str, plain: Mapping[str, Any], *, is_durable: bool = False) -> None:
+    """Write a JSON object to a file at once: it is there whole, or not at all."""
+    part = f"{path}.{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as file:
+        json.dump(plain, file)
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def read(path: str) -> Any:
+    """What is in a file of JSON; None if there is none. ValueError if it is damaged."""
+    try:
+        with open(path, "rb") as file:
+            return json.loads(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def start_of(pid: int) -> str:
+    """When a process started, as no other of the same number has, also after a restart.
+
+    Empty if there is no such process.
+    """
+    with suppress(OSError, IndexError):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return f"{boot} {int(file.read().rpartition(b')')[2].split()[19])}"
+    return ""
+
+
+def pidfd_of(pid: int, started: str) -> int | None:
+    """A descriptor of the process of this number and start; None if it has ended."""
+    try:
+        found = os.pidfd_open(pid)
+    except (OSError, OverflowError):
+        return None
+    if start_of(pid) == started:
+        return found
+    os.close(found)
+    return None
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
