@@ -274,9 +274,7 @@ class Commands(Execution):
             self._check_inputs()
         except InputError as error:
             raise InputChanged(str(error)) from None
-        if self._lacks_results:
-            self._lacks_results = False
-            self.runner = self._command.with_results()
+        self._read_results()
         return (task, attempt, self.output_files(phase, task, attempt) or None)
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
@@ -330,6 +328,12 @@ class Commands(Execution):
             except InputError as error:
                 raise InputError(f"job {self.job.id!r}: {error}") from None
             self._find_inputs = None
+
+    def _read_results(self) -> None:
+        """Replace the words of the command that are results of other jobs; only once."""
+        if self._lacks_results:
+            self._lacks_results = False
+            self.runner = self._command.with_results()
 
     def _open(self) -> None:
         if self._is_open or self._output is None:

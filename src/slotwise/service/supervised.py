@@ -3,8 +3,8 @@
 The worker of a slot asks for the supervisor and waits for its end; it may be killed with the
 server. What is in the folder of the service about the tasks of a job:
 
-commands/JOB/TASK/record.json, exit.json  see `supervisor.py`
-commands/JOB/TASK/RUN-ATTEMPT.out, .err   what attempts print
+commands/JOB/TASK/record                 see `supervisor.py`
+commands/JOB/TASK/RUN-ATTEMPT.out, .err  what attempts print
 
 A record is there while its attempt runs, or while its end may be unknown to the server. A new
 server finds it and attaches to the attempt, once.
@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
@@ -38,14 +38,13 @@ from slotwise.jobs.commands import (
     Commands,
     end_of,
     not_started,
-    opened_for_output,
 )
 from slotwise.jobs.devices import DEVICES
 from slotwise.jobs.endings import OomKills, descendants
 from slotwise.jobs.execution import LostAttemptError, TaskPlace
 from slotwise.jobs.memory import watch
 from slotwise.service import supervisor
-from slotwise.service.supervisor import EXIT, MARK, RECORD, REQUEST_SECONDS, pidfd_of
+from slotwise.service.supervisor import MARK, RECORD, REQUEST_SECONDS, line, pidfd_of
 
 SPAWNER = "spawner"
 """The name of the socket of the spawner in the folder of the service."""
@@ -210,6 +209,7 @@ class SupervisedTask(NamedTuple):
     task: int
     record: Record | None
     state: Literal["alive", "ended", "lost"]
+    ended: Exit | None = None
     trouble: str = ""
 
 
@@ -220,17 +220,18 @@ def job_folder(folder: str | Path, job: str) -> str:
 
 def records(folder: str | Path, job: str) -> list[SupervisedTask]:
     """The tasks of a job whose attempts run, or have ended as no server may know yet."""
-    return list(_records(Path(job_folder(folder, job))))
+    return list(_records(job_folder(folder, job), job))
 
 
 def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
     """Such tasks of other jobs than these. Their processes go on."""
-    known = {file_name(job) for job in known_jobs}
-    places = Path(folder, COMMANDS)
-    unknown = (
-        [one for one in places.iterdir() if one.name not in known] if places.is_dir() else ()
-    )
-    return [found for one in sorted(unknown) for found in _records(one)]
+    known, place = {file_name(job) for job in known_jobs}, os.path.join(folder, COMMANDS)
+    unknown = sorted(set(os.listdir(place)) - known) if os.path.isdir(place) else ()
+    return [
+        found
+        for name in unknown
+        for found in _records(os.path.join(place, name), unquote(name))
+    ]
 
 
 def remove(folder: str | Path, job: str) -> None:
@@ -241,32 +242,43 @@ def remove(folder: str | Path, job: str) -> None:
     shutil.rmtree(job_folder(folder, job), ignore_errors=True)
 
 
-def _records(place: Path) -> Iterator[SupervisedTask]:
-    for folder in sorted(place.iterdir() if place.is_dir() else ()):
-        if folder.name.isdecimal() and (folder / RECORD).exists():
-            yield _found(folder, unquote(place.name), int(folder.name))
+def _records(place: str, job: str) -> Iterator[SupervisedTask]:
+    names = os.listdir(place) if os.path.isdir(place) else ()
+    for task in sorted(int(name) for name in names if name.isdecimal()):
+        if (found := task_in(os.path.join(place, str(task)), job, task)) is not None:
+            yield found
 
 
-def _found(folder: Path, job: str, task: int) -> SupervisedTask:
+def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
+    """The task of this folder; None if no attempt of it runs or has ended unknown."""
+    place = os.path.join(folder, RECORD)
+    record = None
     try:
-        record = Record.of(supervisor.read(str(folder / RECORD)))
+        text = Path(place).read_bytes()
+        if not text:
+            return None  # Nothing began.
+        first, _, second = text.partition(b"\n")
+        record = Record.of(json.loads(first))
+        if record.is_alive:
+            return SupervisedTask(record.job, task, record, "alive")
+        if not second:  # It may have ended meanwhile.
+            second = Path(place).read_bytes().partition(b"\n")[2]
+        if second:
+            return SupervisedTask(
+                record.job, task, record, "ended", Exit.of(json.loads(second))
+            )
+    except FileNotFoundError:
+        return None
     except ValueError as error:
-        why = (
-            f"the record of its attempt ({folder / RECORD}) is damaged: {error}; if its command"
-            " still runs, end it by hand"
-        )
-        return SupervisedTask(job, task, None, "lost", why)
-    is_alive = record.is_alive  # Before the file is looked for: it ends after writing that.
-    if is_alive or (folder / EXIT).exists():
-        return SupervisedTask(record.job, task, record, "alive" if is_alive else "ended")
-    return SupervisedTask(record.job, task, record, "lost", _unrecorded(record, folder))
-
-
-def _unrecorded(record: Record, folder: str | Path) -> str:
-    return (
-        f"the supervisor of its command (process {record.pid}) has ended without a record"
-        f" ({os.path.join(folder, EXIT)}): it was killed, or the machine was restarted"
+        why = f"the record of its attempt ({place}) is damaged: {error}"
+        if record is None:
+            why += "; if its command still runs, end it by hand"
+        return SupervisedTask(job, task, record, "lost", trouble=why)
+    why = (
+        f"the supervisor of its command (process {record.pid}) has ended without recording how"
+        f" that ended ({place}): it was killed, or the machine was restarted"
     )
+    return SupervisedTask(record.job, task, record, "lost", trouble=why)
 
 
 def end(record: Record) -> None:
@@ -283,10 +295,9 @@ def end(record: Record) -> None:
         while not ended.poll(1):  # It may be about to start the command.
             send(descendants(record.pid), signal.SIGKILL)
             if time.monotonic() > until:
-                others = descendants(record.pid)
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                send(others, signal.SIGKILL)
                 ended.poll(KILL_SECONDS * 1000)
+                end_orphans(record)
                 break
     finally:
         os.close(pidfd)
@@ -342,15 +353,10 @@ class SupervisedRunner:
             finally:
                 running.on_stop_request(None)
                 os.close(pidfd)
-        place = os.path.join(folder, EXIT)
-        try:
-            plain = supervisor.read(place)
-            if plain is None:
-                raise LostAttemptError(_unrecorded(record, folder))
-            ended = Exit.of(plain)
-        except ValueError as error:
-            raise LostAttemptError(f"the end of its command ({place}): {error}") from None
-        self._check(ended, files, kills)
+        now = task_in(folder, self.command.job, task)
+        if now is None or now.ended is None:
+            raise LostAttemptError(now.trouble if now else f"its record in {folder} is missing")
+        self._check(now.ended, files, kills)
 
     def _check(self, ended: Exit, files: tuple[str, str], kills: OomKills) -> None:
         """End the task as its command has ended."""
@@ -361,7 +367,7 @@ class SupervisedRunner:
                 raise OutputError.of(place, ended.error)
             raise not_started(ended.error)
         if ended.code and ended.stopped and not running.stop_requested():
-            raise LostAttemptError("an earlier run of the server has stopped it")
+            raise LostAttemptError("its supervisor was asked to stop, not by this run")
         said = ""
         if ended.code:
             with suppress(OSError), open(files[1], "rb") as err:
@@ -391,8 +397,8 @@ class SupervisedRunner:
                 f"its supervisor did not start ({self.spawner}): {error}"
             ) from error
         if "error" in plain:
-            error = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
-            raise OutputError.of(str(plain["place"]), error)
+            why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
+            raise OutputError.of(str(plain["place"]), why)
         return Record.of(plain)
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -404,7 +410,7 @@ class SupervisedRunner:
                 channel.settimeout(REQUEST_SECONDS)
                 # The whole path may be too long for a socket.
                 channel.connect(f"/proc/self/fd/{place}/{name}")
-                channel.sendall(json.dumps(request).encode() + b"\n")
+                channel.sendall(line(request))
                 with channel.makefile("rb") as answers:
                     answer = answers.readline()
                 if not answer.endswith(b"\n"):
@@ -437,7 +443,8 @@ class SupervisedCommands(Commands):
         self._by = supervision
         self._leaves = False
         self._folder = job_folder(supervision.folder, self.job.id)
-        self._begun: dict[int, int] = {}  # The attempt of each task that may run.
+        # The attempt of each task that may run, and the run and the attempt in its record.
+        self._begun: dict[int, tuple[int, tuple[int, int]]] = {}
         self._paths: dict[tuple[int, int], tuple[str, str]] = {}  # Of attempts found.
         self._before: dict[int, float] = {}
         self._found: dict[int, SupervisedTask] = {}
@@ -469,22 +476,25 @@ class SupervisedCommands(Commands):
         """Return those of `SupervisedRunner`; an attempt that was found is attached to once."""
         found = self._found.get(task)
         if found is None:
-            super().arguments(phase, task, attempt)  # The job has what it needs.
+            super().arguments(phase, task, attempt)  # It has what it needs.
             self._by.spawner.ensure()
+        else:
+            self._open()
+            self._read_results()
         self._supervise()
         folder = os.path.join(self._folder, str(task))
         record, trouble, self._before[task] = None, "", 0.0
-        if found is not None:
-            record, trouble = found.record, found.trouble
-        if record is not None:
-            record = replace(record, run=self._by.run, attempt=attempt)
-            supervisor.write(os.path.join(folder, RECORD), asdict(record))
+        self._begun[task] = attempt, (self._by.run, attempt)
+        if found is None:
+            os.makedirs(folder, 0o700, exist_ok=True)
+        elif (record := found.record) is None:
+            trouble = found.trouble
+        else:
+            self._begun[task] = attempt, (record.run, record.attempt)
             self._paths[task, attempt] = record.out, record.err
             if record.is_alive:
                 self._before[task] = max(0.0, time.time() - record.begun)
         self._found.pop(task, None)
-        os.makedirs(folder, 0o700, exist_ok=True)
-        self._begun[task] = attempt
         return task, attempt, folder, self.output_files(phase, task, attempt), record, trouble
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
@@ -504,9 +514,8 @@ class SupervisedCommands(Commands):
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
         """End what of an attempt still runs, and forget its record; its output stays."""
-        if not self._leaves and self._begun.get(task) == attempt:
-            del self._begun[task]
-            self._end(task, attempt)
+        if not self._leaves and self._begun.get(task, (0,))[0] == attempt:
+            self._end(task, self._begun.pop(task)[1])
 
     def close(self, succeeded: bool) -> None:
         """Commit the output, or end what still runs."""
@@ -518,25 +527,27 @@ class SupervisedCommands(Commands):
                 ):
                     _copy(source, to)
         elif not succeeded and not self._leaves:
-            for task in {**self._begun, **self._found}:
-                self._end(task, self._begun.get(task))
+            for task, (_, name) in self._begun.items():
+                self._end(task, name)
+            for task in self._found:
+                self._end(task, None)
             self._begun, self._found = {}, {}
         super().close(succeeded)
 
-    def _end(self, task: int, attempt: int | None) -> None:
-        """End the attempt that the record of a task names, if it is this one, or any."""
-        folder = Path(self._folder, str(task))
-        if not (folder / RECORD).exists():
+    def _end(self, task: int, name: tuple[int, int] | None) -> None:
+        """End the attempt in the record of a task, if it has this run and number, or any."""
+        folder = os.path.join(self._folder, str(task))
+        found = task_in(folder, self.job.id, task)
+        if found is None:
             return
-        record = _found(folder, self.job.id, task).record
-        if record is not None:
-            if attempt is not None and (record.run, record.attempt) != (self._by.run, attempt):
+        if (record := found.record) is not None:
+            if name is not None and (record.run, record.attempt) != name:
                 return
             end(record)
-            if not (folder / EXIT).exists():
+            if found.state == "lost":
                 end_orphans(record)
-        for name in (RECORD, EXIT):
-            (folder / name).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, RECORD))
 
 
 def _copy(source: str, to: str) -> None:

@@ -8,11 +8,14 @@ for each command would cost 10 ms and more, and a fork of the server or of a wor
 page tables of a large process. The spawner imports little, so that a command costs about two
 spawns: this fork, and the start of the command.
 
-In the folder of a task:
+The file `record` in the folder of a task has two lines of JSON:
 
-record.json  from before the command starts: the supervisor, and what of the request names it
-exit.json    after its end: `code`, or `error` (errno) with `place` if it could not be started;
-             `memory` (the peak of its largest process in bytes), `seconds`, `stopped`
+- before the command starts: the supervisor, and what of the request names the attempt
+- after its end: `code`, or `error` (errno) with `place` if it could not be started; `memory`
+  (the peak of its largest process in bytes), `seconds`, and whether it was asked to stop
+
+Each line is one write, the second one to a block that is there also on a full disk. They are
+not synchronized: what a failure of the machine cuts was known to nobody, and runs again.
 
 A request is a line of JSON on a connection of its own: `folder` (of the task), the names in
 `NAMED`, `command`, `cwd` and `environment`. The answer is the record, or an `error`. Only when
@@ -38,16 +41,14 @@ from typing import Any, NoReturn
 from slotwise.backends.local.worker import reset_signals
 from slotwise.jobs.command_process import adopting, send, start
 
-RECORD, EXIT = "record.json", "exit.json"
+RECORD = "record"
+"""The name of the file of a task."""
 
 NAMED = ("job", "task", "run", "attempt", "out", "err", "devices")
 """What a record has of its request. `run` is the number of the run of the server."""
 
 MARK = "SLOTWISE_SUPERVISOR"
-"""The environment variable with number and start of its supervisor, in each of its processes."""
-
-RECORD_SECONDS = 600.0
-"""How long a supervisor tries to record the end of its command, if the disk is full."""
+"""The environment variable of a command with the number and the start of its supervisor."""
 
 REQUEST_SECONDS = 10.0
 """How long a client may take to send its request and the byte after the answer."""
@@ -134,37 +135,33 @@ class Supervisor:
         self._connection.settimeout(REQUEST_SECONDS)
         with self._connection, self._connection.makefile("rwb") as stream:
             request = json.loads(stream.readline())
-            place, end = (os.path.join(request["folder"], name) for name in (RECORD, EXIT))
+            place = os.path.join(request["folder"], RECORD)
             pid = os.getpid()
-            record = {"pid": pid, "start": start_of(pid), "begun": time.time()}
+            began_at = start_of(pid)
+            record = {"pid": pid, "start": began_at, "begun": time.time()}
             record |= {name: request[name] for name in NAMED}
-            answer = record
+            answer: dict[str, Any] = record
             try:
-                with suppress(FileNotFoundError):
-                    os.unlink(end)
-                write(place, record)
+                file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                os.write(file, line(record))
             except OSError as error:
                 answer = {"error": error.errno, "place": error.filename}
             try:
-                stream.write(json.dumps(answer).encode() + b"\n")
+                stream.write(line(answer))
                 stream.flush()
                 may_begin = stream.read(1)
             except OSError:
                 may_begin = b""
             if not may_begin or answer is not record:
-                if read(place) == record:
-                    os.unlink(place)
+                with suppress(OSError), open(place, "rb") as found:
+                    if found.read() == line(record):
+                        os.unlink(place)
                 return
         begun = time.monotonic()
         with adopting(lambda: self._stops) as started:
-            ended = self._run(request, record["start"], started)
+            ended = self._run(request, began_at, started)
         ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
-        until = time.monotonic() + RECORD_SECONDS
-        while time.monotonic() < until:
-            with suppress(OSError):
-                write(end, ended, is_durable=True)
-                return
-            time.sleep(1.0)
+        os.write(file, line(ended))
 
     def _run(
         self, request: Mapping[str, Any], since: str, started: Callable[[], list[int]]
@@ -190,27 +187,12 @@ class Supervisor:
             self._send(signal.SIGTERM)
 
 
-# Records, and the identity of processes, which the server and its workers need as well.
+# What the server and its workers need as well.
 
 
-def write(path: str, plain: Mapping[str, Any], *, is_durable: bool = False) -> None:
-    """Write a JSON object to a file at once: it is there whole, or not at all."""
-    part = f"{path}.{os.getpid()}"
-    with open(part, "w", encoding="utf-8") as file:
-        json.dump(plain, file)
-        if is_durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(part, path)
-
-
-def read(path: str) -> Any:
-    """What is in a file of JSON; None if there is none. ValueError if it is damaged."""
-    try:
-        with open(path, "rb") as file:
-            return json.loads(file.read())
-    except FileNotFoundError:
-        return None
+def line(plain: Mapping[str, Any]) -> bytes:
+    """A JSON object as one line."""
+    return json.dumps(plain).encode() + b"\n"
 
 
 def start_of(pid: int) -> str:
