@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -25,7 +24,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 from urllib.parse import unquote
 
 from slotwise import task as running
@@ -44,7 +43,7 @@ from slotwise.jobs.endings import OomKills, descendants
 from slotwise.jobs.execution import LostAttemptError, TaskPlace
 from slotwise.jobs.memory import watch
 from slotwise.service import supervisor
-from slotwise.service.supervisor import MARK, RECORD, REQUEST_SECONDS, line, pidfd_of
+from slotwise.service.supervisor import ANSWER_SECONDS, MARK, RECORD, line, pidfd_of
 
 SPAWNER = "spawner"
 """The name of the socket of the spawner in the folder of the service."""
@@ -237,8 +236,7 @@ def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[Supervise
 def remove(folder: str | Path, job: str) -> None:
     """Remove the folder of a job, with what its attempts printed; end what of it still runs."""
     for found in records(folder, job):
-        if found.record is not None:
-            end(found.record)
+        end(found, os.path.join(job_folder(folder, job), str(found.task)))
     shutil.rmtree(job_folder(folder, job), ignore_errors=True)
 
 
@@ -259,7 +257,7 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
             return None  # Nothing began.
         first, _, second = text.partition(b"\n")
         record = Record.of(json.loads(first))
-        if record.is_alive:
+        if not second and record.is_alive:
             return SupervisedTask(record.job, task, record, "alive")
         if not second:  # It may have ended meanwhile.
             second = Path(place).read_bytes().partition(b"\n")[2]
@@ -281,26 +279,28 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
     return SupervisedTask(record.job, task, record, "lost", trouble=why)
 
 
-def end(record: Record) -> None:
-    """Kill all processes of an attempt. Returns when its supervisor has ended.
+def end(found: SupervisedTask, folder: str) -> None:
+    """Kill all processes of an attempt. Returns when its end is recorded.
 
-    That takes some milliseconds; a supervisor that does not end is killed after `KILL_SECONDS`.
+    That takes some milliseconds; a supervisor that takes longer than `KILL_SECONDS` is killed.
+    Its worker has been killed, or waits for it, so it begins nothing else meanwhile.
     """
-    pidfd = pidfd_of(record.pid, record.start)
-    if pidfd is None:
+    record, until = found.record, time.monotonic() + KILL_SECONDS
+    if record is None:
         return
-    ended, until = select.poll(), time.monotonic() + KILL_SECONDS
-    try:
-        ended.register(pidfd, select.POLLIN)
-        while not ended.poll(1):  # It may be about to start the command.
-            send(descendants(record.pid), signal.SIGKILL)
-            if time.monotonic() > until:
+    now: SupervisedTask | None = found
+    while now is not None and now.state == "alive":  # It may be about to start the command.
+        send(descendants(record.pid), signal.SIGKILL)
+        if time.monotonic() > until:
+            pidfd = pidfd_of(record.pid, record.start)
+            if pidfd is not None:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                ended.poll(KILL_SECONDS * 1000)
-                end_orphans(record)
-                break
-    finally:
-        os.close(pidfd)
+                os.close(pidfd)
+            break
+        time.sleep(0.001)
+        now = task_in(folder, found.job, found.task)
+    if now is None or now.state != "ended":
+        end_orphans(record)
 
 
 def end_orphans(record: Record) -> None:
@@ -347,12 +347,16 @@ class SupervisedRunner:
         record = found or self._begin(task, attempt, folder, files)
         pidfd = pidfd_of(record.pid, record.start)
         if pidfd is not None:
+            # A supervisor whose worker has gone ends with its command; others serve on.
+            ends = pidfd if found else _Link.of(self.spawner).fileno()
             try:
                 running.on_stop_request(lambda _: _ask_to_stop(pidfd))
-                watch(pidfd, lambda: descendants(record.pid), running.report_memory)
+                watch(ends, lambda: descendants(record.pid), running.report_memory)
             finally:
                 running.on_stop_request(None)
                 os.close(pidfd)
+        if not found:
+            _Link.of(self.spawner).end()
         now = task_in(folder, self.command.job, task)
         if now is None or now.ended is None:
             raise LostAttemptError(now.trouble if now else f"its record in {folder} is missing")
@@ -391,7 +395,7 @@ class SupervisedRunner:
             "environment": environment,
         }
         try:
-            plain = self._ask(request)
+            plain = _Link.of(self.spawner).begin(request)
         except (OSError, ValueError) as error:
             raise LostAttemptError(
                 f"its supervisor did not start ({self.spawner}): {error}"
@@ -401,25 +405,80 @@ class SupervisedRunner:
             raise OutputError.of(str(plain["place"]), why)
         return Record.of(plain)
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request, and permission to begin."""
-        folder, name = os.path.split(self.spawner)
+
+class _Link:
+    """The connection of a worker to its supervisor, made again when that was lost."""
+
+    _only: _Link | None = None
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._channel: socket.socket | None = None
+        self._answers: BinaryIO | None = None
+
+    @classmethod
+    def of(cls, path: str) -> _Link:
+        """The link of this process. A forked child makes one of its own."""
+        if cls._only is None or cls._only._path != path:
+            cls._only = cls(path)
+            os.register_at_fork(after_in_child=cls._only._close)
+        return cls._only
+
+    def fileno(self) -> int:
+        """The descriptor that can be read when the command has ended."""
+        return -1 if self._channel is None else self._channel.fileno()
+
+    def begin(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request, whose command has begun unless that is an error.
+
+        Raises OSError or ValueError; then it has not begun.
+        """
+        text = line(request)
+        with suppress(OSError, ValueError):  # It was killed since the last command.
+            if self._channel is not None:
+                return self._ask(text)
+        self._close()
+        folder, name = os.path.split(self._path)
         place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self._channel = socket.socket(socket.AF_UNIX)
         try:
-            with socket.socket(socket.AF_UNIX) as channel:
-                channel.settimeout(REQUEST_SECONDS)
-                # The whole path may be too long for a socket.
-                channel.connect(f"/proc/self/fd/{place}/{name}")
-                channel.sendall(line(request))
-                with channel.makefile("rb") as answers:
-                    answer = answers.readline()
-                if not answer.endswith(b"\n"):
-                    raise ValueError("the connection was closed")
-                channel.sendall(b"\n")
+            # The whole path may be too long for a socket.
+            self._channel.connect(f"/proc/self/fd/{place}/{name}")
+            self._answers = self._channel.makefile("rb")
+            return self._ask(text)
+        except (OSError, ValueError):
+            self._close()
+            raise
         finally:
             os.close(place)
+
+    def _ask(self, request: bytes) -> dict[str, Any]:
+        assert self._channel is not None
+        assert self._answers is not None
+        self._channel.settimeout(ANSWER_SECONDS)
+        self._channel.sendall(request)
+        answer = self._answers.readline()
+        if not answer.endswith(b"\n"):
+            raise ValueError("the connection was closed")
+        self._channel.sendall(b"\n")
         found: dict[str, Any] = json.loads(answer)
+        if "error" in found:
+            self.end()
         return found
+
+    def end(self) -> None:
+        """Take the line after the end of a command; drop the link if it does not come."""
+        try:
+            if self._answers is None or not self._answers.readline():
+                self._close()
+        except OSError:
+            self._close()
+
+    def _close(self) -> None:
+        for one in (self._answers, self._channel):
+            if one is not None:
+                one.close()
+        self._channel = self._answers = None
 
 
 def _ask_to_stop(pidfd: int) -> None:
@@ -543,9 +602,7 @@ class SupervisedCommands(Commands):
         if (record := found.record) is not None:
             if name is not None and (record.run, record.attempt) != name:
                 return
-            end(record)
-            if found.state == "lost":
-                end_orphans(record)
+            end(found, folder)
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, RECORD))
 

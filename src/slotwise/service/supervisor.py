@@ -1,12 +1,13 @@
 """Supervisors of commands: each command of the service has one, which outlives the server.
 
-The server starts one *spawner*, this module as a script. For each command the spawner forks a
-*supervisor*, which leaves the session of the server, starts the command, waits for all of its
-processes and records how it ended. The supervisor of a command ends with it, and nothing else
-ends it: it is neither a child nor in a group of the server or of a worker. A new interpreter
-for each command would cost 10 ms and more, and a fork of the server or of a worker copies the
-page tables of a large process. The spawner imports little, so that a command costs about two
-spawns: this fork, and the start of the command.
+The server starts one *spawner*, this module as a script. For each connection of a worker it
+forks a *supervisor*, which leaves the session of the server. For each request a supervisor
+starts a command, waits for all of its processes and records how it ended. It is neither a child
+nor in a group of the server or of a worker: when these are gone it ends with its command.
+
+It serves one worker, command after command, because a fork of Python costs as much as several
+spawns: each page that it touches first is copied. So a command costs about two spawns. A new
+interpreter for each would cost 10 ms and more.
 
 The file `record` in the folder of a task has two lines of JSON:
 
@@ -17,10 +18,11 @@ The file `record` in the folder of a task has two lines of JSON:
 Each line is one write, the second one to a block that is there also on a full disk. They are
 not synchronized: what a failure of the machine cuts was known to nobody, and runs again.
 
-A request is a line of JSON on a connection of its own: `folder` (of the task), the names in
-`NAMED`, `command`, `cwd` and `environment`. The answer is the record, or an `error`. Only when
-the client has sent one more byte does the command start: one that was killed meanwhile, perhaps
-before it could be known that there is a record, starts nothing.
+A request is a line of JSON: `folder` (of the task), the names in `NAMED`, `command`, `cwd` and
+`environment`. The answer is the record, or an `error`. The command starts when the worker has
+sent one more byte: one that was killed meanwhile, perhaps before anybody could know that there
+is a record, starts nothing. A second line, when the command has ended and that is recorded, is
+empty. Then comes the next request, or the end of the connection.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from io import BufferedRWPair
 from typing import Any, NoReturn
 
 from slotwise.backends.local.worker import reset_signals
@@ -50,8 +54,8 @@ NAMED = ("job", "task", "run", "attempt", "out", "err", "devices")
 MARK = "SLOTWISE_SUPERVISOR"
 """The environment variable of a command with the number and the start of its supervisor."""
 
-REQUEST_SECONDS = 10.0
-"""How long a client may take to send its request and the byte after the answer."""
+ANSWER_SECONDS = 30.0
+"""How long the answer of a supervisor may take, on a busy machine."""
 
 BACKLOG = 1024
 """The number of requests that may wait."""
@@ -61,7 +65,7 @@ CREDENTIALS = struct.Struct("3i")
 
 
 def serve(path: str, lifeline: int) -> None:
-    """Fork a supervisor for each request, until the other end of the lifeline is closed.
+    """Fork a supervisor for each connection, until the other end of the lifeline is closed.
 
     A line on stdout says that the socket is there. Only processes of this user are served.
     """
@@ -108,7 +112,7 @@ def _fork() -> int:
 
 
 def _supervise(connection: socket.socket) -> NoReturn:
-    """Serve one request in a forked process, which ends here."""
+    """Serve a connection in a forked process, which ends here."""
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
@@ -117,57 +121,65 @@ def _supervise(connection: socket.socket) -> NoReturn:
         os.close(null)
         Supervisor(connection).run()
     finally:
-        os._exit(0)  # The record says all that there is to say.
+        os._exit(0)  # Records say all that there is to say.
 
 
 class Supervisor:
-    """The supervisor of one command, in a process of its own."""
+    """The supervisor of the commands of a worker, in a process of its own."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._stops = False
         self._send: Callable[[signal.Signals], None] | None = None  # to the command
+        self._pid = os.getpid()
+        self._start = start_of(self._pid)
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def run(self) -> None:
-        """Start the command of the request, and record its end."""
-        self._connection.settimeout(REQUEST_SECONDS)
-        with self._connection, self._connection.makefile("rwb") as stream:
-            request = json.loads(stream.readline())
-            place = os.path.join(request["folder"], RECORD)
-            pid = os.getpid()
-            began_at = start_of(pid)
-            record = {"pid": pid, "start": began_at, "begun": time.time()}
-            record |= {name: request[name] for name in NAMED}
-            answer: dict[str, Any] = record
-            try:
-                file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                os.write(file, line(record))
-            except OSError as error:
-                answer = {"error": error.errno, "place": error.filename}
-            try:
-                stream.write(line(answer))
+        """Serve requests until the worker has gone."""
+        with suppress(ConnectionError), self._connection.makefile("rwb") as stream:
+            while request := stream.readline():
+                self._serve(json.loads(request), stream)
+                stream.write(b"\n")
                 stream.flush()
-                may_begin = stream.read(1)
-            except OSError:
-                may_begin = b""
-            if not may_begin or answer is not record:
-                with suppress(OSError), open(place, "rb") as found:
-                    if found.read() == line(record):
-                        os.unlink(place)
-                return
-        begun = time.monotonic()
-        with adopting(lambda: self._stops) as started:
-            ended = self._run(request, began_at, started)
-        ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
-        os.write(file, line(ended))
+
+    def _serve(self, request: Mapping[str, Any], stream: BufferedRWPair) -> None:
+        """Start the command of a request, and record its end."""
+        place = os.path.join(request["folder"], RECORD)
+        record = {"pid": self._pid, "start": self._start, "begun": time.time()}
+        record |= {name: request[name] for name in NAMED}
+        answer: dict[str, Any] = record
+        self._stops = False
+        try:
+            file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.write(file, line(record))
+        except OSError as error:
+            answer = {"error": error.errno, "place": error.filename or place}
+        may_begin = b""
+        with suppress(ConnectionError):
+            stream.write(line(answer))
+            stream.flush()
+            may_begin = stream.read(1)
+        if answer is record and may_begin:
+            begun = time.monotonic()
+            with adopting(lambda: self._stops) as started:
+                ended = self._run(request, started)
+            self._send = None
+            ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
+            os.write(file, line(ended))
+        elif answer is record:
+            with suppress(OSError), open(place, "rb") as found:
+                if found.read() == line(record):
+                    os.unlink(place)
+        if answer is record:
+            os.close(file)
 
     def _run(
-        self, request: Mapping[str, Any], since: str, started: Callable[[], list[int]]
+        self, request: Mapping[str, Any], started: Callable[[], list[int]]
     ) -> dict[str, Any]:
         """Run the command to its end: how it ended, or why it could not start."""
-        environment = {**request["environment"], MARK: f"{os.getpid()} {since}"}
+        environment = {**request["environment"], MARK: f"{self._pid} {self._start}"}
         try:
             with open(request["out"], "w+b") as out, open(request["err"], "w+b") as err:
                 process = start(request["command"], request["cwd"], environment, (out, err))
@@ -200,12 +212,15 @@ def start_of(pid: int) -> str:
 
     Empty if there is no such process.
     """
-    with suppress(OSError, IndexError):
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return f"{boot} {int(file.read().rpartition(b')')[2].split()[19])}"
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return f"{_boot()} {int(file.read(1024).rpartition(b')')[2].split()[19])}"
     return ""
+
+
+@cache
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
 
 
 def pidfd_of(pid: int, started: str) -> int | None:
