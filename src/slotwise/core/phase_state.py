@@ -289,6 +289,11 @@ class PhaseState(ShareNode):
             and self.running + self.unit <= self.max_share
         )
 
+    def note_excess(self) -> None:
+        """Its pools may hold what they hold now, even if that is more than their max shares."""
+        for share in self.limits:
+            share.excess = max(share.excess, share.running)
+
     @property
     def is_at_limit(self) -> bool:
         """Whether a pool above it has no room for one more of its tasks."""

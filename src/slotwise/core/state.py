@@ -462,6 +462,7 @@ class State(Snapshot):
         if phase and phase.may_adopt(launch) and self._hosts.has_room(launch, phase):
             self.adopted[event] = True
             self._begin_attempt(phase, launch)
+            phase.note_excess()
 
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""
@@ -721,8 +722,7 @@ class State(Snapshot):
 
     def _let_go(self, host: str) -> bool:
         """Remove a host that is to leave if no attempt runs there; whether it has left now."""
-        has_left = self._hosts.forget_if_idle(host)
-        if has_left:
+        if has_left := self._hosts.forget_if_idle(host):
             self._finished.forget(host)
         return has_left
 
