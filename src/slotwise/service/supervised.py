@@ -345,22 +345,32 @@ class SupervisedRunner:
         if trouble:
             raise LostAttemptError(trouble)
         record = found or self._begin(task, attempt, folder, files)
-        pidfd = pidfd_of(record.pid, record.start)
-        if pidfd is not None:
-            # A supervisor whose worker has gone ends with its command; others serve on.
-            ends = pidfd if found else _Link.of(self.spawner).fileno()
-            try:
-                running.on_stop_request(lambda _: _ask_to_stop(pidfd))
-                watch(ends, lambda: descendants(record.pid), running.report_memory)
-            finally:
-                running.on_stop_request(None)
-                os.close(pidfd)
-        if not found:
-            _Link.of(self.spawner).end()
+        self._await(record, None if found else SupervisorLink.of(self.spawner))
         now = task_in(folder, self.command.job, task)
         if now is None or now.ended is None:
             raise LostAttemptError(now.trouble if now else f"its record in {folder} is missing")
         self._check(now.ended, files, kills)
+
+    def _await(self, record: Record, link: SupervisorLink | None) -> None:
+        """Wait for the end of a command, by the link of this worker to its supervisor.
+
+        Without one, the worker of the supervisor has gone: that ends with its command.
+        """
+        pidfd = pidfd_of(record.pid, record.start)
+        if pidfd is None:
+            if link is not None:
+                link.end()
+            return
+        memory = lambda: descendants(record.pid), running.report_memory
+        try:
+            running.on_stop_request(lambda _: _ask_to_stop(pidfd))
+            if link is not None:
+                watch(link.fileno(), *memory)
+            if link is None or not link.end():
+                watch(pidfd, *memory)
+        finally:
+            running.on_stop_request(None)
+            os.close(pidfd)
 
     def _check(self, ended: Exit, files: tuple[str, str], kills: OomKills) -> None:
         """End the task as its command has ended."""
@@ -395,7 +405,7 @@ class SupervisedRunner:
             "environment": environment,
         }
         try:
-            plain = _Link.of(self.spawner).begin(request)
+            plain = SupervisorLink.of(self.spawner).begin(request)
         except (OSError, ValueError) as error:
             raise LostAttemptError(
                 f"its supervisor did not start ({self.spawner}): {error}"
@@ -406,10 +416,10 @@ class SupervisedRunner:
         return Record.of(plain)
 
 
-class _Link:
+class SupervisorLink:
     """The connection of a worker to its supervisor, made again when that was lost."""
 
-    _only: _Link | None = None
+    _only: SupervisorLink | None = None
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -417,11 +427,13 @@ class _Link:
         self._answers: BinaryIO | None = None
 
     @classmethod
-    def of(cls, path: str) -> _Link:
+    def of(cls, path: str) -> SupervisorLink:
         """The link of this process. A forked child makes one of its own."""
         if cls._only is None or cls._only._path != path:
+            if cls._only is not None:
+                cls._only.close()
             cls._only = cls(path)
-            os.register_at_fork(after_in_child=cls._only._close)
+            os.register_at_fork(after_in_child=cls._only.close)
         return cls._only
 
     def fileno(self) -> int:
@@ -437,7 +449,7 @@ class _Link:
         with suppress(OSError, ValueError):  # It was killed since the last command.
             if self._channel is not None:
                 return self._ask(text)
-        self._close()
+        self.close()
         folder, name = os.path.split(self._path)
         place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._channel = socket.socket(socket.AF_UNIX)
@@ -447,7 +459,7 @@ class _Link:
             self._answers = self._channel.makefile("rb")
             return self._ask(text)
         except (OSError, ValueError):
-            self._close()
+            self.close()
             raise
         finally:
             os.close(place)
@@ -466,15 +478,16 @@ class _Link:
             self.end()
         return found
 
-    def end(self) -> None:
-        """Take the line after the end of a command; drop the link if it does not come."""
-        try:
-            if self._answers is None or not self._answers.readline():
-                self._close()
-        except OSError:
-            self._close()
+    def end(self) -> bool:
+        """Take the line after the end of a command; if it does not come, drop the link."""
+        with suppress(OSError):
+            if self._answers is not None and self._answers.readline():
+                return True
+        self.close()
+        return False
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the connection. Idempotent."""
         for one in (self._answers, self._channel):
             if one is not None:
                 one.close()
