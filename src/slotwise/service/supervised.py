@@ -304,13 +304,24 @@ def end(found: SupervisedTask, folder: str) -> None:
 
 
 def end_orphans(record: Record) -> None:
-    """Kill the processes of an attempt whose supervisor was killed. O(processes)."""
+    """Kill the processes of an attempt whose supervisor was killed. O(all processes).
+
+    Returns when they have ended, or after `KILL_SECONDS`.
+    """
+    until = time.monotonic() + KILL_SECONDS
+    while (orphans := list(_orphans(record))) and time.monotonic() < until:
+        send(orphans, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _orphans(record: Record) -> Iterator[int]:
+    """The processes with the mark of a supervisor; none of those that have ended."""
     mark = f"{MARK}={record.pid} {record.start}".encode()
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
-                    send((int(name),), signal.SIGKILL)
+                    yield int(name)
 
 
 # In a worker.
