@@ -72,7 +72,7 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
     ]
     for job, text in wrong:
         with pytest.raises(InputError, match=text):
-            server.submit({"command": ["true"]}, job)
+            server.submit({"command": ["true"]}, job), text
     assert server.get("/v1/jobs")["jobs"] == []
 
 
@@ -183,9 +183,9 @@ def test_an_array_continues_with_the_tasks_that_are_not_done(server: RunningServ
 def test_a_job_that_must_not_run_again_is_lost(server: RunningServer) -> None:
     sleeps = {"phases": [{"name": "p", "work": 600, "tasks": 1}]}
     kept, lost = server.submit(sleeps, {**sleeps, "restart": False})
-    until(lambda: server.get("/v1")["jobs"]["running"] == 2)
+    until(lambda: server.job(kept)["begun"] and server.job(lost)["begun"])
     server.restart()
-    assert server.job(lost)["state"] == "lost"
+    until(lambda: server.job(lost)["state"] == "lost")
     assert "restart" in server.job(lost)["reason"]
     assert server.job(kept)["restarts"] == 1
     server.post(f"/v1/jobs/{kept}/cancel")

@@ -24,7 +24,7 @@ def insist(change: Callable[[], Future[Any]], then: Callable[[], None]) -> None:
         error = stored.exception()
         if error is None:
             then()
-        elif isinstance(error, StoreError):
+        elif isinstance(error, StoreError) and error.kind != "closed":
             timer = threading.Timer(RETRY_SECONDS, insist, (change, then))
             timer.daemon = True
             timer.start()
