@@ -127,8 +127,16 @@ def content(output: Path) -> dict[str, bytes]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there."""
-    return os.path.exists(f"/proc/{pid}")
+    """Whether a process has not ended; its parent may not have noticed that yet."""
+    try:
+        return state_of(pid)[0] != "Z"
+    except OSError:
+        return False
+
+
+def state_of(pid: int) -> list[str]:
+    """The state of a process, its parent, and so on, from /proc."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def test_a_program_has_the_output_that_it_has_in_a_session(
@@ -418,8 +426,7 @@ def test_properties_of_a_pickled_job_can_be_replaced(session: Session, folder: P
 def test_the_process_that_forks_may_die(session: Session, folder: Path) -> None:
     """Jobs continue, and it is started again for others."""
     hosted = started(session, count(folder), folder)
-    status = Path(f"/proc/{hosted.process.pid}/stat").read_text().split()
-    os.kill(int(status[3]), signal.SIGKILL)
+    os.kill(int(state_of(hosted.process.pid)[1]), signal.SIGKILL)
     others = run(session, count(folder, "other"), folder)
     assert session._intake.run(hosted).result(PATIENCE) == str(folder / "out")
     assert others.result(PATIENCE) == str(folder / "other")
@@ -432,13 +439,16 @@ from slotwise.core.cluster import Cluster
 from slotwise.service.hosted import HostedExecution
 entry = {"id": "a", "program": "wordcount", "inputs": "text.txt", "output": "out"}
 hosted = HostedExecution.start(entry, sys.argv[1], Cluster.of_slots(1), job="a")
-print(hosted.process.pid, flush=True)
+stat = open(f"/proc/{hosted.process.pid}/stat").read()
+print(hosted.process.pid, stat.rpartition(")")[2].split()[1], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_the_process_ends_with_the_server(folder: Path) -> None:
-    """Also if that is killed."""
+    """Also if that is killed; and so does the one that has forked it."""
     words = [sys.executable, "-c", SERVER, str(folder)]
     server = subprocess.run(words, stdout=subprocess.PIPE, check=False)
-    until(lambda: not is_running(int(server.stdout)))
+    pids = list(map(int, server.stdout.split()))
+    assert len(pids) == 2
+    until(lambda: not any(map(is_running, pids)))

@@ -62,6 +62,7 @@ class HostedExecution(Execution):
         except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
         self._is_open = self._is_closed = False
+        self._waited = 0.0
 
     @staticmethod
     def start(
@@ -178,11 +179,13 @@ class HostedExecution(Execution):
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass the result on. InputChanged if the process is lost."""
         assert isinstance(result, bytes)
-        self._asked("finished", phase, task, attempt, parts=(result,))
+        self._waited = float(
+            self._asked("finished", phase, task, attempt, parts=(result,)).value
+        )
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """Ask the process."""
-        return float(self._answered(0.0, "waited", phase, task, attempt))
+        """What came with the answer to `finished`, which was called last."""
+        return self._waited
 
     def absorbs(
         self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool

@@ -3,7 +3,7 @@
 The server never runs or unpickles code or data of users. It asks this process by frames (see
 `wire.py`): the name of what to do, then JSON and pickles, which it only passes on. The process
 ends when its job is closed, and the kernel kills it with the server. It has about 12 MB of its
-own, beside 70 MB of the forker that all share, and is there after 50 ms.
+own, beside 70 MB of the forker that all share, and starts in 50 ms.
 """
 
 from __future__ import annotations
@@ -209,14 +209,17 @@ class HostedJob:
         return Answer(None, [body] if is_same else [body, self._runner()])
 
     def _finished(self, phase: str, task: int, attempt: int, body: bytes) -> Answer:
-        """Take a result. Those of calls are read at the end: the loop of the server waits."""
+        """Take a result; the answer is what `waited` returns.
+
+        Results of calls are read at the end, because the loop of the server waits for this.
+        """
         execution = self._execution
         if isinstance(execution, Calls) and type(execution.results[phase]) is dict:
             self._unread.append((phase, task, attempt, body))
-        else:
-            result = pickle.loads(body) if execution.unpickles else body
-            execution.finished(phase, task, attempt, result)
-        return Answer()
+            return Answer(0.0)
+        result = pickle.loads(body) if execution.unpickles else body
+        execution.finished(phase, task, attempt, result)
+        return Answer(execution.waited(phase, task, attempt))
 
     def _read_results(self) -> Answer:
         """Unpickle the results of calls. InputChanged for one that cannot be."""
@@ -262,7 +265,7 @@ SENT = (
 )
 """The attributes that the server gets as they are."""
 
-ASKED = ("begins_at", "output_files", "describe", "waited", "absorbs", "discard")
+ASKED = ("begins_at", "output_files", "describe", "absorbs", "discard")
 """The methods that the server calls only if the execution has its own."""
 
 
