@@ -13,12 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from slotwise.cli.defaults import Defaults, user_file
-from slotwise.cli.options import (
-    ResourcesText,
-    SlotsText,
-    parse_resources,
-    parse_slots,
-)
+from slotwise.cli.options import ResourcesText, SlotsText, parse_slots
+from slotwise.cli.parsing import parse_resources
 from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.policy.scheduler import ALLOCATORS
 from slotwise.service.settings import Settings
@@ -35,7 +31,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Pools, scheduler and so on, as in slotwise.toml; by default the user's. SIGHUP"
+            help="Pools, scheduler and so on, as in slotwise.toml [default: the user's]. SIGHUP"
             " reads it again.",
         ),
     ] = None,
@@ -62,8 +58,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="The folder for jobs and socket, on a local disk [default: service in the state"
-            " folder of slotwise].",
+            help="The folder for jobs and socket, on a local disk [default: service in the"
+            " state folder of slotwise].",
         ),
     ] = None,
     stop: Annotated[
