@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.core.errors import InputError
-from slotwise.service.engine import OVER, Engine
+from slotwise.service.engine import OVER, Engine, plain_result
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
 
@@ -83,12 +83,13 @@ def _live(engine: Engine, jobs: Sequence[str]) -> Mapping[str, Live]:
             one.has_arrived = bool(phases)
             for phase in phases:
                 one.tasks += phase.phase.tasks.count
+                one.done += phase.done + phase.dropped
                 one.running += len(phase.launches)
                 one.slots += len(phase.launches) * phase.phase.slots
             if phases and explained < EXPLAINED_MAX:
                 explained += 1
                 row = views.job(job, state.now)
-                one.reason, one.done, one.slots = row.reason, row.done, row.slots
+                one.reason, one.slots = row.reason, row.slots
         return found
 
     return engine.core.ask(read)
@@ -121,8 +122,7 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
         "held": record.held,
     }
     if record.state in OVER:
-        if record.result is not None and record.kind != "object":
-            plain["output"] = record.result.decode(errors="replace")
+        plain["output"], _ = plain_result(record.result)
         return plain
     plain["state"] = "held" if record.held else "queued"
     if live is None:
