@@ -245,7 +245,13 @@ class AttemptFile(NamedTuple):
 
 def attempt_files(folder: Path) -> Iterator[AttemptFile]:
     """The files in the folder of a run, in no order."""
-    for path in folder.glob("*/*.*.*"):
+    for one in folder.glob("*"):
+        yield from files_of_job(one)
+
+
+def files_of_job(folder: Path) -> Iterator[AttemptFile]:
+    """The files in the folder of a job, in no order."""
+    for path in folder.glob("*.*.*"):
         if found := _FILE.fullmatch(path.name):
             phase, job = unquote(found["phase"] or ""), unquote(path.parent.name)
             task, attempt = int(found["task"]), int(found["attempt"])

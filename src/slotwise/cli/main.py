@@ -35,6 +35,7 @@ from slotwise.cli.options import (
 )
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
+from slotwise.cli.serve import serve
 from slotwise.cli.terminal import (
     Application,
     cluster_left_out,
@@ -376,6 +377,7 @@ def _compare(
 app.command(name="report")(report_logs)
 app.command(name="replay")(replay_log)
 app.command(name="explain")(explain_log)
+app.command(name="serve")(serve)
 app.command(name="logs")(show_logs)
 app.command(name="show")(show_dataflow)
 app.command(name="history")(show_history)

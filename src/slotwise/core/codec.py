@@ -53,6 +53,7 @@ from slotwise.core.events import (
     OutputLost,
     PhaseClosed,
     PoolsChanged,
+    SchedulerChanged,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -205,6 +206,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
+        SchedulerChanged,
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),

@@ -270,6 +270,15 @@ class Commands(Execution):
         """1 for each task: what is learned is the time of a task."""
         return {PHASE: 1}
 
+    def runs_for(self, environ: Mapping[str, str], words: Mapping[int, ResultOf]) -> None:
+        """Give the command the environment of another process, and words not known yet."""
+        runner = replace(self._command, environ=dict(environ))
+        if words and not isinstance(runner.command, str):
+            given = (words.get(number, word) for number, word in enumerate(runner.command))
+            runner = replace(runner, command=tuple(given))
+        self.runner = self._command = runner
+        self._lacks_results = bool(words)
+
     def open(self) -> None:
         """Lock the output. Raises InputError if it is in use or the command cannot start.
 
@@ -503,7 +512,8 @@ def _is_found(runner: CommandRunner) -> bool:
         return True
     if "/" in program:
         return os.access(os.path.join(runner.cwd, program), os.X_OK)
-    return shutil.which(program, path=runner.env.get("PATH")) is not None
+    path = runner.env.get("PATH", runner.environ.get("PATH"))
+    return shutil.which(program, path=path) is not None
 
 
 def _started(before: frozenset[int]) -> list[int]:

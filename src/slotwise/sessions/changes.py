@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotwise.core.errors import InputError, check_number, check_seconds, check_text
-from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged
+from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged, SchedulerChanged
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
+from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
 from slotwise.workload.dates import seconds_until
@@ -101,6 +102,27 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
             intake.loop.on_event(PoolsChanged(intake.now, tuple(tree.values())))
 
     intake.loop.ask(change)
+
+
+def set_scheduler(intake: SessionCore, name: str) -> None:
+    """Replace the scheduler. See `Session.set_scheduler`."""
+    check_allocator(name)
+
+    def change() -> None:
+        intake.loop.scheduler_name = name
+        intake.loop.on_event(SchedulerChanged(intake.now, name))
+
+    intake.loop.ask(change)
+
+
+def check_allocator(name: str) -> None:
+    """InputError unless it is the name of a scheduler that a session can have."""
+    if name in QUEUEINGS:
+        raise InputError(
+            f"{name} needs the work of all tasks, and that of calls is unknown;"
+            f" expected one of {', '.join(ALLOCATORS)} for a session"
+        )
+    make_allocator(name)
 
 
 def set_objective(intake: SessionCore, objective: Objective | str) -> None:

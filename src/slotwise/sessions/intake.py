@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -40,6 +40,8 @@ from slotwise.sessions.views import SessionViews
 from slotwise.sources import Described, Entry
 
 T = TypeVar("T")
+
+NO_JOBS: Mapping[str, Job] = {}
 
 
 class SessionCore:
@@ -171,13 +173,17 @@ class SessionCore:
         """Begin a job of calls; the caller holds the lock."""
         self._calls[calls.job.id] = calls
 
-    def check_job(self, job: Job) -> None:
-        """InputError for a job that the present pools or objective do not allow."""
+    def check_job(self, job: Job, also: Mapping[str, Job] = NO_JOBS) -> None:
+        """InputError for a job that the present pools or objective do not allow.
+
+        `also` are jobs that it may wait for and that have not been submitted yet.
+        """
         self.pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
         known = {}
         if job.predecessors:
-            known = {name: one for name in job.predecessors if (one := self._job_of(name))}
+            found = ((name, also.get(name) or self._job_of(name)) for name in job.predecessors)
+            known = {name: one for name, one in found if one is not None}
             over = {name for name in job.predecessors if self.state.is_over(name)}
             if job.predecessors - known.keys() - over:  # For the message, all names.
                 check_dependencies([job], [*self._calls, *self.jobs])
@@ -374,21 +380,33 @@ def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
 
 
 class Names:
-    """The ids of the jobs of a session."""
+    """The ids of the jobs of a session, or of a store.
 
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}  # the last number appended to each name
+    `last` has the last number appended to each name.
+    """
+
+    def __init__(self, last: Mapping[str, int] | None = None) -> None:
+        self._last = dict(last or {})
         self._lock = threading.Lock()
 
     def unused(self, name: str) -> str:
         """A name that no job of this session has had: `name`, or with a number appended."""
-        base, _, number = name.rpartition("-")
-        if not (base and number.isdecimal()):
-            base, number = name, "1"
+        base, wanted = _numbered(name)
         with self._lock:
-            last, wanted = self._last.get(base, 0), int(number)
+            last = self._last.get(base, 0)
             self._last[base] = max(last + 1, wanted)
         return name if wanted > last else f"{base}-{last + 1}"
+
+    def last(self, name: str) -> tuple[str, int]:
+        """A name without its number, and the last number appended to that; 0 if unused."""
+        base, _ = _numbered(name)
+        return base, self._last.get(base, 0)
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """A name without the number appended to it, and that number."""
+    base, _, number = name.rpartition("-")
+    return (base, int(number)) if base and number.isdecimal() else (name, 1)
 
 
 def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:

@@ -19,7 +19,6 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.core.resources import NOTHING
 from slotwise.insight.report.notebook import notebook_display
-from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
 from slotwise.sessions.calls import Binding, CallSubmitter
@@ -101,11 +100,7 @@ class Session(SessionMethods):
         given = RunOptions.of(options, Session)
         refuse_shuffle(given)
         given.check_files(history)
-        if scheduler in QUEUEINGS:
-            raise InputError(
-                f"{scheduler} needs the work of all tasks, and that of calls is unknown;"
-                f" expected one of {', '.join(ALLOCATORS)} for a session"
-            )
+        changes.check_allocator(scheduler)
         check_slots(slots)
         workload = Workload((), pools=pools_of(pools), preemption=given.preemption)
         place = hosts.place_for(slots, dask, dask_slots, resources)
@@ -183,6 +178,14 @@ class Session(SessionMethods):
         """
         self._intake.check_open(had_waited=False)
         changes.set_objective(self._intake, objective)
+
+    def set_scheduler(self, name: str) -> None:
+        """Replace the scheduler, by the name of an allocator; its options stay.
+
+        Slots that jobs hold are not taken back. InputError for an unknown name.
+        """
+        self._intake.check_open(had_waited=False)
+        changes.set_scheduler(self._intake, name)
 
     def add_host(
         self,

@@ -1,0 +1,128 @@
+"""The jobs that were open when the server ended, at the start of the next one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from slotwise.core.dependencies import predecessor_failed
+from slotwise.core.errors import SlotwiseError
+from slotwise.jobs.commands import PHASE
+from slotwise.service.engine import Engine
+from slotwise.service.planning import Spec
+from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.streams import binding_of
+
+PRUNED_MAX = 10_000
+"""The most jobs that are forgotten at once."""
+
+LOST = "it ran when the server ended, and does not run again (restart: false)"
+"""Why a job is lost."""
+
+
+class Restored(NamedTuple):
+    """The jobs that a server has found, by what became of them."""
+
+    queued: int = 0
+    adopted: int = 0
+    again: int = 0
+    lost: int = 0
+
+    def __str__(self) -> str:
+        texts = {
+            "waiting": self.queued,
+            "continued": self.adopted,
+            "begun again": self.again,
+            "lost": self.lost,
+        }
+        return ", ".join(f"{count} {name}" for name, count in texts.items() if count)
+
+
+def restore(engine: Engine) -> Restored:
+    """Give all open jobs to the session: first those whose commands still run."""
+    jobs = engine.store.open_jobs()
+    adopted = {one.id: engine.supervision.found(one.id) for one in jobs}
+    counts = [0, 0, 0, 0]
+    for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
+        try:
+            counts[_restored(engine, record, adopted[record.id])] += 1
+        except SlotwiseError as error:  # Such as a folder that is missing now.
+            engine._end(record, "failed", f"it cannot run after a restart: {error}")
+    return Restored(*counts)
+
+
+QUEUED, ADOPTED, AGAIN, LOST_NOW = range(4)
+
+
+def _restored(engine: Engine, record: StoredJob, adopted: Mapping[int, bool]) -> int:
+    """Give a job to the session; the index of the count that it belongs to."""
+    has_begun = record.begun is not None
+    if record.kind == "calls":
+        return _calls(engine, record)
+    if has_begun and not adopted:
+        if not record.restart:
+            engine._end(record, "lost", LOST)
+            return LOST_NOW
+        record = replace(record, restarts=record.restarts + 1)
+        engine.store.change(record.id, restarts=record.restarts)
+    spec = Spec.of(record.spec, record.kind, record.deadline, restart=record.restart)  # type: ignore[arg-type]
+    before: dict[str, str] = {}
+    for name, job in spec.before.items():
+        other = engine.store.job(job)
+        if other is not None and other.state == OPEN:
+            before[name] = job
+        elif other is None or other.state != "done":
+            if spec.submitted.entry.get("after_failed") != "run":
+                engine._end(record, "cancelled", predecessor_failed(job))
+                return QUEUED
+    environ = engine.store.environment(record.environ) if record.environ else None
+    done = [one.task for one in engine.store.tasks(record.id) if one.state == "done"]
+    execution = engine._execution(
+        record, spec.submitted, Path(record.folder), environ or {}, before, sorted(set(done))
+    )
+    tasks = [task for task in adopted if task not in done]
+    if tasks:
+        host = engine.core.state.cluster.hosts[0].name
+        execution.adopted = {PHASE: dict.fromkeys(tasks, host)}
+    engine._enter(record, execution)
+    return ADOPTED if tasks else AGAIN if has_begun else QUEUED
+
+
+def _calls(engine: Engine, record: StoredJob) -> int:
+    """Give the calls of a job that are not done to the session."""
+    if record.begun is not None and not record.restart:
+        engine._end(record, "lost", LOST)
+        return LOST_NOW
+    stated = Spec.of(record.spec, "calls", record.deadline, restart=record.restart)
+    entry = stated.submitted.entry
+    binding = binding_of(entry["binding"])
+    stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
+    for call in engine.store.calls(record.id):
+        stream.numbers.add(call.number)
+        if call.state == OPEN:
+            engine.streams.add(stream, call.number, call)
+        else:
+            stream.done += 1
+            stream.raised += not call.is_value
+    if engine.store.is_closed(record.id):
+        engine.streams.close(stream)
+    if record.begun is not None:
+        engine.store.change(record.id, restarts=record.restarts + 1)
+        return AGAIN
+    return QUEUED
+
+
+def prune(engine: Engine) -> list[str]:
+    """Forget jobs that ended long ago, with what they printed; the ids of these."""
+    settings = engine.settings
+    before = time.time() - settings.keep_days * 86_400
+    removed = engine.store.prune(before, PRUNED_MAX)
+    counts = engine.store.counts()
+    if (more := sum(counts.values()) - counts.get(OPEN, 0) - settings.keep_jobs) > 0:
+        removed += engine.store.prune(time.time(), min(more, PRUNED_MAX))
+    for job in removed:
+        engine.supervision.remove(job)
+    return removed
