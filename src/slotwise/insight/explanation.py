@@ -134,8 +134,12 @@ class Explanation:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Explanation:
-        """The explanation of what `to_plain` has returned; further keys are ignored."""
-        known = {one.name: plain[one.name] for one in fields(cls) if one.name in plain}
+        """The explanation of what `to_plain` has returned; further keys are ignored.
+
+        Of a job that is over a server knows the `job` and a `text` only.
+        """
+        known = {"at": 0.0, "pool": "", "scheduler": "", "status": plain.get("text", "")}
+        known |= {one.name: plain[one.name] for one in fields(cls) if one.name in plain}
         return cls(**{**known, "phases": tuple(map(_phase_of, plain.get("phases", ())))})
 
     def lines(self) -> Iterator[str]:

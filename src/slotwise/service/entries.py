@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ OF_OBJECT = ("pool", "priority", "weight", "user")
 
 def check_command(job: CommandJob, slots: int) -> None:
     """InputError for a command that no server of this machine could run."""
-    workload = Workload((job,), folder=Path())
+    # Another job of the server, for which it waits, may have the same id.
+    after = frozenset({f"before {job.id}"} if job.predecessors else ())
+    checked = replace(job, after=after, after_each=frozenset())
+    workload = Workload((checked,), folder=Path())
     for execution in Source(workload).executions(LocalBackend.cluster(max(1, slots))):
         execution.close(succeeded=False)
 

@@ -9,6 +9,7 @@ import sysconfig
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import count
@@ -106,7 +107,8 @@ class RemoteCalls:
             "user": job.user,
         }
         opening = {"op": "open", "stream": self.key, "binding": binding, "grows": self.grows}
-        return Sent(frame({**opening, "program": job.program}), self)
+        about = {"program": job.program, "client": self._core.id}
+        return Sent(frame({**opening, **about}), self)
 
     def end(self) -> None:
         """Accept no more calls; the caller holds the lock. Idempotent."""
@@ -346,7 +348,7 @@ class RemoteCore:
             self.transport.get("/v1/jobs", state=states[which], limit=limit)["jobs"]
             for which, limit in (("left", most or 1000), ("over", 100))
         )
-        counts = server.get("jobs", {})
+        counts = Counter(server.get("jobs", {}))
         return SessionJobs(
             scheduler=server["scheduler"],
             is_open=not self.is_closed,
@@ -354,8 +356,8 @@ class RemoteCore:
             slots=server["slots"],
             held=server.get("busy", 0),
             rows=tuple(_row(job, started) for job in (*left, *reversed(over))),
-            left=max(len(left), sum(counts.values())),
-            over=len(over),
+            left=sum(one for state, one in counts.items() if state not in OVER),
+            over=sum(counts[state] for state in OVER),
             waiting=self.waiting,
         )
 

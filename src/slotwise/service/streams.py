@@ -123,6 +123,7 @@ class Streams:
         future = ServedFuture(self._core, lambda state: self._tell(stream, number, state))
         stream.futures[number] = future
         stream.numbers.add(number)
+        stream.is_closed |= not stream.grows
         inputs: list[Any] = [
             self._input(*reference) if part is None else part
             for part, reference in zip(record.parts, record.inputs, strict=True)
@@ -134,8 +135,6 @@ class Streams:
             parts = [one._packed() if isinstance(one, Future) else one for one in inputs]
             with self._core.lock:
                 self._calls(stream).add(future, tuple(parts))
-                if not stream.grows:
-                    stream.is_closed = True
 
         if not open_inputs:
             submit()

@@ -119,6 +119,7 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
         "code": record.code,
         "restarts": record.restarts,
         "held": record.held,
+        "stream": record.stream,
     }
     if record.state in OVER:
         if record.result is not None and record.kind != "object":
