@@ -18,7 +18,7 @@ from rich.console import Console
 import slotwise
 from experiments.measured import measured_jobs
 from slotwise.core.cluster import Cluster
-from slotwise.insight.report import write_pictures
+from slotwise.insight.report.page import write_pictures
 from slotwise.insight.report.progress import Progress
 from slotwise.insight.report.tables import comparison_table
 from slotwise.results import Result

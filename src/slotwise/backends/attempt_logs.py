@@ -99,6 +99,10 @@ class AttemptLogs:
         except OSError as error:
             self._drop(path, error.strerror or str(error))
 
+    def free(self, size: int) -> None:
+        """Count bytes as free that others have removed."""
+        self._left += size
+
     def link(self, path: str, target: str) -> None:
         """Make a name for a file of the job itself, which is created empty."""
         try:

@@ -13,12 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from slotwise.cli.defaults import Defaults, user_file
-from slotwise.cli.options import (
-    ResourcesText,
-    SlotsText,
-    parse_resources,
-    parse_slots,
-)
+from slotwise.cli.options import ResourcesText, SlotsText, parse_slots
+from slotwise.cli.parsing import parse_resources
 from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.policy.scheduler import ALLOCATORS
 from slotwise.service.settings import Settings
@@ -35,7 +31,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Pools, scheduler and so on, as in slotwise.toml; by default the user's. SIGHUP"
+            help="Pools, scheduler and so on, as in slotwise.toml [default: the user's]. SIGHUP"
             " reads it again.",
         ),
     ] = None,
@@ -66,6 +62,10 @@ def serve(
             " folder of slotwise].",
         ),
     ] = None,
+    stop: Annotated[
+        bool,
+        typer.Option("--stop", help="Stop the server that runs, as SIGTERM does, and wait."),
+    ] = False,
     background: Annotated[
         bool, typer.Option("--background", help="Return when the server has started.")
     ] = False,
@@ -78,8 +78,13 @@ def serve(
     `slotwise serve --slots 8`
 
     `slotwise serve --config team.toml --background`
+
+    `slotwise serve --stop`
     """
     place = (service_folder() if folder is None else folder).absolute()
+    if stop:
+        _stop(place)
+        return
     given = {
         "slots": parse_slots(slots),
         "resources": parse_resources(resources),
@@ -166,6 +171,17 @@ def _start(folder: Path) -> None:
             return
         time.sleep(0.05)
     raise InputError(f"the server has not answered within {START_SECONDS:g} s; see {log}")
+
+
+def _stop(folder: Path) -> None:
+    """Stop the server of a folder in order, and wait for its end."""
+    transport = Transport(f"unix:{folder / 'socket'}")
+    pid = transport.get("/v1")["pid"]
+    transport.post("/v1/stop")
+    transport.close()
+    while os.path.exists(f"/proc/{pid}"):
+        time.sleep(0.02)
+    typer.echo("the server has stopped; jobs are kept, and commands that run continue")
 
 
 def _last_line(log: Path) -> str:

@@ -393,6 +393,7 @@ def plan_commands(
     work: float | None = None,
     overwrite: bool = False,
     resources: Mapping[str, Any] | None = None,
+    slots: int = 1,
     slots_min: int = 0,
     slots_max: int | None = None,
     hosts: Iterable[str] = (),
@@ -406,6 +407,7 @@ def plan_commands(
     Without an output, what the commands print is only kept in the folder of the run. A file
     must match each of `inputs`: before the run, or when the job begins if it waits for other
     jobs, or `waits` for other phases. The tasks in `done` do not run.
+    Each task takes this number of `slots` of one host.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -445,6 +447,7 @@ def plan_commands(
     phase = Phase(
         PHASE,
         Tasks(tasks, each),
+        slots=slots,
         slots_min=slots_min,
         slots_max=slots_max,
         hosts=frozenset(hosts),

@@ -44,7 +44,7 @@ class Blobs:
         synced(self.folder)
 
     def read(self, value: bytes | str | None) -> bytes | None:
-        """What a row holds, if it is no name, or the contents of the file."""
+        """The bytes that a row holds, or those of the file that it names."""
         return (self.folder / value).read_bytes() if isinstance(value, str) else value
 
     def remove(self, names: Collection[str]) -> None:

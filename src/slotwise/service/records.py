@@ -104,14 +104,24 @@ _PLAIN = {"after", "inputs", "changes"}
 _FLAGS = {"held", "restart", "closed", "is_value"}
 
 
-def names_of(kind: type[StoredJob | StoredCall | StoredTask]) -> tuple[str, ...]:
-    """The columns of a kind of records, in the order of its fields."""
-    return tuple(one.name for one in fields(kind))
+COLUMNS = {
+    kind: tuple(one.name for one in fields(kind))
+    for kind in (StoredJob, StoredCall, StoredTask)
+}
+"""The columns of the tables, in the order of the fields."""
+
+
+def columns_of(kind: type[StoredJob | StoredCall | StoredTask]) -> str:
+    """The columns of a query for records; of calls and tasks the first is the id of the job."""
+    if kind is StoredJob:
+        return ", ".join(COLUMNS[kind])
+    table = "calls" if kind is StoredCall else "tasks"
+    return ", ".join(["jobs.id", *(f"{table}.{name}" for name in COLUMNS[kind][1:])])
 
 
 def row_of(record: StoredJob | StoredCall | StoredTask, keep: Keep) -> list[Any]:
     """The values of the columns of a record."""
-    return [held(name, getattr(record, name), keep) for name in names_of(type(record))]
+    return [held(name, getattr(record, name), keep) for name in COLUMNS[type(record)]]
 
 
 def held(name: str, value: Any, keep: Keep) -> Any:
@@ -122,27 +132,28 @@ def held(name: str, value: Any, keep: Keep) -> Any:
         return keep(value)
     if name in _PLAIN:
         return json.dumps(value)
-    return storable(value) if isinstance(value, str) else value
+    return value
 
 
 def record_of(kind: type[Record], row: Sequence[Any], read: Read) -> Record:
     """The record of a row."""
     return kind(
-        *(_value(name, one, read) for name, one in zip(names_of(kind), row, strict=True))
+        *(_value(name, one, read) for name, one in zip(COLUMNS[kind], row, strict=True))
     )
 
 
-def storable(text: str) -> str | bytes:
-    """A string as the database takes it: one that is not Unicode, as some paths, as bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
+def storable(value: Any) -> Any:
+    """A value as the database takes it: a string that is not Unicode, as of paths, as bytes."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    return value
 
 
 def text_of(value: str | bytes) -> str:
-    """The opposite of `storable`."""
+    """The opposite of `storable`, for a string."""
     return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 

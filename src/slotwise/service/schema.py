@@ -5,11 +5,11 @@ A file that is damaged, newer or no store is refused and left unchanged.
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import chain, count
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,8 +18,8 @@ from slotwise.core.errors import InputError, SlotwiseError
 APPLICATION = 0x736C7773
 """The application_id that marks a database as a store: "slws" in ASCII."""
 
-CHECKED_BYTES = 64 << 20
-"""Up to this size all pages are checked when the store is opened, at about 200 MB/s or more."""
+CHECKED_BYTES = 256 << 20
+"""Up to this size all pages are checked when a store is opened, in 0.2 s if they are cached."""
 
 LOG_BYTES = 64 << 20
 """The size to which the write-ahead log is cut after it was larger."""
@@ -152,13 +152,15 @@ def opening_errors(path: Path) -> Iterator[None]:
     """Convert errors of files and of the database to InputError."""
     try:
         yield
+    except StoreError as error:
+        raise InputError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         raise InputError(str(store_error(path, error))) from error
     except UnicodeDecodeError as error:  # Raised by Python for strings in the database.
         raise InputError(f"{path} is damaged (a string is not UTF-8); {RESTORE}") from error
 
 
-def opened(path: Path, busy_seconds: float, version: int = len(VERSIONS)) -> sqlite3.Connection:
+def opened(path: Path, busy_seconds: float) -> sqlite3.Connection:
     """The connection of the writer to a store, which is created or migrated if necessary.
 
     sqlite3.Error, OSError or InputError for what is not a sound store, which stays unchanged.
@@ -167,15 +169,15 @@ def opened(path: Path, busy_seconds: float, version: int = len(VERSIONS)) -> sql
     if path.exists():
         _check(path, busy_seconds)
     else:
-        _create(path, version)
+        _create(path)
     database = connected(path, "rw", busy_seconds)
     try:
         database.execute("PRAGMA synchronous = FULL")
         database.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found < version:
+        if found < len(VERSIONS):
             _copy(database, path.with_name(f"{path.name}.v{found}"))
-            database.executescript(_script(found, version))
+            database.executescript(_script(found))
     except BaseException:
         database.close()
         raise
@@ -191,12 +193,13 @@ def synced(folder: Path) -> None:
         os.close(number)
 
 
-def _script(found: int, version: int) -> str:
-    steps = "".join(VERSIONS[found:version])
-    return f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {version}; COMMIT"
+def _script(version: int) -> str:
+    """The statements from a version to the present one; 0 is an empty database."""
+    steps = "".join(VERSIONS[version:])
+    return f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {len(VERSIONS)}; COMMIT"
 
 
-def _create(path: Path, version: int) -> None:
+def _create(path: Path) -> None:
     """Create a store under a temporary name: a kill never leaves a partial one."""
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:
@@ -208,7 +211,7 @@ def _create(path: Path, version: int) -> None:
         with closing(connected(made, "rw", 0)) as database:
             database.execute(f"PRAGMA application_id = {APPLICATION}")
             database.execute("PRAGMA journal_mode = WAL")
-            database.executescript(_script(0, version))
+            database.executescript(_script(0))
         os.replace(made, path)
         synced(path.parent)
     finally:
@@ -245,10 +248,8 @@ def _check(path: Path, busy_seconds: float) -> None:
 
 def _copy(database: sqlite3.Connection, wanted: Path) -> None:
     """Write a copy of a database to a path, or with a number appended if that exists."""
-    names = (wanted, *(wanted.with_name(f"{wanted.name}-{n}") for n in range(2, 100)))
-    place = next((name for name in names if not name.exists()), None)
-    if place is None:
-        raise OSError(errno.EEXIST, "too many copies of earlier versions", str(wanted))
+    numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
+    place = next(path for path in chain([wanted], numbered) if not path.exists())
     partial = place.with_name(f".{place.name}.partial")
     partial.unlink(missing_ok=True)
     try:

@@ -26,11 +26,12 @@ from slotwise.service.engine import (
     Engine,
     MissingError,
     OverError,
-    Submission,
 )
 from slotwise.service.following import followed
 from slotwise.service.hub import Listener, of_client, of_job
+from slotwise.service.retention import forget_output
 from slotwise.service.schema import StoreError
+from slotwise.service.submitting import Submission, Submitter
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -48,7 +49,13 @@ LIST_MAX = 10_000
 T = TypeVar("T")
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
+
+class ClosedError(SlotwiseError):
+    """The server accepts nothing now."""
+
+
 STATUS = {
+    ClosedError: (503, "closed"),
     MissingError: (404, "missing"),
     OverError: (409, "over"),
     InputError: (400, "input"),
@@ -65,7 +72,7 @@ def answering(handler: Handler) -> Handler:
             return await handler(server, request)
         except SlotwiseError as error:
             known = (STATUS[kind] for kind in STATUS if isinstance(error, kind))
-            status, name = next(known, (503, "closed"))
+            status, name = next(known, (500, "failed"))
             return refusal(status, name, str(error))
         except RuntimeError as error:  # The session is closed.
             return refusal(503, "closed", str(error))
@@ -88,7 +95,7 @@ class Server:
         self._started = time.time()
         self.is_draining = False
         self.is_restoring = True
-        self._calls = CallFrames(engine)
+        self._calls, self._submitter = CallFrames(engine), Submitter(engine)
 
     def app(self) -> Starlette:
         """The application for a server of ASGI."""
@@ -132,6 +139,7 @@ class Server:
                 "pid": os.getpid(),
                 "started": self._started,
                 "state": state,
+                "restoring": self.is_restoring,
                 "folder": str(self._engine.folder),
                 **numbers,
             }
@@ -169,7 +177,7 @@ class Server:
         return await self._submitted(given)
 
     async def _submitted(self, given: Submission) -> Response:
-        records = await run_in_threadpool(self._engine.submit, given)
+        records = await run_in_threadpool(self._submitter.submit, given)
         jobs = [
             {"id": one.id, "number": one.number, "state": _plain_state(one.state)}
             for one in records
@@ -305,6 +313,7 @@ class Server:
             await run_in_threadpool(engine.change, job, stated)
         elif name == "forget":
             await run_in_threadpool(engine.forget, job)
+            await run_in_threadpool(forget_output, engine, job)
             return JSONResponse({"id": job})
         else:
             await run_in_threadpool(getattr(engine, name), job)
@@ -317,7 +326,7 @@ class Server:
     def _check_open(self) -> None:
         if self.is_draining or self.is_restoring:
             what = "stops" if self.is_draining else "has just started"
-            raise SlotwiseError(f"the server {what}; try again in some seconds")
+            raise ClosedError(f"the server {what}; try again in some seconds")
 
 
 def partial_action(name: str) -> Handler:

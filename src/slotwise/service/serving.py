@@ -24,6 +24,7 @@ from slotwise.service import restore
 from slotwise.service.engine import Engine
 from slotwise.service.hub import Hub
 from slotwise.service.reloading import changed
+from slotwise.service.retention import prune
 from slotwise.service.server import Server
 from slotwise.service.settings import Settings
 from slotwise.service.store import Store
@@ -147,7 +148,7 @@ class Process:
         return 0
 
     def _tidy(self) -> None:
-        restore.prune(self._engine)
+        prune(self._engine)
         self._server.close_left()
 
     async def _on_hangup(self) -> None:

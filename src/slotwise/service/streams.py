@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future as Waiting
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
 from slotwise.core.job import Job
+from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client
+from slotwise.service.insist import insist
 from slotwise.service.records import StoredCall, StoredJob
 from slotwise.service.store import Store
 from slotwise.service.wire import frame
@@ -146,6 +150,9 @@ class Streams:
         if stream.calls is None:
             self._core.check_job(stream.job)
             stream.calls = OpenCalls(self._core, stream.job)
+            if not stream.record.restart:
+                job = stream.record.id
+                note_before(stream.calls, lambda: self._store.begin(job, time.time()))
         return stream.calls
 
     def _input(self, key: str, number: int) -> Future[Any]:
@@ -193,7 +200,8 @@ class Streams:
         stream.raised += state in ("raised", "failed")
         stream.cancelled += state == "cancelled"
         has_result = state in ("value", "raised")
-        stored = self._store.end_call(
+        end = partial(
+            self._store.end_call,
             stream.record.id,
             number,
             state == "value" if has_result else None,
@@ -206,13 +214,13 @@ class Streams:
         news = {"stream": stream.key, "number": number, "state": state, "reason": reason}
         message = frame(news, () if packed is None else (packed,))
 
-        def tell(_: object) -> None:
+        def tell() -> None:
             self._hub.publish(of_client(stream.client), message)
             stream.futures.pop(number, None)  # Only now: its result can be read.
             if stream.is_over:
                 self._finish(stream)
 
-        stored.add_done_callback(tell)
+        insist(end, tell)
 
     def _finish(self, stream: Stream) -> None:
         if self._by_key.pop(stream.key, None) is not None:
@@ -245,3 +253,20 @@ def binding_of(stated: Mapping[str, Any]) -> Binding:
     """The binding that a client has sent. InputError for what no job can have."""
     known = {name: stated[name] for name in Binding.__dataclass_fields__ if name in stated}
     return Binding(**known)
+
+
+def note_before(execution: Execution, note: Callable[[], Waiting[Any]]) -> None:
+    """Let the first attempt of a job begin only when it is stored that it has begun.
+
+    Otherwise a job that must not run again could, if the server is killed in between.
+    """
+    begins, is_noted = execution.begins_at, False
+
+    def begins_at(phase: str, task: int, attempt: int, address: str) -> bool:
+        nonlocal is_noted
+        if not is_noted:
+            note().result()
+            is_noted = True
+        return begins(phase, task, attempt, address)
+
+    execution.begins_at = begins_at  # type: ignore[method-assign]

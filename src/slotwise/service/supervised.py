@@ -1,5 +1,3 @@
-
-
 class Supervision:
     @classmethod
     def begin(cls, folder, run, *, is_local):

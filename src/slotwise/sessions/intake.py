@@ -99,14 +99,17 @@ class SessionCore:
             " submit from the calling program"
         )
 
-    def run(self, execution: Execution, waited: Future[Any] | None = None) -> Future[Any]:
+    def run(
+        self, execution: Execution, waited: Future[Any] | None = None, *, is_open: bool = False
+    ) -> Future[Any]:
         """Submit a job; the result of the future is that of the job.
 
-        `waited` is its future if it has waited for the results of calls.
+        `waited` is its future if it has waited for the results of calls. It may be open before.
         """
         job = execution.job
         self.check_job(job)
-        execution.open()
+        if not is_open:
+            execution.open()
         future: Future[Any] = Future(self, job.id) if waited is None else waited
         future.job = job.id
         try:
