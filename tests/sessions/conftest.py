@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.running_server import RunningServer
+from service.conftest import RunningServer
 from slotwise import Client, Pool, Preemption, Session
 
 POOLS = [
@@ -16,15 +18,36 @@ POOLS = [
 ]
 
 
+SERVED = """
+scheduler = "fair"
+[[pools]]
+name = "urgent"
+slots_min = 1
+preemption = { least_after = 0.0, grace = 0.0 }
+[[pools]]
+name = "narrow"
+slots_max = 1
+[[pools]]
+name = "any"
+[[pools]]
+name = "other"
+[[pools]]
+name = "research"
+"""
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[RunningServer]:
     """A server of two slots, with the same pools."""
     pytest.importorskip("uvicorn")
-    running = RunningServer()
-    try:
-        yield running.start()
-    finally:
-        running.remove()
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:
+        config = Path(folder, "service.toml")
+        config.write_text(SERVED)
+        running = RunningServer(Path(folder), "--config", str(config))
+        try:
+            yield running.start()
+        finally:
+            running.end()
 
 
 @pytest.fixture(scope="module", params=["session", "client"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,10 @@ from slotwise.workload.dates import seconds_until
 
 OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
+
+
+PICKLE = pickle.PROTO
+"""The first byte of a pickle, with which no text in UTF-8 begins."""
 
 
 class MissingError(InputError):
@@ -149,7 +154,8 @@ class Engine:
         else:
             state, reason = "done", ""
         result = future.result() if state == "done" else None
-        self.end(record, state, reason, None if result is None else str(result).encode())
+        packed = result if isinstance(result, bytes | None) else str(result).encode()
+        self.end(record, state, reason, packed)
 
     def _stream_over(self, stream: Stream) -> None:
         state, reason = stream.outcome
@@ -293,10 +299,10 @@ class Engine:
 def job_frame(record: StoredJob) -> bytes:
     """What a client is told at the end of a job."""
     news = {"job": record.id, "state": record.state, "reason": record.reason}
-    if record.result is None or record.kind == "object":
-        return frame(
-            {**news, "result": None}, () if record.result is None else (record.result,)
-        )
+    if record.result is None:
+        return frame({**news, "result": None})
+    if record.result.startswith(PICKLE):
+        return frame({**news, "result": None}, (record.result,))
     return frame({**news, "result": record.result.decode()})
 
 

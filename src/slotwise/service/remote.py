@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import site
 import sys
 import sysconfig
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from slotwise.backends.local.call_stream import Call, CallFiles, CallResult, SharedInput
 from slotwise.core.errors import InputError, SlotwiseError, check_name
@@ -631,9 +632,20 @@ class RemoteSubmitter(CallSubmitter):
         A large one is sent once, as the result of a call.
         """
         made = super().shared(fn)
-        if isinstance(made, SharedInput) and len(made._packed()) > MAX_INLINE:
-            return self.submit(same, (made,), {})
+        packed = made._packed() if isinstance(made, SharedInput) else b""
+        if isinstance(packed, bytes) and len(packed) > MAX_INLINE:
+            return cast(Callable[..., T], _Loaded(self.submit(same, (packed,), {})))
         return made
+
+
+class _Loaded:
+    """Its pickle is loaded as what the result of a call, itself a pickle, stands for."""
+
+    def __init__(self, packed: Future[bytes]) -> None:
+        self._packed = packed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self._packed,)
 
 
 def same(value: T) -> T:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.core.errors import InputError
-from slotwise.service.engine import OVER, Engine
+from slotwise.service.engine import OVER, PICKLE, Engine
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
 
@@ -122,7 +122,7 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
         "stream": record.stream,
     }
     if record.state in OVER:
-        if record.result is not None and record.kind != "object":
+        if record.result is not None and not record.result.startswith(PICKLE):
             plain["output"] = record.result.decode(errors="replace")
         return plain
     plain["state"] = "held" if record.held else "queued"
@@ -235,7 +235,11 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
             found = engine.core.explain(record.id)
             return {"job": record.id, "text": str(found), **_plain(found)}
     text = f"job {record.id} is over: {record.state}"
-    return {"job": record.id, "text": f"{text}: {record.reason}" if record.reason else text}
+    return {
+        "job": record.id,
+        "pool": record.pool,
+        "text": f"{text}: {record.reason}" if record.reason else text,
+    }
 
 
 def _plain(found: Any) -> dict[str, Any]:
