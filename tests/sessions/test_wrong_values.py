@@ -27,6 +27,8 @@ from slotwise.policy.assignment.delay import Delay
 
 PATIENCE = 120.0
 
+UNEXPECTED = r"^(Session|Client)\.{}\(\) got an unexpected keyword argument"
+
 JOB = Job("j", (Phase("p", Tasks(1, 0.0)),))
 
 

@@ -10,17 +10,16 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from slotwise.backends.local.call_stream import CallResult
 from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.errors import InputError, check_name
 from slotwise.jobs.pickling import sent_by_value
 from slotwise.jobs.transfer import on_path
+from slotwise.service.attached import attach
 from slotwise.service.entries import (
     check_command,
     entry_of_command,
@@ -33,11 +32,11 @@ from slotwise.service.remote import (
     RemoteSubmitter,
     own_folders,
 )
-from slotwise.service.transport import MissingJobError, RefusedError, Transport, job_path
+from slotwise.service.transport import RefusedError, Transport, job_path
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding
 from slotwise.sessions.changes import Changes
-from slotwise.sessions.futures import Future, PackedError
+from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.methods import SessionMethods
 from slotwise.sources import Entry
@@ -48,9 +47,6 @@ RECONNECT_SECONDS = 60.0
 
 WAIT_SECONDS = 30.0
 """Seconds after which a request that waits for the end of a job is made again."""
-
-BEGUN = ("running", "pending")
-"""The states of calls that are not over."""
 
 POLL_SECONDS = 0.05
 """Seconds between two checks for an interrupt while `close` waits."""
@@ -147,7 +143,7 @@ class Client(SessionMethods):
         job = core.outbox.repeated(lambda: core.transport.get(job_path(id)))
         future: Future[Any] = Future(core, id)
         core.attached.add(future)
-        _Attached(core, future, job).begin()
+        attach(core, future, job)
         return future
 
     def wait(self, job: str | Future[Any], timeout: float | None = None) -> str:
@@ -228,76 +224,6 @@ def _about(folder: str | Path) -> dict[str, Any]:
         "environ": dict(os.environ),
         "key": uuid.uuid4().hex,
     }
-
-
-class _Attached:
-    """Waits for the result of a job that another program may have submitted."""
-
-    def __init__(self, core: RemoteCore, future: Future[Any], job: Mapping[str, Any]) -> None:
-        self._core, self._future = core, future
-        self._key, self._count = str(job.get("stream") or ""), int(job["tasks"])
-        # The results of an executor are complete when its job is over.
-        self._is_complete = not self._key or self._count == 1 or job["state"] in OVER
-        self._results: dict[int, CallResult] = {}
-
-    def begin(self) -> None:
-        """Ask for the results, in a thread."""
-        client = uuid.uuid4().hex
-        self._core.receives(
-            lambda: {"client": client, "calls": self._calls(), "jobs": self._jobs()},
-            self._received,
-            lambda: self._future.done(),
-        )
-
-    def _calls(self) -> dict[str, list[int]]:
-        if not (self._key and self._is_complete):
-            return {}
-        return {self._key: [one for one in range(self._count) if one not in self._results]}
-
-    def _jobs(self) -> list[str]:
-        return [] if self._key and self._is_complete else [self._future.job]
-
-    def _received(self, header: dict[str, Any], parts: list[bytes]) -> None:
-        if header.get("job") == self._future.job:
-            if header["state"] not in OVER or not self._key or parts:
-                self._core.settle_job(self._future, header, parts)
-            else:
-                self._ask_again()
-        elif header.get("stream") == self._key and header["state"] not in (
-            "running",
-            "pending",
-        ):
-            self._take(header, parts)
-        if self._future.done():
-            self._core.attached.discard(self._future)
-
-    def _ask_again(self) -> None:
-        """Ask for the results of a job of several calls, which is over now."""
-        with suppress(MissingJobError):
-            path = job_path(self._future.job)
-            self._count = int(self._core.transport.get(path)["tasks"])
-        self._is_complete = True
-        self._core.attached.discard(self._future)
-        _Attached.begin(self)
-
-    def _take(self, header: dict[str, Any], parts: list[bytes]) -> None:
-        """Note the result of a call; the future has the first exception, if there is one."""
-        if header["state"] == "cancelled":
-            self._future.cancel()
-        elif not parts:
-            reason = header.get("reason") or "the call failed"
-            self._core.settle_job(
-                self._future, {"job": self._future.job, "state": "failed", "reason": reason}, []
-            )
-        elif header["state"] == "raised":
-            self._future._fail(PackedError(CallResult(False, parts[0])))
-        else:
-            self._results[header["number"]] = result = CallResult(True, parts[0])
-            if self._count == 1:
-                self._future._settle(result)
-            elif len(self._results) == self._count:
-                values = [self._results[one].value() for one in range(self._count)]
-                self._future._finish(values)
 
 
 # The end of a client: by `close`, at the end of its block, or at the end of the program.

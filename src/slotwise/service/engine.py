@@ -159,6 +159,8 @@ class Engine:
 
     def _stream_over(self, stream: Stream) -> None:
         state, reason = stream.outcome
+        if stream.grows:
+            self.store.change(stream.record.id, tasks=len(stream.numbers))
         self.end(stream.record, state, reason)
 
     def end(
