@@ -37,6 +37,10 @@ OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
 
 
+PICKLE = pickle.PROTO
+"""The first byte of a pickle, with which no text in UTF-8 begins."""
+
+
 class MissingError(InputError):
     """There is no job with this id."""
 
@@ -164,6 +168,8 @@ class Engine:
 
     def _stream_over(self, stream: Stream) -> None:
         state, reason = stream.outcome
+        if stream.grows:
+            self.store.change(stream.record.id, tasks=len(stream.numbers))
         self.end(stream.record, state, reason)
 
     def end(

@@ -120,6 +120,7 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
         "code": record.code,
         "restarts": record.restarts,
         "held": record.held,
+        "stream": record.stream,
     }
     if record.state in OVER:
         plain["output"], _ = plain_result(record.result)
@@ -234,7 +235,11 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
             found = engine.core.explain(record.id)
             return {"job": record.id, "text": str(found), **_plain(found)}
     text = f"job {record.id} is over: {record.state}"
-    return {"job": record.id, "text": f"{text}: {record.reason}" if record.reason else text}
+    return {
+        "job": record.id,
+        "pool": record.pool,
+        "text": f"{text}: {record.reason}" if record.reason else text,
+    }
 
 
 def _plain(found: Any) -> dict[str, Any]:

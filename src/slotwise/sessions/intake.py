@@ -34,6 +34,7 @@ from slotwise.insight.report.session_table import (
     SessionJobs,
     session_html,
 )
+from slotwise.jobs.commands import ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
 from slotwise.running import RunOptions, check_jobs, existing, warn_user
@@ -53,7 +54,7 @@ NO_JOBS: Mapping[str, Job] = {}
 class SessionCore:
     """Accepts calls and jobs, passes them to the loop, and settles their futures.
 
-    It is the interface of a session for calls and futures (`CallHost`).
+    It is the interface of a session for calls and futures (`CallHost`, `LoopHost`).
     """
 
     def __init__(
@@ -172,7 +173,11 @@ class SessionCore:
             of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
             return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
 
-    # For calls (`CallHost`).
+    # For calls (`CallHost`, `LoopHost`).
+
+    def stream(self, job: Job) -> OpenCalls:
+        """Begin a job of calls; the caller holds the lock."""
+        return OpenCalls(self, job)
 
     def begin(self, calls: OpenCalls) -> None:
         """Begin a job of calls; the caller holds the lock."""
@@ -305,6 +310,14 @@ class SessionCore:
         arrived = [phases[0].job for phases in self.state.jobs_left()]
         arrived += [self.state.phases_of(job)[0].job for job in self.state.not_admitted]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
+
+    def result_word(self, future: Future[Any]) -> str | ResultOf:
+        """The word of a command for the result of a job."""
+        job = self.jobs.get(future.job)
+        if job is None:
+            return str(future.result())
+        # The future of a job gets its result after jobs that wait for it may have begun.
+        return ResultOf(lambda: job[1].result)
 
     def free(self) -> None:
         """Remove the files and the entry of the session. Idempotent."""
